@@ -25,6 +25,7 @@ use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
 use crate::serve::{self, Host, ServeError};
+use crate::top::{TopArgs, TopError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
 use crate::verify::VerifyError;
 use crate::verify::args::VerifyArgs;
@@ -59,6 +60,11 @@ pub enum Command {
         hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
     )]
     Health(HealthArgs),
+    /// Show running instances in the terminal: requests, latency, hit ratio, staleness, refusals
+    #[command(after_help = "Examples:\n  hotrow top\n  \
+        hotrow top --token-file token http://10.0.0.1:8081 http://10.0.0.2:8081\n  \
+        hotrow top --json http://10.0.0.1:8081")]
+    Top(TopArgs),
     /// Make API keys
     #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
     Key(KeyArgs),
@@ -200,6 +206,9 @@ pub enum Failure {
     /// The probed service is not healthy.
     #[error(transparent)]
     Health(#[from] HealthError),
+    /// Nothing can be shown of the instances.
+    #[error(transparent)]
+    Top(#[from] TopError),
     /// The pages could not be written.
     #[error(transparent)]
     Pages(#[from] PagesError),
@@ -244,6 +253,10 @@ impl Failure {
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
             Self::Health(e) => {
                 print_line(std::io::stderr(), &format!("hotrow health: {e}"));
+                e.exit()
+            }
+            Self::Top(e) => {
+                print_line(std::io::stderr(), &format!("hotrow top: {e}"));
                 e.exit()
             }
             Self::Load(e) => {

@@ -2,8 +2,8 @@
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
 //! [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`], `tui` (the
-//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`signals`], [`open_files`],
-//! [`logging`], [`log_writer`].
+//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`], [`signals`],
+//! [`open_files`], [`logging`], [`log_writer`].
 
 pub mod capacity;
 pub mod cli;
@@ -27,6 +27,7 @@ mod machine;
 pub mod open_files;
 pub mod serve;
 pub mod service_manager;
+pub mod top;
 mod transport_args;
 mod tui;
 pub mod uninstall_triggers;

@@ -76,6 +76,22 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// Returns the samples added since `earlier`, a copy of the same histogram. A bucket that has
+    /// lost samples since then counts as empty. The maximum is that of the last bucket with a
+    /// sample, at most 1/[`SUB_BUCKETS`] too high.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.buckets.iter().zip(&earlier.buckets);
+        let buckets: Box<[u64]> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let last = buckets.iter().rposition(|n| *n > 0);
+        Self {
+            count: buckets.iter().sum(),
+            sum: self.sum.saturating_sub(earlier.sum),
+            max: last.map_or(0, |index| high_of(index).min(self.max)),
+            buckets,
+        }
+    }
+
     /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {

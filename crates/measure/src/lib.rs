@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`clock`] (the one clock of the process), [`calendar`] (dates), [`counter`]
 //! (single-writer counters), [`histogram`] (latencies), [`sketch`] (distinct counts),
-//! [`statistics`] (medians, intervals, comparisons).
+//! [`top_keys`] (most frequent keys), [`statistics`] (medians, intervals, comparisons).
 
 pub mod calendar;
 pub mod clock;
@@ -11,3 +11,4 @@ pub mod counter;
 pub mod histogram;
 pub mod sketch;
 pub mod statistics;
+pub mod top_keys;

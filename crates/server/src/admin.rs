@@ -3,6 +3,7 @@
 
 mod access;
 mod budgets;
+mod history;
 mod limits;
 mod overload;
 mod page;
@@ -29,6 +30,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use crate::body::Body;
 use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
+use crate::history::History;
 use crate::http_error::{HttpError, problem};
 use crate::lookups::WorkerLookups;
 use crate::metrics::{Exposition, Labels, WorkerMetrics};
@@ -65,6 +67,8 @@ pub struct View {
     pub tls: Option<Arc<TlsEndpoint>>,
     /// Time at which the process started to serve.
     pub started_at: Nanos,
+    /// Samples of the last ten minutes.
+    pub(crate) history: Arc<History>,
 }
 
 /// The admin service.
@@ -112,7 +116,8 @@ impl View {
         }
         let part = page::part(path);
         let known = part.is_some()
-            || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz" | openapi::PATH);
+            || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz" | openapi::PATH)
+            || matches!(path, "/history" | "/hot-keys");
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if known && !reads {
             return Err(HttpError::Method("GET, HEAD"));
@@ -138,6 +143,10 @@ impl View {
             )),
             openapi::PATH => {
                 Ok(plain(StatusCode::OK, "application/json", self.shared.description.for_admin()))
+            }
+            "/history" => self.answer_history(request.uri().query(), now),
+            "/hot-keys" => {
+                Ok(plain(StatusCode::OK, "application/json", self.hot_keys_document().to_string()))
             }
             "/status" => {
                 Ok(plain(StatusCode::OK, "application/json", self.status(now).to_string()))

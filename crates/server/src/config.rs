@@ -23,6 +23,8 @@ pub struct Config {
     pub admin_token: Option<String>,
     /// Host names accepted in admin requests, beside `localhost` and IP addresses.
     pub admin_hosts: Vec<String>,
+    /// `true`: lookups are sampled for the list of the most requested keys.
+    pub hot_keys: bool,
     /// Conditions of `/readyz`.
     pub ready_when: ReadyWhen,
     /// Name of the source, by which `/status` lists it.

@@ -176,6 +176,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         admin: address,
         admin_token: None,
         admin_hosts: Vec::new(),
+        hot_keys: true,
         ready_when: crate::config::ReadyWhen::Fresh,
         source_name: "default".to_owned(),
         workers: 1,

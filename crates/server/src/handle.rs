@@ -25,6 +25,7 @@ use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
+use crate::history::hot_keys::KeySampler;
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
@@ -60,6 +61,8 @@ pub struct Handler {
     hits_of_turn: Cell<(u64, Nanos)>,
     /// Lookups of the clients behind trusted proxies.
     pub(crate) client_detectors: ClientDetectors,
+    /// Sampler of hot keys, if they are on.
+    pub(crate) key_sampler: Option<KeySampler>,
 }
 
 impl Handler {
@@ -78,7 +81,13 @@ impl Handler {
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
             client_detectors: ClientDetectors::default(),
+            key_sampler: None,
         }
+    }
+
+    /// Returns the handler with a sampler of hot keys.
+    pub(crate) fn with_key_sampler(self, key_sampler: Option<KeySampler>) -> Self {
+        Self { key_sampler, ..self }
     }
 }
 

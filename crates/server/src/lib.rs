@@ -8,7 +8,7 @@
 //! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
 //! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
 //! them), [`sink`] (delivery of the feed), `warm_start` (hot records after a start), [`admin`],
-//! `readiness`, `openapi`, [`metrics`].
+//! `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them, and hot keys).
 
 mod accept_budget;
 mod acceptor;
@@ -33,6 +33,7 @@ mod file_watch;
 pub mod fuzzing;
 pub mod handle;
 mod header_writer;
+mod history;
 mod http_error;
 pub mod listen;
 pub mod lookups;

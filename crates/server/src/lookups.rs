@@ -69,10 +69,13 @@ impl WorkerLookups {
 }
 
 impl Handler {
-    /// Adds the ids to the sketch of the day.
+    /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys.
     pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
         let day = self.shared.calendar.day(now);
         keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
+        if let Some(sampler) = &self.key_sampler {
+            sampler.note(keys, |key| self.shared.cache.hash(key));
+        }
     }
 
     /// Counts the outcome of a lookup.

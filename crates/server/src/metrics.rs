@@ -4,11 +4,14 @@
 mod access;
 mod exposition;
 mod ids;
+mod totals;
 
 pub(crate) use self::access::expose as expose_access;
 pub use self::access::{AccessCounts, AccessOutcome};
 pub use self::exposition::{Exposition, Labels, Number, Scale};
 pub use self::ids::DistinctIds;
+
+pub(crate) use self::totals::Totals;
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use hotrow_supervisor::shutdown::Shutdown;
 use crate::access::jwks::{self, KeySource};
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
+use crate::admission::rate;
 use crate::breaker_probe;
 use crate::collections::Collection;
 use crate::compression;
@@ -23,6 +24,8 @@ use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::file_watch;
 use crate::handle::Handler;
+use crate::history::hot_keys::{KeyRing, KeySampler};
+use crate::history::{self, History};
 use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
 use crate::listen::offered::Offered;
 use crate::listen::unix::UnixEndpoint;
@@ -216,12 +219,19 @@ impl Service {
         let lookups: Vec<_> = (0..config.workers)
             .map(|_| Arc::new(WorkerLookups::new(shared.collections.count())))
             .collect();
+        let rings = config.hot_keys.then(|| KeyRing::of_workers(config.workers));
+        let history = Arc::new(History::new(rings.clone(), Nanos::now()));
         let make = {
             let shared = shared.clone();
             let lookups = lookups.clone();
             move |worker: crate::worker::Worker| {
                 let lookups = lookups[worker.index].clone();
-                Handler::new(shared.clone(), worker.metrics, lookups).observed(worker.index)
+                let ring = rings.as_ref().and_then(|rings| rings.get(worker.index));
+                let [seed, _] = rate::seed();
+                let sampler = ring.map(|ring| KeySampler::new(ring.clone(), seed));
+                Handler::new(shared.clone(), worker.metrics, lookups)
+                    .observed(worker.index)
+                    .with_key_sampler(sampler)
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
@@ -239,7 +249,9 @@ impl Service {
             readiness: readiness.clone(),
             tls: tls.clone(),
             started_at: Nanos::now(),
+            history,
         });
+        let viewed = view.clone();
         let admin_shutdown = self.admin_shutdown;
         let admin = move |_| Admin(view.clone());
         let config_of_admin = admin_config(config);
@@ -259,9 +271,19 @@ impl Service {
             }
         };
         let threads = (workers.metrics(), tls);
-        match start_background_threads(shared, threads, shutdown, &supervisor) {
-            Ok(started) => helpers.extend(started),
+        let started_threads = start_background_threads(shared, threads, shutdown, &supervisor)
+            .and_then(|started| {
+                helpers.extend(started);
+                let history = viewed.history.clone();
+                let read = move |now| viewed.reading(now);
+                helpers.push(history::start(history, read, shutdown, &supervisor)?);
+                Ok(())
+            });
+        match started_threads {
+            Ok(()) => {}
             Err(source) => {
+                shutdown.now();
+                helpers.into_iter().for_each(|thread| _ = thread.join());
                 admin_shutdown.now();
                 let _ = workers.join();
                 return admin.join().and(Err(failed(source)));

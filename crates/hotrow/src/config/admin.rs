@@ -16,6 +16,7 @@ const HOST_BYTES_MAX: usize = 253;
 pub(super) struct Admin {
     pub(super) token: Option<String>,
     pub(super) hosts: Vec<String>,
+    pub(super) hot_keys: bool,
     /// `None`: by the policy of the cache.
     pub(super) ready_when: Option<ReadyWhen>,
 }
@@ -24,6 +25,7 @@ pub(super) fn admin(mut section: Section<'_>) -> Admin {
     let admin = Admin {
         token: token(&mut section),
         hosts: hosts(&mut section),
+        hot_keys: section.flag("hot_keys", true),
         ready_when: ready_when(&mut section),
     };
     section.finish();

@@ -97,6 +97,7 @@ pub(super) fn resolve<'a>(
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
+        hot_keys: admin_access.hot_keys,
         ready_when: admin_access.ready_when.unwrap_or_else(|| ready_when(&cache_section.config)),
         source_name,
         workers,

@@ -6,7 +6,7 @@
 
 mod display_state;
 mod layout;
-mod painter;
+pub(crate) mod painter;
 pub(crate) mod terminal;
 pub(crate) mod view;
 mod widgets;

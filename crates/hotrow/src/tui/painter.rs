@@ -19,7 +19,7 @@ const REST_OF_SCREEN: &str = "\x1b[J";
 
 /// Tracks the content of the terminal.
 #[derive(Debug)]
-pub(super) struct Painter {
+pub(crate) struct Painter {
     colours: bool,
     /// Columns used by each row of the last frame.
     drawn: Vec<u16>,
@@ -28,13 +28,13 @@ pub(super) struct Painter {
 }
 
 impl Painter {
-    pub(super) fn new(colours: bool) -> Self {
+    pub(crate) fn new(colours: bool) -> Self {
         Self { colours, drawn: Vec::new(), columns: 0 }
     }
 
     /// Returns the output that replaces the last frame by this one, on a terminal with this many
     /// columns.
-    pub(super) fn replace(&mut self, frame: &Buffer, columns: u16) -> String {
+    pub(crate) fn replace(&mut self, frame: &Buffer, columns: u16) -> String {
         let mut out = self.back(columns);
         self.drawn.clear();
         if std::mem::replace(&mut self.columns, columns) != columns {
@@ -64,7 +64,7 @@ impl Painter {
 
     /// Forgets the last frame because other programs have written since: their output stays, and
     /// the next frame appears below it.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.drawn.clear();
     }
 

@@ -27,7 +27,8 @@ mod contract;
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
-/// [`warm_start`], [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`warm_start`], [`access_log`], `slow_queries`, [`dead_log`], [`health`], [`history`], [`top`],
+/// `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -50,6 +51,7 @@ mod e2e {
     mod handover_tls;
     mod head;
     mod health;
+    mod history;
     mod keys;
     mod limits;
     mod malformed;
@@ -66,6 +68,7 @@ mod e2e {
     #[cfg(feature = "failpoints")]
     mod threads;
     mod timeouts;
+    mod top;
     mod unfollowed;
     mod warm_start;
 }

@@ -126,3 +126,22 @@ fn several_at_once_are_the_same_as_one_by_one() {
     assert_eq!(at_once.value_at_rank(6), Some(u64::MAX));
     assert_eq!([rank_of(0.0, 9), rank_of(0.5, 9), rank_of(1.0, 9), rank_of(0.5, 0)], [1, 5, 9, 1]);
 }
+
+#[test]
+fn the_difference_of_two_copies_has_the_samples_between_them() {
+    let mut now = Histogram::default();
+    [3, 70, 900_000].into_iter().for_each(|value| now.record(value));
+    let before = now.clone();
+    assert_eq!(now.since(&before), Histogram::default());
+    let mut expected = Histogram::default();
+    for value in [5, 5, 1_000] {
+        now.record(value);
+        expected.record(value);
+    }
+    let difference = now.since(&before);
+    assert_eq!((difference.count(), difference.sum()), (3, 1_010));
+    assert_eq!(difference.iter().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+    // At most one bucket's width above the true maximum.
+    assert!((1_000..=1_000 + 1_000 / SUB_BUCKETS).contains(&difference.max()));
+    assert_eq!(before.since(&now), Histogram { sum: 0, ..Histogram::default() });
+}

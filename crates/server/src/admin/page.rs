@@ -1,14 +1,23 @@
-//! `/`: a status page that refreshes itself. It reads `/status` and loads nothing from elsewhere.
-//! Style and script are separate files, so that [`POLICY`] can forbid everything inline.
+//! `/`: a page that an operator leaves open. It reads `/history`, `/status` and `/hot-keys`, and
+//! loads nothing from elsewhere. Style and scripts are separate files, so that [`POLICY`] can
+//! forbid everything inline. Charts are drawn by uPlot, of which the crate `report` has the one
+//! copy.
 
 /// A path of the page, its content type and its content.
 type Part = (&'static str, &'static str, &'static str);
 
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
 /// All files of the page.
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 7] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
-    ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
-    ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/page.css", STYLE, include_str!("page/page.css")),
+    ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/charts.js", SCRIPT, include_str!("page/charts.js")),
+    ("/tables.js", SCRIPT, include_str!("page/tables.js")),
+    ("/uplot.js", SCRIPT, include_str!("../../../report/src/uplot/uPlot.iife.min.js")),
+    ("/uplot.css", STYLE, include_str!("../../../report/src/uplot/uPlot.min.css")),
 ];
 
 /// `Content-Security-Policy` of every answer of the admin side: resources from this address only,
@@ -28,23 +37,42 @@ pub(super) fn part(path: &str) -> Option<(&'static str, &'static str)> {
 mod tests {
     use super::*;
 
+    /// Most bytes of all files of the page.
+    const PAGE_BYTES_MAX: usize = 110 << 10;
+
     #[test]
     fn the_page_complies_with_its_policy() {
-        for (path, _, content) in PARTS {
-            assert!(
-                !content.contains("http://") && !content.contains("https://"),
-                "{path} loads from elsewhere"
-            );
+        for (path, _, content) in PARTS.iter().filter(|(path, ..)| !path.starts_with("/uplot")) {
+            for forbidden in ["http://", "https://", "eval(", "new Function", "innerHTML", ".style"]
+            {
+                assert!(!content.contains(forbidden), "{forbidden} in {path}");
+            }
         }
         let (_, html) = part("/").expect("a page");
-        assert!(html.contains("src=\"page.js\"") && html.contains("href=\"page.css\""), "{html}");
+        for (path, ..) in PARTS.iter().skip(1) {
+            let name = path.trim_start_matches('/');
+            let is_loaded = html.contains(&format!("src=\"{name}\""))
+                || html.contains(&format!("href=\"{name}\""));
+            assert!(is_loaded, "{path} is not used");
+        }
         for inline in ["<style", "style=", "<script>", "onclick", "onload", "javascript:"] {
             assert!(!html.contains(inline), "{inline} in {html}");
         }
-        let (_, script) = part("/page.js").expect("a script");
-        for forbidden in ["eval(", "new Function", "innerHTML", ".style"] {
-            assert!(!script.contains(forbidden), "{forbidden} in {script}");
+    }
+
+    #[test]
+    fn the_page_is_small() {
+        let bytes: usize = PARTS.iter().map(|(.., content)| content.len()).sum();
+        assert!(bytes <= PAGE_BYTES_MAX, "{bytes}");
+    }
+
+    #[test]
+    fn a_change_sends_its_token_in_a_header_only() {
+        let (_, script) = part("/tables.js").expect("a script");
+        for storage in ["localStorage", "sessionStorage", "document.cookie", "?token", "&token"] {
+            assert!(!script.contains(storage), "{storage}");
         }
+        assert!(script.contains("credentials: \"omit\"") && script.contains("Hotrow-Admin"));
     }
 
     #[test]

@@ -37,6 +37,8 @@ impl View {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(self.started_at).as_secs(),
+            "readiness": self.readiness.report(now).1,
+            "admin": { "token_required": self.token.is_some() },
             "cache": {
                 "enabled": config.enabled,
                 "entries": totals.0,

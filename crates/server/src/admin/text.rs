@@ -337,7 +337,7 @@ fn flat<'a>(pairs: &'a [Pair<'a>]) -> Vec<(Labels<'a>, u64)> {
     pairs.iter().map(|(labels, n)| (&labels[..], *n)).collect()
 }
 
-fn cpu_seconds() -> Result<f64, std::num::TryFromIntError> {
+pub(super) fn cpu_seconds() -> Result<f64, std::num::TryFromIntError> {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Ok(u32::try_from(t.tv_sec).map(f64::from)? + t.tv_nsec as f64 / 1e9)
 }

@@ -113,6 +113,7 @@ impl Server {
             admin: address,
             admin_token: None,
             admin_hosts: Vec::new(),
+            hot_keys: true,
             ready_when: hotrow_server::config::ReadyWhen::Fresh,
             source_name: "default".to_owned(),
             workers,

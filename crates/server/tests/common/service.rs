@@ -164,6 +164,7 @@ pub(crate) fn config() -> Config {
         admin: "127.0.0.1:0".parse().unwrap(),
         admin_token: None,
         admin_hosts: Vec::new(),
+        hot_keys: true,
         ready_when: ReadyWhen::Fresh,
         source_name: "default".to_owned(),
         workers: 1,

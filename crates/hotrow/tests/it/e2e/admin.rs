@@ -23,6 +23,8 @@ fn health_metrics_status_and_page_exist_and_nothing_else() {
         ("/readyz", "application/json"),
         ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
         ("/status", "application/json"),
+        ("/history", "application/json"),
+        ("/hot-keys", "application/json"),
         ("/", "text/html; charset=utf-8"),
     ] {
         let answer = admin.get(path);
@@ -42,7 +44,7 @@ fn health_metrics_status_and_page_exist_and_nothing_else() {
         assert_eq!(admin.get(path).problem(404).0, "No such path", "{path}");
     }
     let mut data = server.client();
-    for path in ["/healthz", "/readyz", "/metrics", "/status", "/"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/status", "/history", "/hot-keys", "/"] {
         data.get(path).problem(404);
     }
     data.post("/purge/products", "").problem(404);
@@ -121,6 +123,7 @@ fn status_has_its_documented_shape() {
     let top: BTreeSet<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
         "access",
+        "admin",
         "budgets",
         "cache",
         "collections",
@@ -128,6 +131,7 @@ fn status_has_its_documented_shape() {
         "connections",
         "limits",
         "overload",
+        "readiness",
         "requests",
         "sources",
         "uptime_s",
@@ -238,7 +242,7 @@ fn the_token_protects_everything_but_health() {
         "Basic YWRtaW46d3Jvbmc=",
         "Digest x",
     ];
-    for path in ["/metrics", "/status", "/"] {
+    for path in ["/metrics", "/status", "/history", "/hot-keys", "/"] {
         for right in [&bearer, basic, no_name] {
             assert_eq!(
                 admin.get_with(path, &[("Authorization", right)]).status,

@@ -58,7 +58,7 @@ fn an_unknown_host_is_refused_with_the_setting_that_would_allow_it() {
         "0x7f.0.0.1",
         "",
     ];
-    for path in ["/", "/page.js", "/page.css", "/status", "/nothing"] {
+    for path in ["/", "/page.js", "/uplot.js", "/status", "/history", "/hot-keys", "/nothing"] {
         for host in known {
             assert_ne!(ask(&mut client, "GET", path, host, "").status, 403, "{host} {path}");
         }
@@ -180,6 +180,8 @@ fn every_answer_restricts_its_use_in_browsers() {
         "/page.js",
         "/page.css",
         "/status",
+        "/history",
+        "/hot-keys",
         "/metrics",
         "/healthz",
         "/readyz",

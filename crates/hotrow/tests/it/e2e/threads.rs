@@ -89,7 +89,13 @@ fn assert_lines_written(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 9] = [
+fn assert_samples_taken(_: &Database, server: &Server) {
+    let samples = || server.admin_client().get("/history").json()["next"].as_u64();
+    let before = samples();
+    await_until("another sample", SOON, || samples() > before);
+}
+
+const CASES: [Case; 10] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -120,6 +126,7 @@ const CASES: [Case; 9] = [
         },
         works: assert_compresses,
     },
+    Case { thread: "history", settings: &[], turn: by_itself, works: assert_samples_taken },
     Case { thread: "pressure", settings: &[], turn: by_itself, works: reads },
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },
     Case { thread: "admin", settings: &[], turn: by_itself, works: reads },

@@ -1,27 +1,392 @@
+// The live page: asks /history, /status and /hot-keys, and shows what they say. Survives restarts
+// of the server and the sleep of a background tab.
 "use strict";
-const $=id=>document.getElementById(id),n=x=>x.toLocaleString("en"),mib=b=>(b/1048576).toFixed(1);
-let last=null,at=0;
-function cell(row,text){const td=document.createElement("td");td.textContent=text;row.append(td)}
-function tile(name,value,bad){const d=document.createElement("div"),t=document.createElement("dt"),v=document.createElement("dd");
- t.textContent=name;v.textContent=value;if(bad)v.className="bad";d.append(t,v);$("top").append(d)}
-const requested=c=>c.hits+c.negative+c.misses+c.coalesced+c.stale+c.bypass;
-function show(s,now){
- $("v").textContent=s.version+", up "+n(s.uptime_s)+" s";$("top").replaceChildren();
- for(const[name,source]of Object.entries(s.sources)){const f=source.feed;
-  if(f.followed){tile("staleness",f.staleness_ms.toFixed(1)+" ms",!f.current);
-  tile("feed",f.current?"follows":"behind: "+f.when_stale,!f.current)}
-  else tile("feed","none: answers may be as old as their TTL",true);
-  tile("changes",n(f.changes));tile("gaps",n(f.gaps),f.gaps>0);tile("position",f.position??"none");
-  tile("source "+name,source.reachable?"reachable":"unreachable",!source.reachable);tile("queries",n(source.queries))}
- tile("cache",mib(s.cache.bytes)+" of "+mib(s.cache.capacity_bytes)+" MiB");
- tile("entries",n(s.cache.entries));tile("connections",n(s.connections));tile("requests waiting",n(s.requests.waiting));
- const rows=Object.entries(s.collections).map(([name,c])=>{const r=document.createElement("tr"),before=last&&last.collections[name];
-  cell(r,name);cell(r,before?n(Math.round((requested(c)-requested(before))*1000/(now-at))):"");
-  cell(r,c.hit_ratio===null?"":(100*c.hit_ratio).toFixed(2)+" %");
-  for(const x of[c.hits,c.negative,c.misses,c.coalesced,c.stale,c.entries])cell(r,n(x));
-  cell(r,mib(c.bytes));cell(r,n(c.evictions.capacity));cell(r,n(c.invalidations));cell(r,n(c.waiting_keys));return r});
- $("rows").replaceChildren(...rows);last=s;at=now}
-async function tick(){try{const r=await fetch("status");if(!r.ok)throw new Error("status "+r.status);
- show(await r.json(),performance.now());$("error").textContent=""}catch(e){$("error").textContent="No answer: "+e.message}
- setTimeout(tick,1000)}
-tick();
+(() => {
+  const { make, sum, clock, micros, millis, perSecond, percent, bytes, cores, count, grouped } =
+    charts;
+  const byId = (id) => document.getElementById(id);
+  // Time between two rounds; a hidden tab needs them for its title only.
+  const PERIOD_MS = 1000;
+  const HIDDEN_PERIOD_MS = 10000;
+  const KEYS_EVERY = 3;
+  const TIMEOUT_MS = 5000;
+  // A longer interval is a gap: the process was stopped or suspended.
+  const GAP_S = 2.5;
+  const KEPT_S = 600;
+  // Shortest time on the axis.
+  const SHOWN_S_MIN = 60;
+
+  // Columns as received, oldest first.
+  const history = {
+    next: 0, started: 0, at: [], interval: [], series: new Map(), heat: [], bounds: [],
+    collections: new Map(), starts: [],
+  };
+  let status = null;
+  let unreachableSince = null;
+  let rounds = 0;
+
+  const get = async (path) => {
+    const response = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (response.status === 401) throw new Error("the admin token is needed; load the page again");
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.json();
+  };
+
+  const nulls = (length) => new Array(length).fill(null);
+
+  // Every column, with a setter: gaps and the drop of old samples concern all alike.
+  const columns = () => [
+    ...history.series.values(), history.heat, history.interval,
+    ...[...history.collections.values()].flatMap((own) => [own.memory, own.database]),
+  ];
+
+  const append = (answer) => {
+    if (answer.started_unix_ms !== history.started && history.started !== 0) {
+      history.starts.push(answer.started_unix_ms / 1000);
+    }
+    history.started = answer.started_unix_ms;
+    history.next = answer.next;
+    history.bounds = answer.heat.bounds_us;
+    const newest = history.at.at(-1) ?? 0;
+    const names = Object.keys(answer.series);
+    for (const name of names) {
+      if (!history.series.has(name)) history.series.set(name, nulls(history.at.length));
+    }
+    for (const name of Object.keys(answer.collections)) {
+      if (!history.collections.has(name)) {
+        const length = history.at.length;
+        history.collections.set(name, { memory: nulls(length), database: nulls(length) });
+      }
+    }
+    answer.at_unix_ms.forEach((at_ms, i) => {
+      const at = at_ms / 1000;
+      if (at <= newest) return;
+      const interval = answer.interval_ms[i] / 1000;
+      const before = history.at.at(-1);
+      if (interval > GAP_S || (before && at - before > GAP_S)) {
+        // Nothing is known of the time in between; one empty sample breaks the lines.
+        history.at.push(at - Math.min(interval, 1) / 2);
+        columns().forEach((column) => column.push(null));
+      }
+      history.at.push(at);
+      history.interval.push(interval);
+      for (const [name, column] of history.series) column.push(answer.series[name]?.[i] ?? null);
+      history.heat.push(answer.heat.counts[i]);
+      for (const [name, own] of history.collections) {
+        own.memory.push(answer.collections[name]?.memory[i] ?? null);
+        own.database.push(answer.collections[name]?.database[i] ?? null);
+      }
+    });
+    const oldest = (history.at.at(-1) ?? 0) - KEPT_S;
+    const stale = history.at.findIndex((at) => at >= oldest);
+    if (stale > 0) {
+      history.at.splice(0, stale);
+      columns().forEach((column) => column.splice(0, stale));
+    }
+    history.starts = history.starts.filter((start) => start >= oldest);
+  };
+
+  const column = (name) => history.series.get(name) ?? nulls(history.at.length);
+  const total = (names) => {
+    const parts = names.map(column);
+    return history.at.map((_, i) => sum(parts, i));
+  };
+  const latest = (values) => values.at(-1) ?? null;
+  const highest = (values) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+  const shown = (value, format) => (value === null || value === undefined ? "–" : format(value));
+
+  const OUTCOMES = ["hit", "stale", "coalesced", "miss", "bypass", "none"];
+  const requests = () => total(OUTCOMES.map((name) => `requests.${name}`));
+  const REASONS = ["shed", "rate_limit", "breaker", "deadline", "queue", "requests_in_flight",
+    "memory", "connections", "malformed", "access"];
+  const refusals = () => total(REASONS.map((name) => `refused.${name}`));
+  const hitRatio = () => {
+    const [memory, database] = [column("lookups.memory"), column("lookups.database")];
+    return memory.map((hits, i) => {
+      const all = sum([memory, database], i);
+      return all ? hits / all : null;
+    });
+  };
+
+  // Each chart: its lines, and the sentence that says its present state in words.
+  const SPECS = [
+    {
+      title: "Requests by outcome", format: "perSecond", stacked: true,
+      lines: [{ name: "memory" }, { name: "stale", color: 5 }, { name: "coalesced", color: 3 },
+        { name: "database", color: 2 }, { name: "bypass", color: 4 },
+        { name: "without the cache", color: 7 }],
+      data: () => OUTCOMES.map((name) => column(`requests.${name}`)),
+      words: () => `now ${shown(latest(requests()), perSecond)}, highest `
+        + perSecond(highest(requests())),
+    },
+    {
+      title: "Latency", format: "micros", log: true,
+      lines: [{ name: "hit p50" }, { name: "hit p99", color: 8 }, { name: "hit p99.9", color: 10 },
+        { name: "miss p50", color: 2 }, { name: "miss p99", color: 6 }],
+      data: () => ["hit_p50", "hit_p99", "hit_p999", "miss_p50", "miss_p99"].map((name) =>
+        column(`latency.${name}_us`)),
+      words: () => "in the server; p99 of all "
+        + shown(latest(column("latency.all_p99_us")), micros),
+    },
+    {
+      title: "Hit ratio", format: "percent", least: 1,
+      lines: [{ name: "answered from memory", color: 1 }],
+      range: (low, high) => [low === null ? 0 : Math.max(0, Math.floor(low * 20 - 0.5) / 20), 1],
+      data: () => [hitRatio()],
+      words: () => `lookups answered from memory, now ${shown(latest(hitRatio()), percent)}`,
+    },
+    {
+      title: "Latency heat map", format: "micros", log: true, heat: true,
+      lines: [{ name: "requests by latency; darker: more of that second's" }],
+      data: () => [column("latency.all_p50_us")],
+      words: () => `p99.9 of all ${shown(latest(column("latency.all_p999_us")), micros)}`,
+    },
+    {
+      title: "Staleness", format: "millis", least: 10,
+      lines: [{ name: "behind the database", color: 3 }],
+      data: () => [column("feed.staleness_ms")],
+      words: () => {
+        const feed = feedOf(status);
+        if (!feed) return "";
+        if (!feed.followed) return "no change feed: answers may be as old as their TTL";
+        return `now ${shown(latest(column("feed.staleness_ms")), millis)}, `
+          + `allowed ${millis(feed.max_staleness_ms)}`;
+      },
+    },
+    {
+      title: "Database", format: "perSecond", least: 10,
+      lines: [{ name: "queries", color: 2 }, { name: "keys read", color: 5 },
+        { name: "failed keys", color: 6 }],
+      data: () => ["queries", "keys", "failed_keys"].map((name) => column(`database.${name}`)),
+      words: () => `${shown(latest(column("database.in_flight")), count)} of at most `
+        + `${shown(latest(column("database.limit")), count)} queries in flight`,
+    },
+    {
+      title: "Waiting", format: "count", least: 10,
+      lines: [{ name: "requests", color: 4 }, { name: "keys in the queue", color: 2 }],
+      data: () => [column("queue.requests"), column("queue.keys")],
+      words: () => "p99 of the wait for a query "
+        + shown(latest(column("queue.wait_p99_us")), micros),
+    },
+    {
+      title: "Errors and refusals", format: "perSecond", stacked: true, least: 10,
+      lines: [{ name: "5xx", color: 6 }, ...[
+        ["shed", 2], ["rate limit", 5], ["breaker", 4], ["deadline", 3], ["queue full", 8],
+        ["too many waiting", 9], ["no memory", 10], ["connections", 7], ["malformed", 1],
+        ["access", 7],
+      ].map(([name, color]) => ({ name, color }))],
+      // A refusal that is answered 5xx counts as its reason.
+      data: () => {
+        const reasons = REASONS.map((name) => column(`refused.${name}`));
+        const refused = total(["shed", "breaker", "deadline", "queue", "requests_in_flight",
+          "memory"].map((name) => `refused.${name}`));
+        const errors = column("status.5xx").map((value, i) =>
+          (value === null ? null : Math.max(0, value - (refused[i] ?? 0))));
+        return [errors, ...reasons];
+      },
+      words: () => {
+        const most = Math.max(highest(refusals()), highest(column("status.5xx")));
+        return most === 0 ? "none in the time shown" : `highest ${perSecond(most)}`;
+      },
+      onlyNonZero: true,
+    },
+    {
+      title: "Processor", format: "cores", least: 0.1,
+      lines: [{ name: "cores used", color: 9 }], data: () => [column("process.cpu_cores")],
+      words: () => `now ${shown(latest(column("process.cpu_cores")), cores)} cores`,
+    },
+    {
+      title: "Memory", format: "bytes", least: 1048576,
+      lines: [{ name: "process", color: 9 }, { name: "cache", color: 1 }],
+      data: () => [column("process.memory_bytes"), column("cache.bytes")],
+      words: () => (status ? `cache ${bytes(status.cache.bytes)} of `
+        + `${bytes(status.cache.capacity_bytes)} used` : ""),
+    },
+  ];
+
+  const drawn = SPECS.map((spec) =>
+    [spec, new charts.TimeChart(byId("charts"), spec, () => history.starts)]);
+
+  const range = () => Number(document.querySelector("input[name=range]:checked").value);
+
+  const draw = () => {
+    if (history.at.length === 0) return;
+    const to = history.at.at(-1);
+    // A young history fills the width too.
+    const from = Math.max(to - range(), Math.min(history.at[0], to - SHOWN_S_MIN));
+    for (const [spec, chart] of drawn) {
+      const data = spec.data();
+      if (spec.heat) {
+        chart.heat = { bounds: history.bounds, rows: history.heat };
+        chart.intervals = history.interval;
+      }
+      if (spec.onlyNonZero) chart.outputs.forEach((output, i) => {
+        output.parentElement.hidden = i > 0 && highest(data[i]) === 0;
+      });
+      chart.set(history.at, data, from, to, spec.words());
+    }
+  };
+
+  const feedOf = (status) => status && Object.values(status.sources)[0]?.feed;
+
+  // That of the last sample, so that all parts of the page say the same.
+  const staleness = (feed) => latest(column("feed.staleness_ms")) ?? feed.staleness_ms;
+
+  const figure = (name, value, unit) => {
+    const entry = make("div");
+    make("dt", "", name, entry);
+    const shownValue = make("dd", "", `${value} `, entry);
+    if (unit) make("small", "", unit, shownValue);
+    return entry;
+  };
+
+  const figures = () => {
+    const used = status.cache.bytes / status.cache.capacity_bytes;
+    const feed = feedOf(status);
+    byId("figures").replaceChildren(
+      figure("Requests", shown(latest(requests()), perSecond)),
+      figure("Hit ratio", shown(latest(hitRatio()), percent)),
+      figure("p99", shown(latest(column("latency.all_p99_us")), micros)),
+      figure("Staleness", feed?.followed ? millis(staleness(feed)) : "–",
+        feed?.followed ? `of ${millis(feed.max_staleness_ms)}` : "no feed"),
+      figure("Database", shown(latest(column("database.queries")), perSecond), "queries"),
+      figure("Refused", shown(latest(refusals()), perSecond)),
+      figure("Connections", grouped(status.connections)),
+      figure("Cache", percent(used), `of ${bytes(status.cache.capacity_bytes)}`),
+    );
+  };
+
+  const CONDITIONS = {
+    process: () => "it is draining",
+    feed: (ready, feed) => (ready.feed === "starting" ? "the change feed has not caught up yet"
+      : `the change feed is ${millis(ready.staleness_ms)} behind, more than the `
+        + `${millis(feed.max_staleness_ms)} allowed`),
+    source: () => "the database cannot be reached",
+    breaker: (ready) => `the circuit breaker is ${ready.breaker}`,
+    token_keys: () => "the keys that verify tokens are missing or too old",
+    warm_start: () => "the warm start has not ended",
+  };
+
+  // The state in one sentence, and what an operator should know besides.
+  const verdict = () => {
+    const ready = status.readiness;
+    const feed = feedOf(status);
+    const reasons = ready.unmet.map((name) => CONDITIONS[name]?.(ready, feed) ?? name);
+    const warnings = [];
+    if (feed.followed && !feed.current && !ready.unmet.includes("feed")) {
+      warnings.push(`the change feed is behind; answers follow when_stale = "${feed.when_stale}"`);
+    }
+    if (!feed.followed) warnings.push("no change feed: answers may be as old as their TTL");
+    if (ready.source !== "reachable" && !ready.unmet.includes("source")) {
+      warnings.push("the database cannot be reached");
+    }
+    if (ready.breaker !== "closed" && !ready.unmet.includes("breaker")) {
+      warnings.push(`the circuit breaker is ${ready.breaker}`);
+    }
+    const { overload } = status;
+    if (overload.level !== "normal") {
+      const where = Object.entries(overload.pressure).filter(([, level]) => level !== "normal");
+      warnings.push(`pressure is ${overload.level} (${where.map(([name]) => name).join(", ")})`);
+    }
+    const refused = latest(refusals()) ?? 0;
+    if (refused > 0) warnings.push(`${perSecond(refused)} refused`);
+    const feedNote = feed.followed && feed.current
+      ? `The feed follows the database, ${millis(staleness(feed))} behind.` : "";
+    if (!ready.ready) {
+      return ["bad", `Not ready: ${reasons.join("; ")}.`, [...warnings, feedNote]];
+    }
+    return [warnings.length ? "warn" : "good",
+      warnings.length ? `Ready, but ${warnings.join("; ")}.` : "Ready.", [feedNote]];
+  };
+
+  const setText = (id, text) => {
+    // Unchanged text is not set again: a screen reader would repeat it.
+    if (byId(id).textContent !== text) byId(id).textContent = text;
+  };
+
+  const show = () => {
+    const [kind, sentence, notes] = verdict();
+    byId("state").className = kind;
+    // Numbers that change every second stay out of the part that is read aloud.
+    setText("verdict", sentence);
+    const ratio = latest(hitRatio());
+    const hits = ratio === null ? "No record is requested now."
+      : `${percent(ratio)} of the lookups are answered from memory.`;
+    setText("why", [...notes, hits].filter((note) => note).join(" "));
+    setText("host", location.host);
+    const up = status.uptime_s;
+    const age = up < 120 ? `${up} s` : up < 7200 ? `${Math.floor(up / 60)} min`
+      : up < 172800 ? `${Math.floor(up / 3600)} h` : `${Math.floor(up / 86400)} d`;
+    setText("about", `version ${status.version}, up ${age}`);
+    document.title = `${kind === "good" ? "" : kind === "warn" ? "! " : "✕ "}Hotrow `
+      + location.host;
+    figures();
+    tables.requireToken(status.admin?.token_required ?? false);
+    tables.collections(status, history);
+    tables.rules(status.limits.rate ?? {});
+    memoryWorth(status.miss_ratio_curve);
+    draw();
+  };
+
+  let setCurve = null;
+  // Present when the server predicts hit ratios at other capacities.
+  const memoryWorth = (curve) => {
+    const points = curve?.points ?? [];
+    const sentence = curve?.sentence ?? (curve?.unknown && `Not known: ${curve.unknown}.`);
+    byId("memory-worth").hidden = points.length < 2 && !sentence;
+    byId("memory-worth-chart").hidden = points.length < 2;
+    setText("memory-worth-text", sentence ?? "");
+    if (points.length < 2) return;
+    setCurve ??= charts.capacityChart(byId("memory-worth-chart"), points,
+      status.cache.capacity_bytes);
+    const label = points.map((point) => `${bytes(point.capacity_bytes)}: `
+      + `${percent(point.hit_ratio)} (${percent(point.low)} to ${percent(point.high)})`);
+    setCurve(points, "with its interval; the dashed line is the present capacity",
+      label.join(", "));
+  };
+
+  const unreachable = (error) => {
+    unreachableSince ??= Date.now() / 1000;
+    const why = error.name === "TimeoutError" ? `no answer within ${TIMEOUT_MS / 1000} s`
+      : error instanceof TypeError ? "no connection" : error.message;
+    byId("state").className = "bad";
+    setText("verdict", `Not reachable since ${clock(unreachableSince)}: ${why}.`);
+    setText("why", "What is shown below is older. This page goes on trying.");
+    document.title = `✕ Hotrow ${location.host}`;
+  };
+
+  const round = async () => {
+    const withKeys = rounds % KEYS_EVERY === 0;
+    const [answer, state, keys] = await Promise.all([
+      get(`history?since=${history.next}`), get("status"),
+      withKeys ? get("hot-keys") : null,
+    ]);
+    rounds += 1;
+    unreachableSince = null;
+    append(answer);
+    status = state;
+    show();
+    if (keys) tables.keys(keys);
+  };
+
+  let timer = null;
+  let isRunning = false;
+  const turn = async () => {
+    clearTimeout(timer);
+    if (isRunning) return;
+    isRunning = true;
+    try {
+      await round();
+    } catch (error) {
+      unreachable(error);
+      console.warn(error);
+    }
+    isRunning = false;
+    timer = setTimeout(turn, document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
+  };
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
+  document.querySelectorAll("input[name=range]").forEach((input) =>
+    input.addEventListener("change", draw));
+  turn();
+})();

@@ -35,6 +35,11 @@ impl RateLimits {
         Ok(rule.limit.setting())
     }
 
+    /// Returns how many requests all rules refused.
+    pub(crate) fn refused_total(&self) -> u64 {
+        self.rules.iter().map(|rule| rule.refused.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns the rules in force, for `/status`.
     pub(crate) fn status(&self) -> Value {
         Value::Object(

@@ -1,0 +1,207 @@
+//! A frame as plain values: a row per instance, totals, and their order. Pure.
+
+use super::instance::{Numbers, ratio};
+
+/// What is known of one instance.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Report {
+    /// No answer has come yet.
+    Awaited,
+    /// The last answer.
+    Numbers(Box<Numbers>),
+    /// It does not answer; for how many seconds, and why.
+    Unreachable { for_s: u64, why: String },
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    /// The URL as given.
+    pub(super) name: String,
+    pub(super) report: Report,
+}
+
+impl Row {
+    /// Returns the numbers, if the instance reports.
+    pub(super) fn numbers(&self) -> Option<&Numbers> {
+        match &self.report {
+            Report::Numbers(numbers) => Some(numbers),
+            Report::Awaited | Report::Unreachable { .. } => None,
+        }
+    }
+}
+
+/// Column by which rows are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum SortKey {
+    /// As the URLs were given
+    #[default]
+    Given,
+    /// Requests a second, the most first
+    Requests,
+    /// Hit ratio, the lowest first
+    Hits,
+    /// 99th percentile of the latency, the longest first
+    P99,
+    /// Staleness, the highest first
+    Stale,
+    /// Refusals and errors a second, the most first
+    Refused,
+}
+
+impl SortKey {
+    const ALL: [Self; 6] =
+        [Self::Given, Self::Requests, Self::Hits, Self::P99, Self::Stale, Self::Refused];
+
+    /// Returns the next key in the order of the columns.
+    pub(super) fn next(self) -> Self {
+        Self::ALL[(self as usize + 1) % Self::ALL.len()]
+    }
+
+    /// Returns the name as shown.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Given => "as given",
+            Self::Requests => "requests",
+            Self::Hits => "hit ratio",
+            Self::P99 => "p99",
+            Self::Stale => "staleness",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// Returns the value that rises with the interest in a row.
+    fn weight(self, numbers: &Numbers) -> f64 {
+        match self {
+            Self::Given => Some(0.0),
+            Self::Requests => numbers.requests,
+            Self::Hits => numbers.hit_ratio().map(|ratio| -ratio),
+            Self::P99 => numbers.p99_us,
+            Self::Stale => numbers.staleness_ms,
+            Self::Refused => sum([numbers.refused, numbers.errors].into_iter()),
+        }
+        .unwrap_or(f64::NEG_INFINITY)
+    }
+}
+
+/// Orders the rows. Instances that do not report are first: they need attention most.
+pub(super) fn sort(rows: &mut [Row], key: SortKey, is_reversed: bool) {
+    if key != SortKey::Given {
+        let weight = |row: &Row| row.numbers().map_or(f64::INFINITY, |n| key.weight(n));
+        rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    }
+    if is_reversed {
+        rows.reverse();
+    }
+}
+
+/// Values of all instances that report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    pub(super) instances: usize,
+    pub(super) reporting: usize,
+    pub(super) ready: usize,
+    pub(super) requests: Option<f64>,
+    pub(super) hit_ratio: Option<f64>,
+    /// The longest of all instances: percentiles cannot be added up.
+    pub(super) p99_us_max: Option<f64>,
+    pub(super) staleness_ms_max: Option<f64>,
+    pub(super) queries: Option<f64>,
+    pub(super) refused: Option<f64>,
+    pub(super) errors: Option<f64>,
+    pub(super) connections: Option<f64>,
+    pub(super) cpu_cores: Option<f64>,
+    pub(super) memory_bytes: Option<f64>,
+}
+
+impl Totals {
+    pub(super) fn of(rows: &[Row]) -> Self {
+        let numbers: Vec<&Numbers> = rows.iter().filter_map(Row::numbers).collect();
+        let add = |read: fn(&Numbers) -> Option<f64>| sum(numbers.iter().map(|n| read(n)));
+        let max = |read: fn(&Numbers) -> Option<f64>| {
+            numbers.iter().filter_map(|n| read(n)).max_by(f64::total_cmp)
+        };
+        Self {
+            instances: rows.len(),
+            reporting: numbers.len(),
+            ready: numbers.iter().filter(|n| n.unmet.is_empty()).count(),
+            requests: add(|n| n.requests),
+            hit_ratio: ratio(add(|n| n.lookups_memory), add(|n| n.lookups_database)),
+            p99_us_max: max(|n| n.p99_us),
+            staleness_ms_max: max(|n| n.staleness_ms),
+            queries: add(|n| n.queries),
+            refused: add(|n| n.refused),
+            errors: add(|n| n.errors),
+            connections: add(|n| n.connections),
+            cpu_cores: add(|n| n.cpu_cores),
+            memory_bytes: add(|n| n.memory_bytes),
+        }
+    }
+}
+
+/// Adds up what is known; `None` if nothing is.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().fold(None, |total, value| Some(total.unwrap_or(0.0) + value))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn row(name: &str, requests: f64, memory: f64, p99_us: f64) -> Row {
+        let numbers = Numbers {
+            version: "0.1.0".to_owned(),
+            requests: Some(requests),
+            lookups_memory: Some(memory),
+            lookups_database: Some(requests - memory),
+            p99_us: Some(p99_us),
+            staleness_ms: Some(1.5),
+            queries: Some(4.0),
+            refused: Some(0.0),
+            errors: Some(0.0),
+            connections: Some(50.0),
+            cpu_cores: Some(0.5),
+            memory_bytes: Some(1e8),
+            cache_bytes: 50,
+            capacity_bytes: 100,
+            curve: vec![Some(1.0), None, Some(requests)],
+            ..Numbers::default()
+        };
+        Row { name: name.to_owned(), report: Report::Numbers(Box::new(numbers)) }
+    }
+
+    pub(in super::super) fn down(name: &str) -> Row {
+        let report = Report::Unreachable { for_s: 12, why: "connection refused".to_owned() };
+        Row { name: name.to_owned(), report }
+    }
+
+    fn names(rows: &[Row]) -> Vec<&str> {
+        rows.iter().map(|row| row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn totals_weigh_the_hit_ratio_by_lookups_and_take_the_worst_percentile() {
+        let rows = [row("a", 900.0, 900.0, 10.0), row("b", 100.0, 0.0, 400.0), down("c")];
+        let totals = Totals::of(&rows);
+        assert_eq!((totals.instances, totals.reporting, totals.ready), (3, 2, 2));
+        assert_eq!((totals.requests, totals.hit_ratio), (Some(1_000.0), Some(0.9)));
+        assert_eq!((totals.p99_us_max, totals.cpu_cores), (Some(400.0), Some(1.0)));
+        assert_eq!(Totals::of(&[down("c")]).requests, None);
+    }
+
+    #[test]
+    fn rows_are_ordered_by_what_needs_attention() {
+        let mut rows = [row("a", 900.0, 900.0, 10.0), row("b", 100.0, 0.0, 400.0), down("c")];
+        sort(&mut rows, SortKey::Given, false);
+        assert_eq!(names(&rows), ["a", "b", "c"]);
+        sort(&mut rows, SortKey::Requests, false);
+        assert_eq!(names(&rows), ["c", "a", "b"]);
+        sort(&mut rows, SortKey::Hits, false);
+        assert_eq!(names(&rows), ["c", "b", "a"], "the lowest hit ratio first");
+        sort(&mut rows, SortKey::P99, true);
+        assert_eq!(names(&rows), ["a", "b", "c"]);
+        let mut key = SortKey::Given;
+        (0..SortKey::ALL.len()).for_each(|_| key = key.next());
+        assert_eq!(key, SortKey::Given);
+    }
+}
