@@ -9,6 +9,8 @@ mod crates;
 mod dependencies;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/monitoring.rs"]
+mod monitoring;
 #[path = "tidy/sources.rs"]
 mod sources;
 #[path = "tidy/tree.rs"]
@@ -35,6 +37,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("ARCHITECTURE.md names the crates", documents::architecture),
     ("targets of links exist", documents::links),
     ("docs/configuration.md names the keys", documents::configuration),
+    ("the runbook has a section for each alert", monitoring::alerts),
+    ("rules, dashboard and runbook use documented metrics", monitoring::metrics),
 ];
 
 #[test]

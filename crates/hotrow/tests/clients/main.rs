@@ -1,9 +1,10 @@
-//! `hotrow serve` as programs of others see it: the description of its API, compressed answers, and
-//! the clients in `examples`.
+//! `hotrow serve` as programs of others see it: the description of its API, compressed answers,
+//! the clients in `examples`, and Prometheus.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod compression;
 mod description;
 mod examples;
+mod monitoring;
 mod nginx;
 mod programs;
