@@ -103,36 +103,36 @@ fn uniform(seed: u64) -> f64 {
 
 impl Workload {
     /// Numbers the keys of a trace, and draws a size for each, from 200 B to 20 kB, if `sized`.
-    /// `shifted`: as many users of the same habits at once, each with keys of its own and at
-    /// another place of the trace.
-    pub fn new(trace: &Trace, sized: bool, shifted: u32) -> Self {
+    pub fn new(trace: &Trace, sized: bool) -> Self {
+        Self::of_users(trace, sized, 1, trace.keys.len())
+    }
+
+    /// The first `requests` of a trace, made by several users at once, each with keys of its own
+    /// and at another place of them.
+    pub fn of_users(trace: &Trace, sized: bool, users: u32, requests: usize) -> Self {
         let mut numbers: HashMap<u32, u32> = HashMap::new();
-        let mut dense: Vec<u32> = Vec::with_capacity(trace.keys.len());
-        for key in &trace.keys {
+        let mut dense: Vec<u32> = Vec::with_capacity(requests);
+        for key in trace.keys.iter().take(requests) {
             let next = numbers.len() as u32;
             dense.push(*numbers.entry(*key).or_insert(next));
         }
         let unique = numbers.len() as u32;
-        let keys = if shifted == 1 {
-            dense
-        } else {
-            let length = dense.len();
-            let of = |at: usize| {
-                let dense = &dense;
-                (0..shifted).map(move |user| {
-                    let start = length / shifted as usize * user as usize;
-                    dense[(at + start) % length] + user * unique
-                })
-            };
-            (0..length).flat_map(of).collect()
+        let length = dense.len();
+        let of = |at: usize| {
+            let dense = &dense;
+            (0..users).map(move |user| {
+                let start = length / users as usize * user as usize;
+                dense[(at + start) % length] + user * unique
+            })
         };
+        let keys = (0..length).flat_map(of).collect();
         let body = |key: u32| match sized {
             true => (LEAST_BYTES * SIZES.powf(uniform(key.into()))) as u32,
             false => 2,
         };
-        let bodies: Vec<u32> = (0..unique * shifted).map(body).collect();
+        let bodies: Vec<u32> = (0..unique * users).map(body).collect();
         let bytes = bodies.iter().map(|body| entry_bytes((*body).into())).sum();
-        let many = if shifted == 1 { String::new() } else { format!(" × {shifted}") };
+        let many = if users == 1 { String::new() } else { format!(" × {users}") };
         let sizes = if sized { ", sizes drawn" } else { "" };
         let name = format!("{}{many}{sizes}", trace.name);
         Self { name, unique: bodies.len() as u64, keys, bodies, bytes }
@@ -165,9 +165,11 @@ impl Workload {
             }
             ratio
         });
-        let rows = RATES.map(|rate| self.row((capacity_bytes, entries), rate, &hits_now, &actual));
+        let rows =
+            RATES.iter().map(|rate| self.row((capacity_bytes, entries), *rate, &hits_now, &actual));
+        let rows = rows.collect();
         let workload = self.name.clone();
-        Cell { workload, percent, capacity_bytes, entries, actual, rows: rows.into() }
+        Cell { workload, percent, capacity_bytes, entries, actual, rows }
     }
 
     fn row(

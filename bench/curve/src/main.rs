@@ -23,10 +23,11 @@ const USAGE: &str = "usage: curve [--traces DIR] [--json FILE] [--cost]
 
 /// Capacities in % of the bytes of all entries.
 const PERCENTS: [f64; 4] = [2.0, 5.0, 10.0, 20.0];
-/// Capacities of the large workload.
-const PERCENTS_LARGE: [f64; 2] = [5.0, 10.0];
-/// Users of the large workload: with fewer, no capacity has entries enough for the lowest rates.
-const SHIFTED: u32 = 16;
+/// Capacities of the large workload: enough entries for rates of 0.01 and 1/256.
+const PERCENTS_LARGE: [f64; 2] = [20.0, 50.0];
+/// Users of the large workload, and requests of each.
+const SHIFTED: u32 = 64;
+const REQUESTS_OF_USER: usize = 500_000;
 
 struct Options {
     traces: Option<PathBuf>,
@@ -50,11 +51,13 @@ fn options() -> Option<Options> {
 }
 
 fn workloads(traces: &[Trace]) -> impl Iterator<Item = (Workload, &'static [f64])> + '_ {
-    let small = traces.iter().flat_map(|trace| {
-        [false, true].map(|sized| (Workload::new(trace, sized, 1), &PERCENTS[..]))
+    let small = traces
+        .iter()
+        .flat_map(|trace| [false, true].map(|sized| (Workload::new(trace, sized), &PERCENTS[..])));
+    let large = traces.first().into_iter().flat_map(|trace| {
+        let workload = |sized| Workload::of_users(trace, sized, SHIFTED, REQUESTS_OF_USER);
+        [false, true].map(|sized| (workload(sized), &PERCENTS_LARGE[..]))
     });
-    let large =
-        traces.iter().map(|trace| (Workload::new(trace, false, SHIFTED), &PERCENTS_LARGE[..]));
     small.chain(large)
 }
 
@@ -63,7 +66,8 @@ fn run(options: &Options) -> Result<bool, String> {
         report::Report::of_cost(cost::measure())
     } else {
         let folder = options.traces.as_ref();
-        let folder = folder.ok_or("name the folder of the traces with --traces or HOTROW_TRACES")?;
+        let folder =
+            folder.ok_or("name the folder of the traces with --traces or HOTROW_TRACES")?;
         let read = |name| Trace::read(&folder.join(format!("{name}.trace.xz")));
         let traces = ["orm-busy", "web12"].into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let mut cells = Vec::new();

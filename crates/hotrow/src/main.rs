@@ -13,6 +13,9 @@ fn main() -> std::process::ExitCode {
         Command::Health(args) => {
             hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
+        Command::Advise(args) => {
+            hotrow::advise::advise(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
         Command::Pages(args) => hotrow::cli::write_pages(&args).map(|()| Exit::Fine),
         Command::Key(args) => hotrow::key::key(&args).map(|()| Exit::Fine).map_err(Failure::from),
         Command::UninstallTriggers(args) => {

@@ -26,9 +26,10 @@ use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
-use crate::lookups::{LookupKind, WorkerLookups};
+use crate::lookups::{LookupKind, WorkerLookups, mode_of};
 use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
 use crate::observer::{Notes, Observer};
+use crate::miss_ratio_curve::WorkerSamples;
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
@@ -48,6 +49,8 @@ pub struct Handler {
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
+    /// Sampled lookups of this worker.
+    pub(crate) samples: WorkerSamples,
     /// Check of credentials, if there is one.
     pub(crate) authenticator: Option<Authenticator>,
     /// Notes for operators of each request, if any are configured.
@@ -68,10 +71,12 @@ impl Handler {
     pub fn new(shared: Shared, metrics: Arc<WorkerMetrics>, lookups: Arc<WorkerLookups>) -> Self {
         let heads = RecordHeads::new(&shared.collections);
         let authenticator = shared.access.clone().map(Authenticator::new);
+        let samples = shared.miss_ratio_curve.worker();
         Self {
             shared,
             metrics,
             lookups,
+            samples,
             authenticator,
             observer: None,
             heads,
@@ -201,9 +206,10 @@ impl Handler {
     fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        self.requested(std::slice::from_ref(&key), now);
         let subject = self.scan_subject(request);
-        let mode = match self.mode(id, request) {
+        let required = self.mode(id, request);
+        self.requested(std::slice::from_ref(&key), mode_of(&required, subject), now);
+        let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {

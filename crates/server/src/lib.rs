@@ -38,6 +38,7 @@ pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod observer;
+mod miss_ratio_curve;
 mod openapi;
 mod position;
 mod precondition;

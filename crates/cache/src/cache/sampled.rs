@@ -90,6 +90,12 @@ impl<E: Clone> Cache<E> {
         }
     }
 
+    /// Returns the number of collections.
+    #[must_use]
+    pub fn collections_count(&self) -> usize {
+        self.collections.len()
+    }
+
     /// Returns the settings of a simulation of this cache.
     #[must_use]
     pub fn miniature_settings(&self, rate: SamplingRate) -> Settings {

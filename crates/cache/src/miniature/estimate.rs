@@ -63,10 +63,6 @@ impl Scale {
     pub(super) fn hit_ratio(&self, misses: &ByGroup) -> Estimate {
         let missed = self.share(misses);
         let within = |share: f64| (1.0 - share).clamp(0.0, 1.0);
-        Estimate {
-            value: within(missed.value),
-            low: within(missed.high),
-            high: within(missed.low),
-        }
+        Estimate { value: within(missed.value), low: within(missed.high), high: within(missed.low) }
     }
 }

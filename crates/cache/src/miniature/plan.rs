@@ -12,6 +12,9 @@ pub const RATE_MIN: f64 = 1.0 / 256.0;
 pub const RATE_MAX: f64 = 1.0 / 8.0;
 /// Most memory of all copies together, in bytes.
 pub const MEMORY_BYTES_MAX: u64 = 10 << 20;
+/// Most by which experience may lower the rate that the mean weight asks for. Copies that exceed
+/// their memory have far more entries than the mean weight says, the smallest too.
+const LOWERED_MAX: f64 = 8.0;
 /// Cost of an entry of a copy: slot 28, links 8, bucket 4 to 8, remembered keys about 6.
 const ENTRY_COST_BYTES: f64 = 52.0;
 
@@ -25,7 +28,7 @@ pub enum Unplanned {
         /// Entries that it must hold.
         entries_min: u64,
     },
-    /// Copies that are large enough need more than [`MEMORY_BYTES_MAX`].
+    /// Copies at an eighth of the rate need more than [`MEMORY_BYTES_MAX`].
     Memory,
 }
 
@@ -46,10 +49,11 @@ pub fn plan(
         return Err(Unplanned::TooSmall { entries: entries as u64, entries_min });
     }
     // Half of it: weights vary.
-    let affordable = MEMORY_BYTES_MAX as f64 / 2.0 / (FACTORS_SUM * entries.max(1.0) * ENTRY_COST_BYTES);
+    let affordable =
+        MEMORY_BYTES_MAX as f64 / 2.0 / (FACTORS_SUM * entries.max(1.0) * ENTRY_COST_BYTES);
     let share = needed.max(RATE_MIN.min(affordable));
     match rate_max {
-        Some(most) if most.share() < needed => Err(Unplanned::Memory),
+        Some(most) if most.share() * LOWERED_MAX < needed => Err(Unplanned::Memory),
         Some(most) => Ok(SamplingRate::from_share(share).min(most)),
         None => Ok(SamplingRate::from_share(share)),
     }

@@ -136,6 +136,12 @@ impl Simulation {
         &self.settings
     }
 
+    /// Returns the number of sampled lookups since the beginning.
+    #[must_use]
+    pub fn sampled_lookups(&self) -> u64 {
+        self.sampled_total
+    }
+
     /// Returns the memory of the copies in use, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -208,16 +214,11 @@ impl Simulation {
         held: Option<Weighed>,
     ) {
         let is_expired = self.tick(sample.at) >= entry.expires_at;
-        let now = held.unwrap_or(Weighed {
-            weight_bytes: entry.weight_bytes,
-            presence: entry.presence,
-        });
+        let now =
+            held.unwrap_or(Weighed { weight_bytes: entry.weight_bytes, presence: entry.presence });
         if now.weight_bytes != entry.weight_bytes || is_expired {
-            let expires_at = if is_expired {
-                self.expiry(sample, now.presence)
-            } else {
-                entry.expires_at
-            };
+            let expires_at =
+                if is_expired { self.expiry(sample, now.presence) } else { entry.expires_at };
             let new = now.entry(place, expires_at, entry.epoch);
             self.copies[at].exchange(place, entry, new);
         }
@@ -282,7 +283,8 @@ impl Simulation {
         let passed = now.since(self.as_of).as_secs_f64();
         let keep = (-passed / FADE.as_secs_f64()).exp();
         self.as_of = self.as_of.max(now);
-        self.window_s = self.window_s * keep + passed;
+        // The integral of the weights.
+        self.window_s = self.window_s * keep + FADE.as_secs_f64() * (1.0 - keep);
         self.sampled *= keep;
         self.dropped *= keep;
         self.misses.as_flattened_mut().iter_mut().for_each(|count| *count *= keep);

@@ -26,7 +26,8 @@ mod contract;
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`access_log`], `slow_queries`, [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`,
+/// [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -51,6 +52,7 @@ mod e2e {
     mod limits;
     mod malformed;
     mod merging;
+    mod miss_ratio_curve;
     mod page;
     mod permissions;
     mod position;

@@ -127,6 +127,7 @@ impl Server {
             transport,
             warm_start: None,
             observability: Default::default(),
+            miss_ratio_curve: false,
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),
