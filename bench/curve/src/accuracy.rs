@@ -152,8 +152,9 @@ impl Workload {
         self.keys.iter().map(hit).collect()
     }
 
-    /// Measures one capacity, given in % of the bytes of all entries.
-    pub fn cell(&self, percent: f64) -> Cell {
+    /// Measures one capacity, given in % of the bytes of all entries. `only_shown`: at the rates at
+    /// which the product predicts.
+    pub fn cell(&self, percent: f64, only_shown: bool) -> Cell {
         let capacity_bytes = (self.bytes as f64 * percent / 100.0) as u64;
         let entries = capacity_bytes / self.mean_bytes().max(1);
         let mut hits_now = Vec::new();
@@ -165,26 +166,25 @@ impl Workload {
             }
             ratio
         });
-        let rows =
-            RATES.iter().map(|rate| self.row((capacity_bytes, entries), *rate, &hits_now, &actual));
-        let rows = rows.collect();
+        let is_refused = |rate: f64| rate * FACTORS[0] * entries as f64 + 0.5 < COPY_ENTRIES_MIN;
+        let rates = RATES.iter().filter(|rate| !(only_shown && is_refused(**rate)));
+        let rows = rates
+            .map(|rate| Row {
+                is_refused: is_refused(*rate),
+                ..self.row(capacity_bytes, *rate, &hits_now, &actual)
+            })
+            .collect();
         let workload = self.name.clone();
         Cell { workload, percent, capacity_bytes, entries, actual, rows }
     }
 
-    fn row(
-        &self,
-        (capacity_bytes, entries): (u64, u64),
-        rate: f64,
-        hits: &[bool],
-        actual: &[f64; COPIES],
-    ) -> Row {
+    fn row(&self, capacity_bytes: u64, rate: f64, hits: &[bool], actual: &[f64; COPIES]) -> Row {
         let mut row = Row {
             rate,
             keys: 0,
             predicted: Vec::new(),
             within: Vec::new(),
-            is_refused: rate * FACTORS[0] * entries as f64 + 0.5 < COPY_ENTRIES_MIN,
+            is_refused: false,
             memory_bytes: 0,
         };
         for seed in 1..=SEEDS {

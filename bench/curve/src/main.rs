@@ -16,8 +16,9 @@ use std::process::ExitCode;
 use accuracy::Workload;
 use hotrow_replay::trace::Trace;
 
-const USAGE: &str = "usage: curve [--traces DIR] [--json FILE] [--cost]
+const USAGE: &str = "usage: curve [--traces DIR] [--json FILE] [--large | --cost]
   --traces DIR   folder with *.trace.xz (default: $HOTROW_TRACES)
+  --large        a trace of many users, at the rates that the product would use
   --json FILE    also writes the figures to FILE
   --cost         measures the cost instead of the accuracy";
 
@@ -33,32 +34,33 @@ struct Options {
     traces: Option<PathBuf>,
     json: Option<String>,
     is_cost: bool,
+    is_large: bool,
 }
 
 fn options() -> Option<Options> {
     let traces = std::env::var_os("HOTROW_TRACES").map(PathBuf::from);
-    let mut options = Options { traces, json: None, is_cost: false };
+    let mut options = Options { traces, json: None, is_cost: false, is_large: false };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         match name.as_str() {
             "--traces" => options.traces = Some(arguments.next()?.into()),
             "--json" => options.json = Some(arguments.next()?),
             "--cost" => options.is_cost = true,
+            "--large" => options.is_large = true,
             _ => return None,
         }
     }
     Some(options)
 }
 
-fn workloads(traces: &[Trace]) -> impl Iterator<Item = (Workload, &'static [f64])> + '_ {
-    let small = traces
-        .iter()
-        .flat_map(|trace| [false, true].map(|sized| (Workload::new(trace, sized), &PERCENTS[..])));
-    let large = traces.first().into_iter().flat_map(|trace| {
-        let workload = |sized| Workload::of_users(trace, sized, SHIFTED, REQUESTS_OF_USER);
-        [false, true].map(|sized| (workload(sized), &PERCENTS_LARGE[..]))
-    });
-    small.chain(large)
+/// Returns the workloads, and the capacities at which each is measured.
+fn workloads(traces: &[Trace], is_large: bool) -> Vec<(Workload, &'static [f64])> {
+    if is_large {
+        let large = |trace| Workload::of_users(trace, false, SHIFTED, REQUESTS_OF_USER);
+        return traces.iter().take(1).map(|trace| (large(trace), &PERCENTS_LARGE[..])).collect();
+    }
+    let small = |trace| [false, true].map(|sized| (Workload::new(trace, sized), &PERCENTS[..]));
+    traces.iter().flat_map(small).collect()
 }
 
 fn run(options: &Options) -> Result<bool, String> {
@@ -71,10 +73,10 @@ fn run(options: &Options) -> Result<bool, String> {
         let read = |name| Trace::read(&folder.join(format!("{name}.trace.xz")));
         let traces = ["orm-busy", "web12"].into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let mut cells = Vec::new();
-        for (workload, percents) in workloads(&traces) {
+        for (workload, percents) in workloads(&traces, options.is_large) {
             for percent in percents {
                 eprintln!("{} {percent} %", workload.name);
-                cells.push(workload.cell(*percent));
+                cells.push(workload.cell(*percent, options.is_large));
             }
         }
         report::Report::of_accuracy(cells)

@@ -135,7 +135,8 @@ fn accuracy(cells: &[Cell], out: &mut String) {
     out.push_str(
         "Hit ratio in %; errors in points, over the capacities up to the bytes of all entries and \
          over the sets of sampled keys. *Italic*: the product says that it does not know, because \
-         its smallest copy would have fewer than 1,000 entries.\n\n\
+         its smallest copy would have fewer than 1,000 entries. Too few lookups: fewer than 4,096 \
+         in the sample.\n\n\
          | workload, capacity | entries | actual at ¼ · 1 · 2 · 8 | rate | keys | mean error | \
          largest | bias | in the interval | memory |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
@@ -144,6 +145,15 @@ fn accuracy(cells: &[Cell], out: &mut String) {
             let errors = cell.errors(row);
             let [quarter, .., eight] = cell.actual.map(|ratio| 100.0 * ratio);
             let [current, double] = [cell.actual[3], cell.actual[5]].map(|ratio| 100.0 * ratio);
+            if errors.is_empty() {
+                let _ = writeln!(
+                    out,
+                    "| {} {} % | {} | {quarter:.1} · {current:.1} · {double:.1} · {eight:.1} | \
+                     {:.4} | {} | too few lookups | | | | |",
+                    cell.workload, cell.percent, cell.entries, row.rate, row.keys,
+                );
+                continue;
+            }
             let error = match row.is_refused {
                 true => format!("*{:.2}*", mean(&errors)),
                 false => format!("{:.2}", mean(&errors)),

@@ -81,6 +81,11 @@ impl Copy {
         }
     }
 
+    /// Returns the number of entries of existing records.
+    pub(super) fn entries(&self) -> u32 {
+        self.shard.region(Presence::Found).entries()
+    }
+
     /// Returns whether an insertion evicts an entry, or soon will.
     pub(super) fn is_full(&self) -> bool {
         let found = self.shard.region(Presence::Found);

@@ -92,6 +92,13 @@ impl Curve {
     }
 }
 
+/// Returns the growth of the hit ratio with the logarithm of the capacity, between the neighbours of
+/// a point.
+fn slope(values: &[f64; COPIES], at: usize) -> f64 {
+    let (below, above) = (at.saturating_sub(1), (at + 1).min(COPIES - 1));
+    (values[above] - values[below]) / (FACTORS[above] / FACTORS[below]).ln()
+}
+
 impl Simulation {
     /// Returns the curve; `None` before [`LOOKUPS_MIN`] sampled lookups.
     #[must_use]
@@ -112,8 +119,10 @@ impl Simulation {
         // Some misses join the read of another one.
         let reads_per_miss = if missed > 0.0 { (all.reads / missed).min(1.0) } else { 1.0 };
         let misses_per_s = |share: f64| share * all.lookups / self.window_s.max(1.0);
+        let values = self.misses.map(|misses| 1.0 - scale.share(&misses).value);
         let point = |at: usize| {
-            let hit_ratio = scale.hit_ratio(&self.misses[at]);
+            let deviation = self.capacity_deviation(at);
+            let hit_ratio = scale.hit_ratio(&self.misses[at], slope(&values, at), deviation);
             Point {
                 factor: FACTORS[at],
                 capacity_bytes: (self.settings.capacity_bytes as f64 * FACTORS[at]) as u64,

@@ -3,7 +3,9 @@
 //! The misses of the sample, divided by the rate, estimate the misses of all lookups, whose number
 //! is known. A very popular key that the sample has or lacks by chance changes the number of
 //! sampled lookups much and the number of sampled misses hardly: this is the correction of
-//! SHARDS-adj. The interval comes from the differences between [`GROUPS`] groups of sampled keys.
+//! SHARDS-adj. The interval has two causes. Groups of sampled keys differ in their misses. And the
+//! sample has by chance more or fewer keys than its share, so that a copy stands for a smaller or
+//! larger capacity: this matters where the curve is steep.
 
 /// Number of groups of keys.
 pub(super) const GROUPS: usize = 16;
@@ -44,6 +46,11 @@ impl Scale {
     /// Returns the share of all lookups that `counts` of the sample stand for. It may be negative
     /// for a difference of counts. Dropped events widen the interval by their share.
     pub(super) fn share(&self, counts: &ByGroup) -> Estimate {
+        self.share_with(counts, 0.0)
+    }
+
+    /// The same, with a standard deviation of another cause, as a share of all lookups.
+    fn share_with(&self, counts: &ByGroup, deviation: f64) -> Estimate {
         let expected = self.expected();
         if expected <= 0.0 {
             return Estimate { value: 0.0, low: -1.0, high: 1.0 };
@@ -54,14 +61,21 @@ impl Scale {
         let groups = GROUPS as f64;
         // Of the sum of the groups, drawn without replacement.
         let variance = (1.0 - self.rate) * groups * squares / (groups - 1.0);
-        let half = QUANTILE * variance.sqrt() / expected + self.dropped_share;
+        let half = QUANTILE * (variance.sqrt() / expected).hypot(deviation) + self.dropped_share;
         let value = sum / expected;
         Estimate { value, low: value - half, high: value + half }
     }
 
-    /// Returns the hit ratio of a copy with these misses.
-    pub(super) fn hit_ratio(&self, misses: &ByGroup) -> Estimate {
-        let missed = self.share(misses);
+    /// Returns the hit ratio of a copy with these misses. `slope`: growth of the hit ratio with the
+    /// logarithm of the capacity there; `capacity_deviation`: relative standard deviation of the
+    /// capacity that the copy stands for.
+    pub(super) fn hit_ratio(
+        &self,
+        misses: &ByGroup,
+        slope: f64,
+        capacity_deviation: f64,
+    ) -> Estimate {
+        let missed = self.share_with(misses, slope * capacity_deviation);
         let within = |share: f64| (1.0 - share).clamp(0.0, 1.0);
         Estimate { value: within(missed.value), low: within(missed.high), high: within(missed.low) }
     }

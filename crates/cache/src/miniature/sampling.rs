@@ -106,11 +106,16 @@ pub enum Event {
     Gap,
 }
 
+/// On cache lines of its own, because every hit reads it and others are written to.
+#[derive(Debug)]
+#[repr(align(128))]
+struct RateInForce(AtomicU32);
+
 /// Rate in force, and events that no worker's ring takes: stored and removed records. All of them
 /// are off the hit path.
 #[derive(Debug)]
 pub struct SampleLog {
-    rate: AtomicU32,
+    rate: RateInForce,
     samples: Mutex<Vec<Sample>>,
     dropped_total: AtomicU64,
 }
@@ -118,7 +123,7 @@ pub struct SampleLog {
 impl SampleLog {
     pub(crate) fn new() -> Self {
         Self {
-            rate: AtomicU32::new(SamplingRate::NONE.0),
+            rate: RateInForce(AtomicU32::new(SamplingRate::NONE.0)),
             samples: Mutex::new(Vec::new()),
             dropped_total: AtomicU64::new(0),
         }
@@ -128,12 +133,12 @@ impl SampleLog {
     #[inline]
     #[must_use]
     pub fn rate(&self) -> SamplingRate {
-        SamplingRate(self.rate.load(Relaxed))
+        SamplingRate(self.rate.0.load(Relaxed))
     }
 
     /// Sets the rate.
     pub fn set_rate(&self, rate: SamplingRate) {
-        self.rate.store(rate.0, Relaxed);
+        self.rate.0.store(rate.0, Relaxed);
     }
 
     /// Appends an event, or drops it if [`LOG_SAMPLES_MAX`] wait.

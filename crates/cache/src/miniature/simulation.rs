@@ -83,6 +83,34 @@ struct Pending {
     since: u32,
 }
 
+/// Sums over weights.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn note(&mut self, weight_bytes: u32) {
+        let weight = f64::from(weight_bytes);
+        self.count += 1.0;
+        self.sum += weight;
+        self.squares += weight * weight;
+    }
+
+    fn fade(&mut self, keep: f64) {
+        self.count *= keep;
+        self.sum *= keep;
+        self.squares *= keep;
+    }
+
+    /// Returns the mean square over the square of the mean; 1 if all are equal.
+    fn spread(&self) -> f64 {
+        if self.sum > 0.0 { self.count * self.squares / (self.sum * self.sum) } else { 1.0 }
+    }
+}
+
 /// The simulation. Time is an argument; events are applied in the order of their time.
 #[derive(Debug)]
 pub struct Simulation {
@@ -99,6 +127,8 @@ pub struct Simulation {
     /// The same since the beginning.
     pub(super) sampled_total: u64,
     pub(super) dropped_total: u64,
+    /// Weights of the entries that were stored, fading.
+    weights: Moments,
     /// Time that the counts stand for, in seconds.
     pub(super) window_s: f64,
     began_at: Nanos,
@@ -122,6 +152,7 @@ impl Simulation {
             dropped: 0.0,
             sampled_total: 0,
             dropped_total: 0,
+            weights: Moments::default(),
             window_s: 0.0,
             began_at: now,
             as_of: now,
@@ -140,6 +171,13 @@ impl Simulation {
     #[must_use]
     pub fn sampled_lookups(&self) -> u64 {
         self.sampled_total
+    }
+
+    /// Returns the relative standard deviation of the capacity that a copy stands for: the sample
+    /// has by chance more or fewer keys than its share, and heavier or lighter ones.
+    pub(super) fn capacity_deviation(&self, at: usize) -> f64 {
+        let entries = f64::from(self.copies[at].entries().max(1));
+        ((1.0 - self.settings.rate.share()) * self.weights.spread() / entries).sqrt()
     }
 
     /// Returns the memory of the copies in use, in bytes.
@@ -225,6 +263,7 @@ impl Simulation {
     }
 
     fn insert(&mut self, at: usize, sample: &Sample, place: &Place, entry: Weighed) {
+        self.weights.note(entry.weight_bytes);
         let expires_at = self.expiry(sample, entry.presence);
         let epoch = self.collections[usize::from(sample.collection.0)].epoch;
         self.copies[at].insert(place, entry.entry(place, expires_at, epoch));
@@ -285,6 +324,7 @@ impl Simulation {
         self.as_of = self.as_of.max(now);
         // The integral of the weights.
         self.window_s = self.window_s * keep + FADE.as_secs_f64() * (1.0 - keep);
+        self.weights.fade(keep);
         self.sampled *= keep;
         self.dropped *= keep;
         self.misses.as_flattened_mut().iter_mut().for_each(|count| *count *= keep);

@@ -121,6 +121,10 @@ impl Region {
         self.hot.weight_bytes + self.cold.weight_bytes
     }
 
+    pub(crate) fn entries(&self) -> u32 {
+        self.hot.entries + self.cold.entries
+    }
+
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }

@@ -71,26 +71,27 @@ impl View {
 
     pub(super) fn expose_miss_ratio_curve(&self, out: &mut Exposition) {
         let published = self.shared.miss_ratio_curve.published();
-        if let Report::Known(curve) = &published.report {
-            let factors = FACTORS.map(|factor| factor.to_string());
-            let labels: [[(&str, &str); 1]; COPIES] =
-                std::array::from_fn(|at| [("capacity_factor", factors[at].as_str())]);
-            let series: Vec<(Labels<'_>, f64)> = labels
-                .iter()
-                .zip(&curve.points)
-                .map(|(labels, point)| (&labels[..], point.hit_ratio.value))
-                .collect();
-            out.gauge(
-                "hotrow_cache_predicted_hit_ratio",
-                "Hit ratio that a multiple of the capacity would have; absent while unknown.",
-                &series,
-            );
-            out.gauge(
-                "hotrow_cache_measured_hit_ratio",
-                "Hit ratio in the window of the predicted ones; absent while they are unknown.",
-                &[(&[], curve.measured)],
-            );
-        }
+        let curve = match &published.report {
+            Report::Known(curve) => Some(curve),
+            Report::Unknown(_) => None,
+        };
+        let factors = FACTORS.map(|factor| factor.to_string());
+        let labels: [[(&str, &str); 1]; COPIES] =
+            std::array::from_fn(|at| [("capacity_factor", factors[at].as_str())]);
+        let predicted =
+            |at: usize| curve.map_or(f64::NAN, |curve| curve.points[at].hit_ratio.value);
+        let series: Vec<(Labels<'_>, f64)> =
+            labels.iter().enumerate().map(|(at, labels)| (&labels[..], predicted(at))).collect();
+        out.gauge(
+            "hotrow_cache_predicted_hit_ratio",
+            "Hit ratio that a multiple of the capacity would have; NaN while unknown.",
+            &series,
+        );
+        out.gauge(
+            "hotrow_cache_measured_hit_ratio",
+            "Hit ratio in the window of the predicted ones; NaN while they are unknown.",
+            &[(&[], curve.map_or(f64::NAN, |curve| curve.measured))],
+        );
         out.gauge(
             "hotrow_cache_sampling_ratio",
             "Share of the keys whose lookups are replayed to predict hit ratios.",

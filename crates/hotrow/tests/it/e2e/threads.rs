@@ -89,7 +89,17 @@ fn assert_lines_written(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 9] = [
+fn assert_entries_seen(_: &Database, server: &Server) {
+    (1..31).for_each(|id| _ = server.get(&format!("/products/{id}")));
+    await_until("the predictor to see the entries", SOON, || {
+        let status = server.status();
+        let seen = format!("the cache has {} entries so far", status["cache"]["entries"]);
+        let unknown = status["miss_ratio_curve"]["unknown"].as_str().unwrap_or_default();
+        unknown.starts_with(&seen)
+    });
+}
+
+const CASES: [Case; 10] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -120,6 +130,7 @@ const CASES: [Case; 9] = [
         },
         works: assert_compresses,
     },
+    Case { thread: "miss-ratio", settings: &[], turn: by_itself, works: assert_entries_seen },
     Case { thread: "pressure", settings: &[], turn: by_itself, works: reads },
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },
     Case { thread: "admin", settings: &[], turn: by_itself, works: reads },
