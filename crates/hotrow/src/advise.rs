@@ -227,7 +227,7 @@ fn as_text(body: &[u8]) -> Result<Advice, serde_json::Error> {
 fn table(curve: &Curve) -> String {
     let mut lines = vec![format!(
         "{:>12}  {:>9}  {:>15}  {:>16}",
-        "capacity", "hit ratio", "95 % interval", "database reads/s"
+        "capacity", "hit ratio", "interval", "database reads/s"
     )];
     for point in &curve.points {
         let is_current = point.capacity_bytes == curve.current.capacity_bytes;

@@ -9,8 +9,9 @@
 
 /// Number of groups of keys.
 pub(super) const GROUPS: usize = 16;
-/// Quantile of Student's distribution with 15 degrees of freedom for 95 %, both sides.
-const QUANTILE: f64 = 2.131;
+/// Half the width of the interval in standard deviations. Calibrated on the traces of `bench/curve`:
+/// with 2.13, Student's quantile for 95 %, about 86 % of the intervals held the actual hit ratio.
+const DEVIATIONS: f64 = 3.0;
 
 /// Counts by group of keys; fractions, because old ones fade.
 pub(super) type ByGroup = [f64; GROUPS];
@@ -26,7 +27,7 @@ pub(super) struct Scale {
     pub(super) dropped_share: f64,
 }
 
-/// A share of all lookups, from 0 to 1, with its 95 % interval.
+/// A share of all lookups, from 0 to 1, with an interval that is meant to hold the actual share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// The estimate.
@@ -61,7 +62,7 @@ impl Scale {
         let groups = GROUPS as f64;
         // Of the sum of the groups, drawn without replacement.
         let variance = (1.0 - self.rate) * groups * squares / (groups - 1.0);
-        let half = QUANTILE * (variance.sqrt() / expected).hypot(deviation) + self.dropped_share;
+        let half = DEVIATIONS * (variance.sqrt() / expected).hypot(deviation) + self.dropped_share;
         let value = sum / expected;
         Estimate { value, low: value - half, high: value + half }
     }
