@@ -289,7 +289,7 @@ impl<E: Clone> BatchLoader<E> {
         let bytes = body.map_or(0, <[u8]>::len);
         let record = self.record(&flight.key, body, taken.visibilities[at], &taken.answers, now);
         taken.read += 1;
-        if !self.answer(flight, record, &taken.answers.version, stay) {
+        if !self.answer(flight, record, (&taken.answers.version, stay), now) {
             self.put_back_one(flight);
         }
         if taken.last_use[row] == at {
@@ -392,8 +392,8 @@ impl<E: Clone> BatchLoader<E> {
         &self,
         flight: &Arc<Flight<E>>,
         record: Record,
-        version: &Version,
-        stay: Stay,
+        (version, stay): (&Version, Stay),
+        now: Nanos,
     ) -> bool {
         let (collection, stats) = self.cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
@@ -411,6 +411,7 @@ impl<E: Clone> BatchLoader<E> {
             && !(flight.kind == Kind::WarmUp && record.presence() == Presence::Missing);
         if alive && is_kept && !passes && !collection.has_gap() {
             self.cache.store.insert(&flight.key, &record);
+            self.cache.note_stored(&flight.key, &record, flight.kind, now);
         } else {
             // No later answer may be older than this one: an entry that may be older is removed,
             // and a read in flight gets this version as its floor.

@@ -2,6 +2,7 @@
 
 mod join;
 mod lookup;
+mod sampled;
 mod variant;
 mod warm_up;
 
@@ -17,6 +18,7 @@ use crate::config::{CollectionPolicy, Config, InvalidationMode};
 use crate::fetch_queue::{FetchQueue, NotQueued};
 use crate::flight::{Ask, Kind, Lease, Waiter};
 use crate::freshness::{Freshness, Progress, Verdict, judge, may_serve_stale};
+use crate::miniature::sampling::SampleLog;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Record};
 use crate::safeguards::{Safeguard, Safeguards};
 use crate::scan_filter::ScanFilter;
@@ -85,6 +87,7 @@ pub struct Cache<E> {
     pub(crate) collections: Box<[Collection<E>]>,
     pub(crate) stats: Arc<[CollectionStats]>,
     pub(crate) scan_filter: ScanFilter,
+    samples: SampleLog,
     progress: Progress,
     hasher: FixedState,
     feed_epochs_total: std::sync::atomic::AtomicU64,
@@ -128,6 +131,7 @@ impl<E: Clone> Cache<E> {
         Arc::new(Self {
             store: Store::new(&config, stats.clone()),
             scan_filter: ScanFilter::new(entries),
+            samples: SampleLog::new(),
             collections: collections.into_iter().map(collection).collect(),
             stats,
             progress: Progress::new(),

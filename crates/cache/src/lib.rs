@@ -5,7 +5,8 @@
 //! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
 //! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
 //! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
-//! `min_position` (read your writes), `store` and [`Record`] (the entries). Keys, positions and
+//! `min_position` (read your writes), `store` and [`Record`] (the entries), [`miniature`] (the hit
+//! ratio at other capacities). Keys, positions and
 //! versions are those of `hotrow_types`.
 
 mod batch_loader;
@@ -17,6 +18,7 @@ mod fetch_queue;
 pub mod flight;
 mod freshness;
 mod min_position;
+pub mod miniature;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod model;

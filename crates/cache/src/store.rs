@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+mod entry;
 mod ghosts;
 mod shard;
 mod slab;
 mod walk;
 
+pub(crate) use self::entry::Entry;
 pub(crate) use self::shard::BATCH_MAX;
-use self::shard::{Inserted, KeyBytes, Shard, ShardCapacity};
+use self::shard::Inserted;
+pub(crate) use self::shard::{KeyBytes, Shard, ShardCapacity};
 pub use self::walk::Walk;
 use crate::cache::Attached;
 use crate::config::Config;
@@ -206,13 +209,8 @@ impl Store {
     }
 }
 
-/// Returns the part of a capacity that one of `shards` has.
 fn capacity_of_shard(config: &Config, capacity_bytes: u64, shards: u64) -> ShardCapacity {
-    let missing_bytes = (capacity_bytes as f64 * config.negative_share.clamp(0.0, 0.1)) as u64;
-    ShardCapacity {
-        found_bytes: (capacity_bytes - missing_bytes) / shards,
-        missing_bytes: missing_bytes / shards,
-    }
+    ShardCapacity::of(capacity_bytes, config.negative_share, shards)
 }
 
 #[cfg(test)]

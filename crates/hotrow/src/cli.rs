@@ -12,6 +12,7 @@ use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
 
+use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
@@ -65,6 +66,10 @@ pub enum Command {
         hotrow top --token-file token http://10.0.0.1:8081 http://10.0.0.2:8081\n  \
         hotrow top --json http://10.0.0.1:8081")]
     Top(TopArgs),
+    /// Ask a running service how much memory is worth it: its hit ratio at other capacities
+    #[command(after_help = "Examples:\n  hotrow advise\n  hotrow advise --token-file admin.token \
+        http://10.0.0.1:8081\n  hotrow advise --json")]
+    Advise(AdviseArgs),
     /// Make API keys
     #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
     Key(KeyArgs),
@@ -209,6 +214,9 @@ pub enum Failure {
     /// Nothing can be shown of the instances.
     #[error(transparent)]
     Top(#[from] TopError),
+    /// There is no advice.
+    #[error(transparent)]
+    Advise(#[from] AdviseError),
     /// The pages could not be written.
     #[error(transparent)]
     Pages(#[from] PagesError),
@@ -257,6 +265,10 @@ impl Failure {
             }
             Self::Top(e) => {
                 print_line(std::io::stderr(), &format!("hotrow top: {e}"));
+                e.exit()
+            }
+            Self::Advise(e) => {
+                print_line(std::io::stderr(), &format!("hotrow advise: {e}"));
                 e.exit()
             }
             Self::Load(e) => {
@@ -387,6 +399,9 @@ mod tests {
             "hotrow health",
             "hotrow health --config f --ready --timeout 500ms",
             "hotrow health --unix /s https://a/x --cacert f",
+            "hotrow advise",
+            "hotrow advise --json --token-file t --cacert f https://a",
+            "hotrow advise unix:/s",
             "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
             "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m \
@@ -417,6 +432,7 @@ mod tests {
             ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
             ("hotrow health --config f http://a", ErrorKind::ArgumentConflict),
             ("hotrow health --config f --unix /s", ErrorKind::ArgumentConflict),
+            ("hotrow advise --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow health --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow key", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("hotrow key new --name Billing", ErrorKind::ValueValidation),

@@ -14,6 +14,9 @@ fn main() -> std::process::ExitCode {
             hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
         Command::Top(args) => hotrow::top::top(&args).map_err(Failure::from),
+        Command::Advise(args) => {
+            hotrow::advise::advise(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
         Command::Pages(args) => hotrow::cli::write_pages(&args).map(|()| Exit::Fine),
         Command::Key(args) => hotrow::key::key(&args).map(|()| Exit::Fine).map_err(Failure::from),
         Command::UninstallTriggers(args) => {

@@ -5,6 +5,7 @@ mod access;
 mod budgets;
 mod history;
 mod limits;
+mod miss_ratio_curve;
 mod overload;
 mod page;
 mod status;
@@ -153,19 +154,22 @@ impl View {
             }
             _ => match path.strip_prefix("/purge/") {
                 Some(_) if *request.method() != Method::POST => Err(HttpError::Method("POST")),
-                Some(target) => access::check_change(request).and_then(|()| self.purge(target)),
+                Some(target) => {
+                    access::check_change(request).and_then(|()| self.purge(target, now))
+                }
                 None => Err(HttpError::NoSuchPath),
             },
         }
     }
 
-    fn purge(&self, target: &str) -> Result<Response<Body>, HttpError> {
+    fn purge(&self, target: &str, now: Nanos) -> Result<Response<Body>, HttpError> {
         let (name, id) =
             target.split_once('/').map_or((target, None), |(name, id)| (name, Some(id)));
         let collection: CollectionId = self.shared.collections.router.collection(name)?;
         match id {
             None => {
                 self.shared.cache.flush(collection, None);
+                self.shared.cache.note_flushed(collection, now);
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }
@@ -178,6 +182,7 @@ impl View {
                     .parse_url(id)
                     .map_err(HttpError::BadId)?;
                 let present = self.shared.cache.purge(&key);
+                self.shared.cache.note_removed(&key, false, now);
                 Ok(plain(
                     StatusCode::OK,
                     "application/json",

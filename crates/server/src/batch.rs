@@ -24,7 +24,7 @@ use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::lookups::LookupKind;
+use crate::lookups::{LookupKind, mode_of};
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::precondition;
@@ -79,7 +79,9 @@ impl Handler {
             ));
         }
         let subject = self.scan_subject(request);
-        let mode = match self.mode(id, request) {
+        let required = self.mode(id, request);
+        let sampled_mode = mode_of(&required, subject);
+        let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
@@ -88,7 +90,7 @@ impl Handler {
             Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
-        self.requested(&ids.keys, now);
+        self.requested(&ids.keys, sampled_mode, now);
         let budgets = &self.shared.budgets;
         let sight = request.sight;
         let mut answers = self.answers(&ids, budgets.answer(), View::of(request));

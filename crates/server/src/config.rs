@@ -55,6 +55,8 @@ pub struct Config {
     pub warm_start: Option<WarmStart>,
     /// What operators see of single requests and queries.
     pub observability: observability::Observability,
+    /// `true`: the hit ratio at other capacities is predicted.
+    pub miss_ratio_curve: bool,
 }
 
 /// Settings of the warm start.

@@ -197,6 +197,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         transport: crate::config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
+        miss_ratio_curve: false,
     };
     let day = Duration::from_hours(24);
     let cache = Cache::new(

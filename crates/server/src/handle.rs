@@ -27,8 +27,9 @@ use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::history::hot_keys::KeySampler;
 use crate::http_error::HttpError;
-use crate::lookups::{LookupKind, WorkerLookups};
+use crate::lookups::{LookupKind, WorkerLookups, mode_of};
 use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
+use crate::miss_ratio_curve::WorkerSamples;
 use crate::observer::{Notes, Observer};
 use crate::position;
 use crate::precondition::{self, Precondition};
@@ -49,6 +50,8 @@ pub struct Handler {
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
+    /// Sampled lookups of this worker.
+    pub(crate) samples: WorkerSamples,
     /// Check of credentials, if there is one.
     pub(crate) authenticator: Option<Authenticator>,
     /// Notes for operators of each request, if any are configured.
@@ -71,10 +74,12 @@ impl Handler {
     pub fn new(shared: Shared, metrics: Arc<WorkerMetrics>, lookups: Arc<WorkerLookups>) -> Self {
         let heads = RecordHeads::new(&shared.collections);
         let authenticator = shared.access.clone().map(Authenticator::new);
+        let samples = shared.miss_ratio_curve.worker();
         Self {
             shared,
             metrics,
             lookups,
+            samples,
             authenticator,
             observer: None,
             heads,
@@ -216,9 +221,10 @@ impl Handler {
     fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        self.requested(std::slice::from_ref(&key), now);
         let subject = self.scan_subject(request);
-        let mode = match self.mode(id, request) {
+        let required = self.mode(id, request);
+        self.requested(std::slice::from_ref(&key), mode_of(&required, subject), now);
+        let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {

@@ -38,6 +38,7 @@ mod http_error;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;
+mod miss_ratio_curve;
 mod narrow;
 mod observer;
 mod openapi;

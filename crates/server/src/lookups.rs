@@ -7,6 +7,8 @@ use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 
 use crate::handle::Handler;
+use crate::http_error::HttpError;
+use crate::read_requirement::ReadRequirement;
 use crate::scan_detector::ScanSubject;
 
 /// Outcome of one key's lookup.
@@ -68,13 +70,33 @@ impl WorkerLookups {
     }
 }
 
+/// Returns the mode in which memory is asked; `None`: the request requires a read, or a minimal
+/// position.
+pub(crate) fn mode_of(
+    required: &Result<ReadRequirement, HttpError>,
+    subject: ScanSubject<'_>,
+) -> Option<ReadMode> {
+    matches!(required, Ok(ReadRequirement::None)).then(|| subject.mode())
+}
+
 impl Handler {
-    /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys.
-    pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
+    /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys and of the
+    /// miss-ratio curve. `mode`: that of the lookups that are about to be made; `None`: memory is
+    /// not asked.
+    pub(crate) fn requested(&self, keys: &[Key], mode: Option<ReadMode>, now: Nanos) {
         let day = self.shared.calendar.day(now);
-        keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
+        let cache = &self.shared.cache;
         if let Some(sampler) = &self.key_sampler {
-            sampler.note(keys, |key| self.shared.cache.hash(key));
+            sampler.note(keys, |key| cache.hash(key));
+        }
+        for key in keys {
+            let hash = cache.hash(key);
+            self.metrics.ids.note(day, hash);
+            if let Some(mode) = mode
+                && let Some(sample) = cache.sample_lookup(key, hash, mode, now)
+            {
+                self.samples.push(&sample);
+            }
         }
     }
 

@@ -32,6 +32,7 @@ use crate::listen::unix::UnixEndpoint;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
+use crate::miss_ratio_curve;
 use crate::readiness::Readiness;
 use crate::refresh;
 use crate::shared::Shared;
@@ -221,6 +222,7 @@ impl Service {
             .collect();
         let rings = config.hot_keys.then(|| KeyRing::of_workers(config.workers));
         let history = Arc::new(History::new(rings.clone(), Nanos::now()));
+        let counted = lookups.clone();
         let make = {
             let shared = shared.clone();
             let lookups = lookups.clone();
@@ -270,7 +272,7 @@ impl Service {
                 return Err(error);
             }
         };
-        let threads = (workers.metrics(), tls);
+        let threads = (workers.metrics(), tls, counted);
         let started_threads = start_background_threads(shared, threads, shutdown, &supervisor)
             .and_then(|started| {
                 helpers.extend(started);
@@ -392,16 +394,20 @@ fn start_warmer(
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
+/// Counters and TLS of the workers, and their counts of lookups.
+type WatchedParts<'a> =
+    (&'a [Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>, Vec<Arc<WorkerLookups>>);
+
 /// Starts the other configured background threads: reload of certificates, prefetch, compression,
-/// consistency check and overload detection. If one cannot be started, everything ends.
+/// consistency check, overload detection and the miss-ratio curve. If one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Shared,
-    (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
+    (workers, tls, lookups): WatchedParts<'_>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(shared, (workers, tls), (shutdown, supervisor), &mut helpers) {
+    match start_each(shared, (workers, tls, lookups), (shutdown, supervisor), &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
             shutdown.now();
@@ -413,7 +419,7 @@ fn start_background_threads(
 
 fn start_each(
     shared: &Shared,
-    (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
+    (workers, tls, lookups): WatchedParts<'_>,
     (shutdown, supervisor): (&Shutdown, &Supervisor),
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
@@ -429,6 +435,9 @@ fn start_each(
             supervisor,
         )?);
     }
+    let curve = shared.miss_ratio_curve.clone();
+    let predicted = shared.cache.clone();
+    helpers.extend(miss_ratio_curve::start(curve, predicted, lookups, shutdown, supervisor)?);
     let compresses = |collection: &Collection| collection.compression.is_some();
     if cache.enabled && shared.collections.all().iter().any(compresses) {
         let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());

@@ -25,6 +25,7 @@ use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
 use crate::lookups::Calendar;
+use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
 use crate::query_log::QueryLog;
@@ -70,6 +71,8 @@ pub struct Shared {
     pub(crate) has_server_timing: bool,
     /// Access log, if one is configured.
     pub(crate) access_log: Option<Arc<AccessLog>>,
+    /// Hit ratio at other capacities.
+    pub(crate) miss_ratio_curve: Arc<MissRatioCurve>,
     /// Maps clock readings to days.
     pub(crate) calendar: Calendar,
 }
@@ -138,6 +141,11 @@ impl Shared {
             warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             has_server_timing: config.observability.has_server_timing,
             access_log: None,
+            miss_ratio_curve: Arc::new(MissRatioCurve::new(
+                config.workers,
+                config.miss_ratio_curve,
+                cache.config().enabled,
+            )),
             calendar,
             collections,
             cache,

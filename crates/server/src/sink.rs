@@ -88,8 +88,11 @@ impl CacheSink {
 
 impl Sink for CacheSink {
     fn changes(&self, changes: &[Change]) {
+        let now = Nanos::now();
         for Change { key, mark } in changes {
-            if self.cache.invalidate(key, *mark) {
+            let is_read_again = self.cache.invalidate(key, *mark);
+            self.cache.note_removed(key, true, now);
+            if is_read_again {
                 self.refresh.want(key.collection());
             }
         }
@@ -98,6 +101,7 @@ impl Sink for CacheSink {
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
         self.cache.flush(collection, mark);
+        self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
             FlushCause::Schema => {
@@ -114,6 +118,7 @@ impl Sink for CacheSink {
 
     fn open_gap(&self, collection: CollectionId, detail: &str) {
         self.cache.open_gap(collection);
+        self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             collection = self.name(collection),
@@ -133,12 +138,14 @@ impl Sink for CacheSink {
 
     fn loss(&self, cause: LossCause, detail: &str) {
         self.cache.mark_gap(None);
+        self.cache.note_gap(Nanos::now());
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
     }
 
     fn started(&self, position: Option<Position>) {
         self.cache.mark_gap(position);
+        self.cache.note_gap(Nanos::now());
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");

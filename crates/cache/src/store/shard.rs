@@ -21,11 +21,12 @@ use foldhash::fast::FixedState;
 
 #[cfg(all(test, not(feature = "shuttle")))]
 pub(super) use self::resize::EVICTED_PER_STEP_MAX;
-pub(super) use self::resize::ShardCapacity;
+pub(crate) use self::resize::ShardCapacity;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
 use crate::cache::Attached;
 use crate::record::{Presence, Record};
+use crate::store::Entry;
 
 /// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
 const HOT_SHARE: f64 = 0.85;
@@ -42,7 +43,7 @@ pub(super) const PASSES_PER_INSERT_MAX: u32 = 64;
 
 /// Entries of one kind.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     hot: Ring,
     cold: Ring,
     ghosts: Ghosts,
@@ -81,7 +82,7 @@ impl Looks {
 
 /// Result of [`Shard::insert`].
 #[derive(Debug, PartialEq)]
-pub(super) enum Inserted {
+pub(crate) enum Inserted {
     Stored,
     /// The record fits no region: it was dropped, and the old one too.
     TooLarge,
@@ -89,8 +90,8 @@ pub(super) enum Inserted {
 
 /// The shard; its lock is in [`super::Store`].
 #[derive(Debug)]
-pub(super) struct Shard {
-    slab: Slab,
+pub(crate) struct Shard<R = Record> {
+    slab: Slab<R>,
     found: Region,
     missing: Region,
     hasher: FixedState,
@@ -116,11 +117,15 @@ impl Region {
         hot.clamp(capacity_bytes.min(1), capacity_bytes)
     }
 
-    pub(super) fn weight_bytes(&self) -> u64 {
+    pub(crate) fn weight_bytes(&self) -> u64 {
         self.hot.weight_bytes + self.cold.weight_bytes
     }
 
-    pub(super) fn capacity_bytes(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u32 {
+        self.hot.entries + self.cold.entries
+    }
+
+    pub(crate) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
 
@@ -162,15 +167,15 @@ impl Region {
 }
 
 /// One insertion's work on a region: what it evicts, and the passes that it may still grant.
-struct Evictor<'a> {
-    slab: &'a mut Slab,
+struct Evictor<'a, R> {
+    slab: &'a mut Slab<R>,
     region: &'a mut Region,
     hasher: &'a FixedState,
-    evicted: &'a mut Vec<Record>,
+    evicted: &'a mut Vec<R>,
     passes_left: u32,
 }
 
-impl Evictor<'_> {
+impl<R: Entry> Evictor<'_, R> {
     /// Evicts until `weight_bytes` more would fit.
     fn make_room(&mut self, weight_bytes: u64) {
         while self.region.weight_bytes() + weight_bytes > self.region.capacity_bytes {
@@ -243,12 +248,12 @@ impl Evictor<'_> {
     }
 }
 
-fn record_key(slab: &Slab, at: u32) -> &[u8] {
-    slab.record(at).map_or(&[], Record::key_bytes)
+fn record_key<R: Entry>(slab: &Slab<R>, at: u32) -> &[u8] {
+    slab.record(at).map_or(&[], R::key_bytes)
 }
 
 /// Hashes as [`hotrow_types::key::Key`] does.
-pub(super) struct KeyBytes<'a>(pub(super) &'a [u8]);
+pub(crate) struct KeyBytes<'a>(pub(crate) &'a [u8]);
 
 impl std::hash::Hash for KeyBytes<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -256,8 +261,8 @@ impl std::hash::Hash for KeyBytes<'_> {
     }
 }
 
-impl Shard {
-    pub(super) fn new(capacity: ShardCapacity, hasher: FixedState) -> Self {
+impl<R: Entry + Clone> Shard<R> {
+    pub(crate) fn new(capacity: ShardCapacity, hasher: FixedState) -> Self {
         Self {
             slab: Slab::new(),
             found: Region::new(capacity.found_bytes),
@@ -268,7 +273,7 @@ impl Shard {
 
     /// Returns the entry and counts a use.
     #[inline]
-    pub(super) fn get(&self, hash: u64, key: &[u8]) -> Option<&Record> {
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<&R> {
         let at = self.slab.find(hash, key)?;
         self.slab.note_use(at);
         self.slab.record(at)
@@ -282,7 +287,7 @@ impl Shard {
         some: impl Iterator<Item = usize> + Clone,
         wanted: &[(u64, &[u8])],
         peek: bool,
-        found: &mut [Option<Record>],
+        found: &mut [Option<R>],
     ) {
         let mut slots = [NONE; BATCH_MAX];
         for i in some.clone() {
@@ -300,11 +305,11 @@ impl Shard {
 
     /// Returns the entry without counting a use.
     #[inline]
-    pub(super) fn peek(&self, hash: u64, key: &[u8]) -> Option<&Record> {
+    pub(crate) fn peek(&self, hash: u64, key: &[u8]) -> Option<&R> {
         self.slab.record(self.slab.find(hash, key)?)
     }
 
-    pub(super) fn region(&self, presence: Presence) -> &Region {
+    pub(crate) fn region(&self, presence: Presence) -> &Region {
         match presence {
             Presence::Found => &self.found,
             Presence::Missing => &self.missing,
@@ -313,18 +318,18 @@ impl Shard {
 
     /// Stores a record. Appends the key's old entry to `replaced`, and what the policy evicts to
     /// `evicted`; that may be the record itself, if it outgrew its old entry.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         hash: u64,
-        record: Record,
-        replaced: &mut Option<Record>,
-        evicted: &mut Vec<Record>,
+        record: R,
+        replaced: &mut Option<R>,
+        evicted: &mut Vec<R>,
     ) -> Inserted {
         let presence = record.presence();
         let weight_bytes = record.weight_bytes();
         let mut old = self.slab.find(hash, record.key_bytes());
         let fits = weight_bytes <= self.region(presence).hot_bytes_max;
-        let old_presence = old.and_then(|at| self.slab.record(at)).map(Record::presence);
+        let old_presence = old.and_then(|at| self.slab.record(at)).map(R::presence);
         if old.is_some() && (!fits || old_presence != Some(presence)) {
             *replaced = self.remove(hash, record.key_bytes());
             old = None;
@@ -344,7 +349,7 @@ impl Shard {
         if let Some(at) = old {
             *replaced = evictor.slab.replace(at, record);
             evictor.slab.note_use(at);
-            let old_bytes = replaced.as_ref().map_or(0, Record::weight_bytes);
+            let old_bytes = replaced.as_ref().map_or(0, R::weight_bytes);
             let ring = evictor.region.ring_of(evictor.slab.is_hot(at));
             ring.weight_bytes = ring.weight_bytes - old_bytes + weight_bytes;
             evictor.make_room(0);
@@ -365,12 +370,12 @@ impl Shard {
 
     /// Puts `new` in the place of `old`, a record of the same key and kind, if that is still the
     /// entry. Appends what the policy evicts to `evicted`; that may be the entry itself.
-    pub(super) fn exchange(
+    pub(crate) fn exchange(
         &mut self,
         hash: u64,
-        old: &Record,
-        new: Record,
-        evicted: &mut Vec<Record>,
+        old: &R,
+        new: R,
+        evicted: &mut Vec<R>,
     ) -> Attached {
         let found = self.slab.find(hash, old.key_bytes());
         let Some(at) = found.filter(|at| self.slab.record(*at).is_some_and(|now| now.is(old)))
@@ -398,7 +403,7 @@ impl Shard {
     }
 
     /// Removes the key's entry, and forgets the key.
-    pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Record> {
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<R> {
         let Some(at) = self.slab.find(hash, key) else {
             self.found.ghosts.take(hash as u32);
             self.missing.ghosts.take(hash as u32);
@@ -415,19 +420,19 @@ impl Shard {
         self.slab.remove(at)
     }
 
-    pub(super) fn slab(&self) -> &Slab {
+    pub(super) fn slab(&self) -> &Slab<R> {
         &self.slab
     }
 
     /// Returns the memory of the tables, in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.slab.memory_bytes()
             + self.found.ghosts.memory_bytes()
             + self.missing.ghosts.memory_bytes()
     }
 
     #[cfg(test)]
-    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+    pub(super) fn records(&self) -> impl Iterator<Item = &R> {
         self.slab.records()
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::record::Record;
+use super::Entry;
 
 /// End of a chain or list, and head of an empty ring. Bounds the slots of a shard.
 pub(super) const NONE: u32 = u32::MAX;
@@ -49,9 +49,9 @@ impl Mark {
 
 /// One entry, or a free slot.
 #[derive(Debug)]
-struct Slot {
+struct Slot<R> {
     /// `None` in a free slot.
-    record: Option<Record>,
+    record: Option<R>,
     /// The next slot of the bucket, or the next free slot.
     chain: u32,
     mark: Mark,
@@ -78,8 +78,8 @@ impl Ring {
 
 /// The slots of one shard.
 #[derive(Debug)]
-pub(super) struct Slab {
-    slots: Vec<Slot>,
+pub(super) struct Slab<R> {
+    slots: Vec<Slot<R>>,
     /// By slot.
     links: Vec<Links>,
     free: u32,
@@ -108,7 +108,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() <= 2 * HALF || a == b
 }
 
-impl Slab {
+impl<R: Entry> Slab<R> {
     pub(super) fn new() -> Self {
         let buckets = vec![NONE; BUCKETS_MIN].into();
         Self { slots: Vec::new(), links: Vec::new(), free: NONE, entries: 0, buckets }
@@ -136,7 +136,7 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn record(&self, at: u32) -> Option<&Record> {
+    pub(super) fn record(&self, at: u32) -> Option<&R> {
         self.slots.get(at as usize)?.record.as_ref()
     }
 
@@ -162,7 +162,7 @@ impl Slab {
 
     /// Returns the slots that `from` and the next ones up to `to` have of entries in use, with the
     /// rank of each: below [`RANKS`], the highest for a hot entry with the most uses.
-    pub(super) fn ranked(&self, from: usize, to: usize) -> impl Iterator<Item = (u32, &Record)> {
+    pub(super) fn ranked(&self, from: usize, to: usize) -> impl Iterator<Item = (u32, &R)> {
         let slots = self.slots.get(from..to.min(self.slots.len())).unwrap_or_default();
         slots.iter().filter_map(|slot| {
             let mark = slot.mark.get();
@@ -204,7 +204,7 @@ impl Slab {
     }
 
     /// Adds an entry without uses, in no ring. `None`: all slots are taken.
-    pub(super) fn insert(&mut self, hash: u64, record: Record, hot: bool) -> Option<u32> {
+    pub(super) fn insert(&mut self, hash: u64, record: R, hot: bool) -> Option<u32> {
         if self.entries >= self.buckets.len() {
             self.grow();
         }
@@ -232,7 +232,7 @@ impl Slab {
     }
 
     /// Removes an entry that is in no ring.
-    pub(super) fn remove(&mut self, at: u32) -> Option<Record> {
+    pub(super) fn remove(&mut self, at: u32) -> Option<R> {
         let bucket = self.bucket(self.slots[at as usize].mark.get());
         let after = self.slots[at as usize].chain;
         if self.buckets[bucket] == at {
@@ -255,7 +255,7 @@ impl Slab {
     }
 
     /// Puts another version of the record in its place.
-    pub(super) fn replace(&mut self, at: u32, record: Record) -> Option<Record> {
+    pub(super) fn replace(&mut self, at: u32, record: R) -> Option<R> {
         self.slots[at as usize].record.replace(record)
     }
 
@@ -295,7 +295,7 @@ impl Slab {
 
     /// Returns the memory of slots and buckets, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slots.len() * (size_of::<Slot>() + size_of::<Links>())
+        self.slots.len() * (size_of::<Slot<R>>() + size_of::<Links>())
             + self.buckets.len() * size_of::<u32>()
     }
 
@@ -318,7 +318,7 @@ impl Slab {
 
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
-impl Slab {
+impl<R: Entry> Slab<R> {
     /// Returns the entries of a ring from its head on, after checking the links.
     pub(super) fn walk(&self, ring: &Ring) -> Vec<u32> {
         let mut walked = Vec::new();
@@ -365,14 +365,14 @@ impl Slab {
         assert_eq!(chained, self.entries);
         assert_eq!(chained + free, self.slots.len());
         assert_eq!(self.links.len(), self.slots.len());
-        assert_eq!((size_of::<Slot>(), size_of::<Links>()), (16, 8));
+        assert_eq!((size_of::<Slot<R>>(), size_of::<Links>()), (16, 8));
     }
 }
 
-impl Slab {
+impl<R> Slab<R> {
     /// Returns the records, in no order.
     #[cfg(test)]
-    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+    pub(super) fn records(&self) -> impl Iterator<Item = &R> {
         self.slots.iter().filter_map(|slot| slot.record.as_ref())
     }
 }

@@ -117,6 +117,7 @@ pub(super) fn resolve<'a>(
             slow_query: source.slow_query,
             has_server_timing,
         },
+        miss_ratio_curve: cache_section.miss_ratio_curve,
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved {
@@ -247,6 +248,7 @@ fn ready_when(cache: &hotrow_cache::config::Config) -> ReadyWhen {
 struct Cache {
     config: hotrow_cache::config::Config,
     ttl: Ttl,
+    miss_ratio_curve: bool,
 }
 
 fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
@@ -282,6 +284,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         queue: shared.queue,
         seed: random_seed(),
     };
+    let miss_ratio_curve = section.flag("miss_ratio_curve", true);
     let ttl = Ttl {
         ttl: section.duration("ttl", DAY, TTL),
         negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
@@ -303,7 +306,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         section.refuse("entry_size_hint", "must not be larger than cache.capacity");
     }
     section.finish();
-    Cache { config, ttl }
+    Cache { config, ttl, miss_ratio_curve }
 }
 
 /// Returns a random seed: the standard library seeds its hashers from the system, so the hash of

@@ -27,8 +27,8 @@ mod contract;
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
-/// [`warm_start`], [`access_log`], `slow_queries`, [`dead_log`], [`health`], [`history`], [`top`],
-/// `threads`, [`demo`]).
+/// [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`], [`miss_ratio_curve`],
+/// [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -56,6 +56,7 @@ mod e2e {
     mod limits;
     mod malformed;
     mod merging;
+    mod miss_ratio_curve;
     mod page;
     mod permissions;
     mod position;

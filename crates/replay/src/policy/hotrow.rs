@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
+use hotrow_cache::miniature::Settings;
+use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -36,6 +38,12 @@ impl Hotrow {
     /// body.
     #[must_use]
     pub fn with_bytes(capacity_bytes: u64, estimate_bytes: u64) -> Self {
+        Self::with_seed(capacity_bytes, estimate_bytes, 1)
+    }
+
+    /// The same, with the seed of its hash functions.
+    #[must_use]
+    pub fn with_seed(capacity_bytes: u64, estimate_bytes: u64, seed: u64) -> Self {
         let config = Config {
             enabled: true,
             capacity_bytes,
@@ -60,7 +68,7 @@ impl Hotrow {
                 interval: Duration::ZERO,
                 query_target: Duration::ZERO,
             },
-            seed: 1,
+            seed,
         };
         let day = Duration::from_secs(86_400);
         let cache = Cache::new(
@@ -90,6 +98,27 @@ impl Hotrow {
             }
             _ => false,
         }
+    }
+
+    /// Returns the hash of a key, by which keys are sampled.
+    #[must_use]
+    pub fn key_hash(&self, key: u32) -> Option<u64> {
+        let key = self.schema.key(&[KeyPart::Integer(i64::from(key))]).ok()?;
+        Some(self.cache.hash(&key))
+    }
+
+    /// Returns the event of a lookup of `key` at a sampling rate, if the key is sampled.
+    #[must_use]
+    pub fn sample(&self, key: u32, rate: SamplingRate) -> Option<Sample> {
+        let key = self.schema.key(&[KeyPart::Integer(i64::from(key))]).ok()?;
+        self.cache.samples().set_rate(rate);
+        self.cache.sample_lookup(&key, self.cache.hash(&key), ReadMode::Normal, NOW)
+    }
+
+    /// Returns the settings of a simulation of this cache.
+    #[must_use]
+    pub fn miniature_settings(&self, rate: SamplingRate) -> Settings {
+        self.cache.miniature_settings(rate)
     }
 
     fn fill(&self, body_bytes: usize) {

@@ -56,6 +56,7 @@ impl View {
             "overload": self.overload_status(now),
             "concurrency": self.concurrency(),
             "warm_start": self.warm_start(),
+            "miss_ratio_curve": self.miss_ratio_curve(),
             "collections": collections,
         })
     }

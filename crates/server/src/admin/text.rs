@@ -90,6 +90,7 @@ impl View {
         self.expose_compression(&mut out);
         self.expose_certificates(&mut out);
         self.expose_warm_start(&mut out);
+        self.expose_miss_ratio_curve(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
         if let Some(access_log) = &self.shared.access_log {

@@ -129,6 +129,7 @@ impl Server {
             transport,
             warm_start: None,
             observability: Default::default(),
+            miss_ratio_curve: false,
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),

@@ -196,6 +196,7 @@ pub(crate) fn config() -> Config {
         transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
+        miss_ratio_curve: false,
     }
 }
 

@@ -5,7 +5,8 @@
 //! the weight never exceeds the capacity in force, and an insertion between two steps evicts for
 //! itself alone.
 
-use super::{Evictor, PASSES_PER_INSERT_MAX, Record, Region, Shard};
+use super::{Evictor, PASSES_PER_INSERT_MAX, Region, Shard};
+use crate::store::Entry;
 use crate::store::slab::NONE;
 
 /// Entries evicted by one step, for each kind.
@@ -15,9 +16,20 @@ const FORGOTTEN_PER_STEP_MAX: usize = 1024;
 
 /// Capacity of each kind of entries, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct ShardCapacity {
+pub(crate) struct ShardCapacity {
     pub(in crate::store) found_bytes: u64,
     pub(in crate::store) missing_bytes: u64,
+}
+
+impl ShardCapacity {
+    /// Returns the part of a capacity that one of `shards` has.
+    pub(crate) fn of(capacity_bytes: u64, negative_share: f64, shards: u64) -> Self {
+        let missing_bytes = (capacity_bytes as f64 * negative_share.clamp(0.0, 0.1)) as u64;
+        Self {
+            found_bytes: (capacity_bytes - missing_bytes) / shards,
+            missing_bytes: missing_bytes / shards,
+        }
+    }
 }
 
 impl Region {
@@ -35,7 +47,7 @@ impl Region {
     }
 }
 
-impl Evictor<'_> {
+impl<R: Entry> Evictor<'_, R> {
     fn step_to(&mut self, capacity_bytes: u64) {
         let hot_bytes = Region::hot_bytes(capacity_bytes);
         let evicted_max = self.evicted.len() + EVICTED_PER_STEP_MAX;
@@ -61,14 +73,14 @@ impl Evictor<'_> {
     }
 }
 
-impl Shard {
+impl<R: Entry + Clone> Shard<R> {
     /// Returns whether the capacity has been reached.
     pub(in crate::store) fn is_at(&self, capacity: ShardCapacity) -> bool {
         self.found.is_at(capacity.found_bytes) && self.missing.is_at(capacity.missing_bytes)
     }
 
     /// Takes one step towards a capacity. Appends what it evicts to `evicted`.
-    pub(in crate::store) fn step_to(&mut self, capacity: ShardCapacity, evicted: &mut Vec<Record>) {
+    pub(in crate::store) fn step_to(&mut self, capacity: ShardCapacity, evicted: &mut Vec<R>) {
         let Self { slab, found, missing, hasher } = self;
         let regions = [(found, capacity.found_bytes), (missing, capacity.missing_bytes)];
         for (region, capacity_bytes) in regions {

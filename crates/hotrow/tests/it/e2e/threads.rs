@@ -95,6 +95,16 @@ fn assert_samples_taken(_: &Database, server: &Server) {
     await_until("another sample", SOON, || samples() > before);
 }
 
+fn assert_entries_seen(_: &Database, server: &Server) {
+    (1..31).for_each(|id| _ = server.get(&format!("/products/{id}")));
+    await_until("the predictor to see the entries", SOON, || {
+        let status = server.status();
+        let seen = format!("the cache has {} entries so far", status["cache"]["entries"]);
+        let unknown = status["miss_ratio_curve"]["unknown"].as_str().unwrap_or_default();
+        unknown.starts_with(&seen)
+    });
+}
+
 const CASES: [Case; 10] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
@@ -127,6 +137,9 @@ const CASES: [Case; 10] = [
         works: assert_compresses,
     },
     Case { thread: "history", settings: &[], turn: by_itself, works: assert_samples_taken },
+}
+
+    Case { thread: "miss-ratio", settings: &[], turn: by_itself, works: assert_entries_seen },
     Case { thread: "pressure", settings: &[], turn: by_itself, works: reads },
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },
     Case { thread: "admin", settings: &[], turn: by_itself, works: reads },

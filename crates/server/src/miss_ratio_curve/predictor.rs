@@ -1,0 +1,228 @@
+//! The predictor: chooses the sampling rate, feeds the simulation and publishes the curve.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_cache::Cache;
+use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
+use hotrow_cache::miniature::{LookupTotals, MEMORY_BYTES_MAX, Simulation, Unplanned, plan};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
+use hotrow_types::key::CollectionId;
+
+use super::{MissRatioCurve, Report, Unknown};
+use crate::lookups::{LookupKind, WorkerLookups};
+
+/// Entries that show the mean weight.
+pub(super) const ENTRIES_MIN: u64 = 128;
+/// Time between two curves.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+/// Events between two looks at the memory of the copies: they add at most 200 kB.
+const EVENTS_PER_LOOK: usize = 256;
+/// Memory at which the copies are given up for smaller ones.
+const MEMORY_TRIGGER_BYTES: u64 = MEMORY_BYTES_MAX - (512 << 10);
+/// Factor by which the wanted rate must exceed the one in force before the copies are given up for
+/// larger ones: they begin empty.
+const RATE_STEP: f64 = 2.5;
+
+/// The state of the predictor. A new one begins with empty copies.
+pub(super) struct Predictor {
+    curve: Arc<MissRatioCurve>,
+    cache: Arc<Cache<ReadFailure>>,
+    lookups: Vec<Arc<WorkerLookups>>,
+    simulation: Option<Simulation>,
+    /// Rate at which the copies needed too much memory, halved, and the capacity then.
+    rate_max: Option<(SamplingRate, u64)>,
+    published_at: Nanos,
+    /// Kept for its memory.
+    samples: Vec<Sample>,
+    dropped_seen: u64,
+}
+
+impl Predictor {
+    pub(super) fn new(
+        curve: Arc<MissRatioCurve>,
+        cache: Arc<Cache<ReadFailure>>,
+        lookups: Vec<Arc<WorkerLookups>>,
+    ) -> Self {
+        cache.samples().set_rate(SamplingRate::NONE);
+        let mut predictor = Self {
+            curve,
+            cache,
+            lookups,
+            simulation: None,
+            rate_max: None,
+            published_at: Nanos::ZERO,
+            samples: Vec::new(),
+            dropped_seen: 0,
+        };
+        predictor.dropped_seen = predictor.dropped_total();
+        predictor
+    }
+
+    /// Replays what arrived, and publishes once a second. Returns whether anything arrived.
+    pub(super) fn step(&mut self, now: Nanos) -> bool {
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.clear();
+        self.take(&mut samples);
+        let dropped_total = self.dropped_total();
+        let dropped = dropped_total.saturating_sub(self.dropped_seen);
+        self.dropped_seen = dropped_total;
+        let totals = self.totals();
+        let mut is_over = false;
+        let mut replayed = 0;
+        if let Some(simulation) = &mut self.simulation {
+            simulation.lose(dropped);
+            for some in samples.chunks(EVENTS_PER_LOOK) {
+                some.iter().for_each(|sample| simulation.apply(sample));
+                replayed += some.len() as u64;
+                is_over = simulation.memory_bytes() > MEMORY_TRIGGER_BYTES;
+                if is_over {
+                    break;
+                }
+            }
+            simulation.advance(&totals, now);
+        }
+        if is_over {
+            self.use_smaller_copies();
+        }
+        let mut published = self.curve.published.lock();
+        published.replayed_total += replayed;
+        published.dropped_total += dropped;
+        drop(published);
+        let is_busy = !samples.is_empty();
+        self.samples = samples;
+        if is_over || now.since(self.published_at) >= PUBLISH_EVERY {
+            self.published_at = now;
+            self.publish(&totals, now);
+        }
+        is_busy
+    }
+
+    /// Takes all events, in the order of their time.
+    fn take(&self, samples: &mut Vec<Sample>) {
+        // The log last: what was stored because of a lookup comes after it.
+        let mut rings = self.curve.rings.lock();
+        rings.retain(|ring| {
+            let has_worker = Arc::strong_count(ring) > 1;
+            ring.take(samples);
+            has_worker
+        });
+        drop(rings);
+        self.cache.samples().take(samples);
+        samples.sort_by_key(|sample| sample.at);
+    }
+
+    fn dropped_total(&self) -> u64 {
+        let rings = self.curve.rings.lock();
+        let of_rings: u64 = rings.iter().map(|ring| ring.dropped()).sum();
+        of_rings + self.cache.samples().dropped_total()
+    }
+
+    /// Returns the counts of all lookups by collection.
+    fn totals(&self) -> Vec<LookupTotals> {
+        let collections = self.cache.collections_count();
+        let of = |collection| {
+            let mut totals = LookupTotals::default();
+            for worker in &self.lookups {
+                let counts = worker.get(collection);
+                let count = |kind: LookupKind| counts[kind as usize];
+                let answered =
+                    count(LookupKind::Hit) + count(LookupKind::Negative) + count(LookupKind::Stale);
+                let reads = count(LookupKind::Miss);
+                let others = count(LookupKind::Coalesced) + count(LookupKind::Refused);
+                totals.answered += answered;
+                totals.reads += reads;
+                totals.lookups += answered + reads + others;
+            }
+            totals
+        };
+        (0..collections).map(of).collect()
+    }
+
+    fn use_smaller_copies(&mut self) {
+        let Some(simulation) = self.simulation.take() else { return };
+        let rate = simulation.settings().rate;
+        let half = SamplingRate::from_share(rate.share() / 2.0);
+        self.rate_max = Some((half, simulation.settings().capacity_bytes));
+        tracing::info!(
+            rate = rate.share(),
+            lowered_to = half.share(),
+            "the copies that predict hit ratios needed too much memory: they begin anew"
+        );
+    }
+
+    /// Checks that the rate still fits the capacity and the entries, and publishes.
+    fn publish(&mut self, totals: &[LookupTotals], now: Nanos) {
+        let report = match self.planned() {
+            Ok(rate) => {
+                let simulation = self.simulation_at(rate, totals, now);
+                match simulation.curve() {
+                    Some(curve) => Report::Known(Box::new(curve)),
+                    None => Report::Unknown(Unknown::FewLookups {
+                        sampled: simulation.sampled_lookups(),
+                    }),
+                }
+            }
+            Err(unknown) => {
+                self.simulation = None;
+                self.cache.samples().set_rate(SamplingRate::NONE);
+                Report::Unknown(unknown)
+            }
+        };
+        let mut published = self.curve.published.lock();
+        published.report = report;
+        published.memory_bytes = self.simulation.as_ref().map_or(0, Simulation::memory_bytes);
+        published.rate = self.cache.samples().rate();
+    }
+
+    /// Returns the rate for the capacity in force and the mean weight of the entries.
+    fn planned(&self) -> Result<SamplingRate, Unknown> {
+        let capacity_bytes = self.cache.capacity_bytes();
+        let (entries, bytes) = (0..self.cache.collections_count())
+            .map(|collection| self.cache.stats(CollectionId(collection as u16)))
+            .fold((0, 0), |(entries, bytes), own| (entries + own.entries, bytes + own.bytes));
+        if entries < ENTRIES_MIN {
+            return Err(Unknown::FewEntries { entries, entries_min: ENTRIES_MIN });
+        }
+        let rate_max = self.rate_max.filter(|(_, capacity)| *capacity == capacity_bytes);
+        let planned = plan(capacity_bytes, bytes / entries, rate_max.map(|(rate, _)| rate));
+        planned.or_else(|unplanned| match (unplanned, &self.simulation) {
+            // A little below the bound the copies stay: new ones would begin empty.
+            (Unplanned::TooSmall { entries, entries_min }, Some(simulation))
+                if entries >= entries_min / 4 * 3 =>
+            {
+                Ok(simulation.settings().rate)
+            }
+            (Unplanned::TooSmall { entries, entries_min }, _) => {
+                Err(Unknown::TooSmall { entries, entries_min })
+            }
+            (Unplanned::Memory, _) => Err(Unknown::Memory),
+        })
+    }
+
+    /// Returns the simulation: a new one if the capacity has changed, or if its rate is much too
+    /// low.
+    fn simulation_at(
+        &mut self,
+        rate: SamplingRate,
+        totals: &[LookupTotals],
+        now: Nanos,
+    ) -> &Simulation {
+        let capacity_bytes = self.cache.capacity_bytes();
+        let fits = |simulation: &Simulation| {
+            let settings = simulation.settings();
+            settings.capacity_bytes == capacity_bytes
+                && rate.share() < settings.rate.share() * RATE_STEP
+        };
+        let kept = self.simulation.take().filter(fits);
+        let simulation = kept.unwrap_or_else(|| {
+            self.cache.samples().set_rate(rate);
+            Simulation::new(self.cache.miniature_settings(rate), totals, now)
+        });
+        self.simulation.insert(simulation)
+    }
+}
+
+#[cfg(test)]
+mod tests;
