@@ -3,8 +3,7 @@
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
 //! [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`], `tui` (the
 //! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`], [`advise`],
-//! [`signals`],
-//! [`open_files`], [`logging`], [`log_writer`].
+//! [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod advise;
 pub mod capacity;

@@ -105,7 +105,7 @@ fn assert_entries_seen(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -137,8 +137,6 @@ const CASES: [Case; 10] = [
         works: assert_compresses,
     },
     Case { thread: "history", settings: &[], turn: by_itself, works: assert_samples_taken },
-}
-
     Case { thread: "miss-ratio", settings: &[], turn: by_itself, works: assert_entries_seen },
     Case { thread: "pressure", settings: &[], turn: by_itself, works: reads },
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },
