@@ -30,7 +30,8 @@ fn settings(rate: f64) -> Settings {
             CollectionPolicy {
                 ttl: DAY,
                 negative_ttl: Duration::from_mins(1),
-                has_tenants: false
+                has_tenants: false,
+                has_views: false,
             };
             2
         ],

@@ -58,7 +58,8 @@ struct Rig {
 impl Rig {
     fn new(capacity_bytes: u64) -> Self {
         let day = Duration::from_hours(24);
-        let policy = CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false };
+        let policy =
+            CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
         let cache = Cache::new(config(capacity_bytes), vec![policy]);
         let curve = Arc::new(MissRatioCurve::new(2, true, true));
         let lookups = Arc::new(WorkerLookups::new(1));
