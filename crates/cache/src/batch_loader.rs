@@ -144,6 +144,13 @@ impl<E: Clone> BatchLoader<E> {
         self.keys_max = keys_max;
     }
 
+    /// Continues under other settings of the same cache; others are ignored.
+    pub fn follow(&mut self, cache: Arc<Cache<E>>) {
+        if cache.is_same(&self.cache) {
+            self.cache = cache;
+        }
+    }
+
     /// Returns the interest in the query in flight.
     #[must_use]
     pub fn interest(&self) -> Interest<E> {
@@ -363,19 +370,18 @@ impl<E: Clone> BatchLoader<E> {
         answers: &Answers<E>,
         now: Nanos,
     ) -> Record {
-        let (collection, _) = self.cache.collection(self.collection);
-        let ttl =
-            if body.is_some() { collection.config.ttl } else { collection.config.negative_ttl };
+        let policy = self.cache.policy(self.collection);
+        let ttl = if body.is_some() { policy.ttl } else { policy.negative_ttl };
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
         let Lease { started_at: read_at, epoch } = self.lease;
         let Answers { version, position, .. } = answers;
-        let (owner, body) = owned_row(&collection.config, body);
+        let (owner, body) = owned_row(policy, body);
         Record::new(&RecordParts {
             key,
             body,
             owner,
-            has_views: collection.config.has_views,
+            has_views: policy.has_views,
             read_at,
             expires_at: read_at.after(life),
             version,

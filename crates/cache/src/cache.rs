@@ -3,9 +3,11 @@
 mod join;
 mod lookup;
 mod sampled;
+mod settings;
 mod variant;
 mod warm_up;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,9 +82,17 @@ pub enum ReadMode {
     Revalidate,
 }
 
-/// The cache. `E` is the error of the source; all waiters of a read share it.
+/// The cache, under one set of settings. `E` is the error of the source; all waiters of a read share
+/// it.
 pub struct Cache<E> {
     pub(crate) config: Config,
+    /// By collection.
+    policies: Box<[CollectionPolicy]>,
+    state: Arc<CacheState<E>>,
+}
+
+/// Entries, queues and progress, whatever the settings: those of [`Cache::with_settings`] share it.
+pub struct CacheState<E> {
     pub(crate) store: Store,
     pub(crate) collections: Box<[Collection<E>]>,
     pub(crate) stats: Arc<[CollectionStats]>,
@@ -94,9 +104,16 @@ pub struct Cache<E> {
     pub(crate) safeguards: Safeguards,
 }
 
+impl<E> Deref for Cache<E> {
+    type Target = CacheState<E>;
+
+    fn deref(&self) -> &CacheState<E> {
+        &self.state
+    }
+}
+
 pub(crate) struct Collection<E> {
     pub(crate) fetch_queue: Mutex<FetchQueue<E>>,
-    pub(crate) config: CollectionPolicy,
     epoch: AtomicU64,
     /// See [`Cache::expect_aliases`].
     pub(crate) has_aliases: std::sync::atomic::AtomicBool,
@@ -120,26 +137,26 @@ impl<E: Clone> Cache<E> {
     pub fn new(config: Config, collections: Vec<CollectionPolicy>) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> =
             collections.iter().map(|_| CollectionStats::default()).collect();
-        let collection = |own| Collection {
+        let collection = |_: &CollectionPolicy| Collection {
             fetch_queue: Mutex::new(FetchQueue::new(&config)),
-            config: own,
             epoch: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
             has_gap: std::sync::atomic::AtomicBool::new(false),
         };
         let entries = config.capacity_bytes / (config.entry_bytes_estimate + ENTRY_OVERHEAD_BYTES);
-        Arc::new(Self {
+        let state = CacheState {
             store: Store::new(&config, stats.clone()),
             scan_filter: ScanFilter::new(entries),
             samples: SampleLog::new(),
-            collections: collections.into_iter().map(collection).collect(),
+            collections: collections.iter().map(collection).collect(),
             stats,
             progress: Progress::new(),
             hasher: FixedState::with_seed(config.seed),
             feed_epochs_total: std::sync::atomic::AtomicU64::new(0),
-            config,
             safeguards: Safeguards::default(),
-        })
+        };
+        let policies = collections.into_boxed_slice();
+        Arc::new(Self { config, policies, state: Arc::new(state) })
     }
 
     /// Declares that several keys may name one record of the collection while the feed reports only
@@ -332,8 +349,7 @@ impl<E: Clone> Cache<E> {
     /// Returns whether a row that a source read, or its absence, is what the record says.
     #[must_use]
     pub fn equals_row(&self, record: &Record, row: Option<&[u8]>) -> bool {
-        let (collection, _) = self.collection(record.collection());
-        record.equals_row(&collection.config, row)
+        record.equals_row(self.policy(record.collection()), row)
     }
 
     /// Returns a 64-bit hash of the key, for sketches.
@@ -366,7 +382,7 @@ impl<E: Clone> Cache<E> {
         self.store.capacity_bytes()
     }
 
-    /// Returns the settings at the start; the capacity may have changed since
+    /// Returns the settings; the capacity may have changed since the start
     /// ([`Cache::capacity_bytes`]).
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -396,6 +412,11 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn has(&self, safeguard: Safeguard) -> bool {
         self.safeguards.has(safeguard)
+    }
+
+    /// Returns the settings of one collection.
+    pub(crate) fn policy(&self, CollectionId(id): CollectionId) -> &CollectionPolicy {
+        &self.policies[usize::from(id)]
     }
 
     pub(crate) fn collection(

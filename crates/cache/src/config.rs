@@ -72,6 +72,38 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Settings that may change while the cache is used. Each is the one of the same name in [`Config`].
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Policy while the feed is behind.
+    pub when_stale: WhenStale,
+    /// Jitter of lifetimes.
+    pub ttl_jitter: f64,
+    /// Time for which a failed read answers for its key.
+    pub error_ttl: Duration,
+    /// Time past its TTL for which an entry is served while it is refreshed.
+    pub stale_while_revalidate: Duration,
+    /// Time past its TTL for which an entry is served when reading fails.
+    pub stale_if_error: Duration,
+    /// Most keys of one collection that may wait for a query.
+    pub waiting_keys: usize,
+}
+
+impl Config {
+    /// Returns the settings that may change.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings {
+            when_stale: self.when_stale,
+            ttl_jitter: self.ttl_jitter,
+            error_ttl: self.error_ttl,
+            stale_while_revalidate: self.stale_while_revalidate,
+            stale_if_error: self.stale_if_error,
+            waiting_keys: self.waiting_keys,
+        }
+    }
+}
+
 /// Settings of one collection.
 #[derive(Clone, Debug)]
 pub struct CollectionPolicy {

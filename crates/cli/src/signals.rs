@@ -60,12 +60,12 @@ impl OnAbort {
 }
 
 /// Reaction to SIGHUP, which is sent when the terminal closes or to have a log file reopened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Hangup {
     /// Ends the process, as by default.
     Default,
-    /// Logs the signal, without any other effect.
-    Ignored,
+    /// Counts the signals.
+    Counted(watch::Sender<u64>),
     /// Requests a drain, as SIGTERM does.
     Drains,
 }
@@ -107,8 +107,8 @@ struct Signals {
     interrupt: Signal,
     /// Further signals that request a drain.
     more: Vec<Signal>,
-    /// SIGHUP, if it is logged and ignored.
-    hangup: Option<Signal>,
+    /// SIGHUP, if it is counted.
+    hangup: Option<(Signal, watch::Sender<u64>)>,
 }
 
 impl Signals {
@@ -119,16 +119,18 @@ impl Signals {
             let wanted = (!ignored(&status, kind)).then_some(kind);
             wanted.map(signal).transpose()
         };
-        let drains = match on_hangup {
+        let drains = match &on_hangup {
             Hangup::Drains => vec![SignalKind::hangup(), SignalKind::quit()],
-            Hangup::Default | Hangup::Ignored => Vec::new(),
+            Hangup::Default | Hangup::Counted(_) => Vec::new(),
         };
         let mut more = Vec::new();
         for kind in drains {
             more.extend(unless_ignored(kind)?);
         }
         let hangup = match on_hangup {
-            Hangup::Ignored => unless_ignored(SignalKind::hangup())?,
+            Hangup::Counted(counter) => {
+                unless_ignored(SignalKind::hangup())?.map(|signal| (signal, counter))
+            }
             Hangup::Default | Hangup::Drains => None,
         };
         Ok(Self {
@@ -152,7 +154,10 @@ impl Signals {
             });
             let hangup = async {
                 match &mut self.hangup {
-                    Some(signal) => signal.recv().await,
+                    Some((signal, counter)) => {
+                        signal.recv().await;
+                        &*counter
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -160,11 +165,7 @@ impl Signals {
                 () = any_more => return Exit::Failed,
                 _ = self.terminate.recv() => return Exit::Failed,
                 _ = self.interrupt.recv() => return Exit::Interrupted,
-                _ = hangup => {
-                    tracing::info!(
-                        "SIGHUP is ignored: logs go to standard error, and nothing can be reloaded"
-                    );
-                }
+                counter = hangup => counter.send_modify(|count| *count += 1),
             }
         }
     }

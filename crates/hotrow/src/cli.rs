@@ -15,7 +15,7 @@ use hotrow_cli::signals::OnAbort;
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
-use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::config::{self, ConfigError, Loaded, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
@@ -25,6 +25,7 @@ use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
+use crate::reload::ConfigFile;
 use crate::serve::{self, Host, ServeError};
 use crate::top::{TopArgs, TopError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
@@ -307,7 +308,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let resolved = config::load(file, &overrides)?;
+    let Loaded { resolved, text } = config::load_text(file, &overrides)?;
     let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
     let ready = |at: serve::Addresses| {
         print_line(
@@ -315,7 +316,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
             &format!("records on {scheme}://{}, admin on http://{}", at.data, at.admin),
         );
     };
-    Ok(serve::run(resolved, host, ready)?)
+    let file = ConfigFile { path: file.clone(), overrides, text };
+    Ok(serve::run(resolved, Some(file), host, ready)?)
 }
 
 /// Runs `hotrow check`.

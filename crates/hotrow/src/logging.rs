@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use hotrow_supervisor::Supervisor;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::log_writer::LogWriter;
@@ -18,6 +21,9 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The process's writer, once logging has started.
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
+
+/// Its level.
+static FILTER: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Starts logging for the whole process, panics included. A second call changes nothing: the first
 /// subscriber stays. Lines that cannot be written are counted in `dropped_total`.
@@ -30,29 +36,37 @@ pub fn start(log: Log, supervisor: &Supervisor, dropped_total: Arc<AtomicU64>) -
         return Ok(());
     }
     let writer = LogWriter::to_stderr(supervisor, dropped_total)?;
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(level(log.level))
+    let (filter, filter_handle) = reload::Layer::new(level(log.level));
+    let filtered = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer()
         // Its internal errors would go directly to standard error, and panic if that fails.
         .log_internal_errors(false)
         .with_writer(writer.clone());
     let started = match log.format {
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .try_init(),
+        LogFormat::Text => filtered.with(layer.with_ansi(io::stderr().is_terminal())).try_init(),
+        LogFormat::Json => {
+            let json = layer.json().flatten_event(true);
+            filtered.with(json.with_current_span(false).with_span_list(false)).try_init()
+        }
     };
     match started {
         Ok(()) => {
             // Only the first subscriber reaches this line.
             _ = WRITER.set(writer);
+            _ = FILTER.set(filter_handle);
             std::panic::set_hook(Box::new(log_panic));
         }
         Err(error) => tracing::debug!("logging runs already: {error}"),
     }
     Ok(())
+}
+
+/// Changes the level of the process's log.
+pub fn set_level(to: LogLevel) {
+    let Some(filter) = FILTER.get() else { return };
+    if let Err(error) = filter.reload(level(to)) {
+        tracing::error!(%error, "the level of the log was not changed");
+    }
 }
 
 /// Waits until all lines are written, at most `FLUSH_TIME_MAX`: standard error may be blocked.

@@ -15,8 +15,10 @@ use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::{Config, Limits};
+use hotrow_server::in_force::InForce;
 use hotrow_server::listen::inherited::{Holder, Inherited};
 use hotrow_server::lookups::Calendar;
+use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts, TtlOnlySink};
@@ -30,7 +32,7 @@ use hotrow_source_postgres::{self as postgres, Postgres};
 use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::config::{Resolved, SourceConfig};
 use crate::doctor;
@@ -41,6 +43,7 @@ use crate::handover::give::{self, Offer};
 use crate::handover::take::{self, Predecessor};
 use crate::logging;
 use crate::open_files::{self, Fit, OpenFileNeeds};
+use crate::reload::{self, ConfigFile, Reloader, Triggers};
 use crate::service_manager;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
 
@@ -84,6 +87,8 @@ pub enum ServeError {
 pub struct Host {
     /// Current phase: running, or draining after a stop signal.
     pub phase: watch::Receiver<Phase>,
+    /// Number of SIGHUPs so far.
+    pub hangups: watch::Receiver<u64>,
     /// Supervisor of all background threads.
     pub supervisor: Supervisor,
     /// Listening sockets of the service manager.
@@ -103,9 +108,10 @@ impl Host {
     pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
         let inherited = service_manager::passed_sockets().map_err(subsystem)?;
         let supervisor = Supervisor::default();
-        let phase =
-            signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
-        Ok(Self { phase, supervisor, inherited })
+        let (counter, hangups) = watch::channel(0);
+        let phase = signals::listen(Hangup::Counted(counter), on_abort, &supervisor)
+            .map_err(ServeError::Signals)?;
+        Ok(Self { phase, hangups, supervisor, inherited })
     }
 
     /// Installs the signal handlers and reads the failpoints of the environment.
@@ -118,19 +124,21 @@ impl Host {
         let mut failpoints = Failpoints::from_environment().map_err(subsystem)?;
         let supervisor =
             Supervisor::with_panic_points(std::mem::take(&mut failpoints.panic_points));
-        let phase =
-            signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
-        Ok(Self { phase, supervisor, inherited, failpoints })
+        let (counter, hangups) = watch::channel(0);
+        let phase = signals::listen(Hangup::Counted(counter), on_abort, &supervisor)
+            .map_err(ServeError::Signals)?;
+        Ok(Self { phase, hangups, supervisor, inherited, failpoints })
     }
 }
 
 /// Serves until the host's phase is draining and the drain has ended. Calls `ready` once, when
-/// requests are answered.
+/// requests are answered. `file`: where the configuration comes from, if it may be read again.
 ///
 /// # Errors
 /// Returns the cause if serving could not start or could not continue.
 pub fn run(
     resolved: Resolved,
+    file: Option<ConfigFile>,
     host: Host,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
@@ -142,14 +150,14 @@ pub fn run(
     // No replacement: this thread owns the composition of all subsystems.
     let served = supervisor.run_once("main", || {
         supervisor::turn();
-        prepare(resolved, host, process, ready)
+        prepare((resolved, file), host, process, ready)
     });
     logging::flush();
     served.unwrap_or(Err(ServeError::Panic))
 }
 
 fn prepare(
-    mut resolved: Resolved,
+    (mut resolved, file): (Resolved, Option<ConfigFile>),
     host: Host,
     process: Process,
     ready: impl FnOnce(Addresses),
@@ -158,17 +166,20 @@ fn prepare(
         tracing::warn!("{warning}");
     }
     fit_connections(&mut resolved)?;
-    fit_cache(&mut resolved);
+    fit_cache(&mut resolved, 0);
     if let Some(short) =
         doctor::server_warning(hotrow_server::listen::BACKLOG.unsigned_abs().into())
     {
         tracing::warn!("{short}");
     }
-    compose(resolved, host, process, ready)
+    compose((resolved, file), host, process, ready)
 }
 
 /// Lowers `limits.connections` to the limit on open files and logs a warning.
-fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
+///
+/// # Errors
+/// The limit leaves no room for connections.
+pub(crate) fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
     let connections = resolved.server.limits.connections;
     let wanted = OpenFileNeeds {
         connections,
@@ -194,9 +205,10 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
 }
 
 /// Lowers `cache.capacity` to the limit on address space, because allocation beyond that limit ends
-/// the process; logs a warning.
-fn fit_cache(resolved: &mut Resolved) {
+/// the process; logs a warning. `used_bytes`: what the cache has of it already.
+pub(crate) fn fit_cache(resolved: &mut Resolved, used_bytes: u64) {
     let Some(left) = hotrow_server::budgets::address_space_left() else { return };
+    let left = left.saturating_add(used_bytes);
     let capacity = resolved.cache.capacity_bytes;
     if let Some(capacity_bytes) = Totals::cache_within(capacity, left) {
         tracing::warn!(
@@ -211,11 +223,12 @@ fn fit_cache(resolved: &mut Resolved) {
 }
 
 fn compose(
-    resolved: Resolved,
+    (resolved, file): (Resolved, Option<ConfigFile>),
     mut host: Host,
     process: Process,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
+    let reload = file.map(|file| Reloading::new(file, &resolved));
     let Resolved { mut server, cache, collections, source, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
     let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
@@ -244,6 +257,7 @@ fn compose(
     disable_safeguards(&host.failpoints, &cache);
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
     let shared = shared.with_access_log(access_log);
+    let in_force = InForce::new(server.clone(), shared.clone());
     let counts = Arc::new(FeedCounts::default());
     let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
         InvalidationMode::Feed => Arc::new(CacheSink::new(&shared, counts.clone())),
@@ -254,8 +268,9 @@ fn compose(
     let shutdown = Shutdown::new();
     let following =
         start_feed(follow, sink, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
-    let end = End::new(&server.limits, offer.clone(), shutdown.clone());
+    let end = End::new(&in_force, offer.clone(), shutdown.clone());
     drain_on(host.phase, end.clone(), &host.supervisor).map_err(subsystem)?;
+    let reloads = reload.as_ref().map(|reload| Arc::clone(&reload.reloads));
     let started = |served| {
         // A stop requested earlier ended the wait for readiness: the process before goes on.
         let is_running = shutdown.stage() == Stage::Running;
@@ -275,13 +290,50 @@ fn compose(
         if let Err(error) = service_manager::report(served, &shutdown, &host.supervisor) {
             tracing::error!(%error, "cannot notify the service manager");
         }
+        // Behind the first report of readiness, which the end of a reload repeats.
+        if let Some(reload) = reload {
+            reload.start(&in_force, host.hangups, &shutdown, &host.supervisor);
+        }
         ready(addresses);
     };
-    let served = service.run(&server, &shared, counts, &shutdown, started).map_err(subsystem);
+    let settings = (&in_force, reloads);
+    let served = service.run(&server, settings, counts, &shutdown, started).map_err(subsystem);
     shutdown.now();
     // The supervisor catches panics; the shutdown applies between two runs too.
     _ = following.join();
     served
+}
+
+/// Reload of the configuration, before the service runs.
+struct Reloading {
+    file: ConfigFile,
+    resolved: Resolved,
+    reloads: Arc<Reloads>,
+    requests: mpsc::Receiver<ReloadRequest>,
+}
+
+impl Reloading {
+    fn new(file: ConfigFile, resolved: &Resolved) -> Self {
+        let (name, hash) = (file.path.display().to_string(), reload::hash(&file.text));
+        let (reloads, requests) = Reloads::new(name, hash, Nanos::now());
+        Self { file, resolved: resolved.clone(), reloads, requests }
+    }
+
+    /// Starts the thread. Without it the service runs, and cannot be reloaded.
+    fn start(
+        self,
+        in_force: &Arc<InForce>,
+        hangups: watch::Receiver<u64>,
+        shutdown: &Shutdown,
+        supervisor: &Supervisor,
+    ) {
+        let Self { file, resolved, reloads, requests } = self;
+        let in_force = Arc::clone(in_force);
+        let reloader = Reloader::new(file, &resolved, in_force, reloads, shutdown.clone());
+        if let Err(error) = reload::start(reloader, Triggers { hangups, requests }, supervisor) {
+            tracing::error!(%error, "the configuration cannot be reloaded");
+        }
+    }
 }
 
 /// Function that runs a feed until everything must end. It may be called again after a failure.
@@ -358,32 +410,31 @@ fn take_over(
 /// Orderly end of the service: it is announced, then the drain begins after the delay.
 #[derive(Clone)]
 struct End {
-    delay: Duration,
-    limit: Duration,
+    in_force: Arc<InForce>,
     offer: Option<Offer>,
     shutdown: Shutdown,
 }
 
 impl End {
-    fn new(limits: &Limits, offer: Option<Offer>, shutdown: Shutdown) -> Self {
-        let delay = limits.drain_delay;
-        Self { delay, limit: delay + limits.drain_timeout + STOP_SLACK, offer, shutdown }
+    fn new(in_force: &Arc<InForce>, offer: Option<Offer>, shutdown: Shutdown) -> Self {
+        Self { in_force: Arc::clone(in_force), offer, shutdown }
     }
 
     fn by_signal(&self) {
-        tracing::info!(delay = ?self.delay, "stop requested: not ready; later the drain begins");
+        let Limits { drain_delay: delay, drain_timeout, .. } = self.in_force.config().limits;
+        tracing::info!(?delay, "stop requested: not ready; later the drain begins");
         self.shutdown.leave();
-        service_manager::stopping(self.limit);
-        self.drain_after_delay();
+        service_manager::stopping(delay + drain_timeout + STOP_SLACK);
+        self.drain_after(delay);
     }
 
     fn by_handover(&self) {
         self.shutdown.leave();
-        self.drain_after_delay();
+        self.drain_after(self.in_force.config().limits.drain_delay);
     }
 
-    fn drain_after_delay(&self) {
-        if self.shutdown.pause(self.delay) {
+    fn drain_after(&self, delay: Duration) {
+        if self.shutdown.pause(delay) {
             // Before the workers take their queues and close.
             drop(self.offer.as_ref().map(Offer::take));
             tracing::info!("draining: finishing requests in flight");

@@ -53,6 +53,24 @@ pub fn report(served: Served, shutdown: &Shutdown, supervisor: &Supervisor) -> i
     Ok(())
 }
 
+/// Reports that the configuration is being read again. Followed by [`reloaded`].
+pub fn reloading() {
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        return;
+    }
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(%error, "cannot read the clock for the service manager"),
+    }
+}
+
+/// Reports the end of the reload, whatever its result: the process serves.
+pub fn reloaded() {
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        notify(&[NotifyState::Ready]);
+    }
+}
+
 /// Reports that the process ends, and that it takes up to `limit`.
 pub fn stopping(limit: Duration) {
     let limit_us = u32::try_from(limit.as_micros()).unwrap_or(u32::MAX);

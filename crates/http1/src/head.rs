@@ -1,6 +1,9 @@
 //! Head of a request: one pass over its bytes, which refuses what two parsers could read in two
 //! ways and notes the places of all parts.
 
+mod owned;
+
+pub use self::owned::HeadBuf;
 use super::authority::Authority;
 use super::body::BodyLength;
 use super::error::{Malformed, ParseError};

@@ -175,7 +175,6 @@ impl<S: Serve> Acceptor<S> {
         self: &Rc<Self>,
         sockets: &mut Option<WorkerSockets>,
         shutdown: &Shutdown,
-        drain_timeout: Duration,
     ) -> io::Result<()> {
         // An earlier run has drained, and panicked during the drain.
         let Some(open) = sockets.take() else { return Ok(()) };
@@ -197,6 +196,7 @@ impl<S: Serve> Acceptor<S> {
             self.take_queues(&listeners.into_sockets()?);
         }
         shutdown.draining().await;
+        let drain_timeout = self.context.limits().drain_timeout;
         self.registry.drain(Nanos::now());
         let drained = async {
             while !self.registry.is_empty() || Rc::strong_count(&self.turned_away) > 1 {
@@ -268,7 +268,7 @@ impl<S: Serve> Acceptor<S> {
         let Some(place) = self.place(peer) else {
             return self.turn_away(stream, Rejection::ClientConnections);
         };
-        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
             return self.turn_away(stream, Rejection::Connections);
         };
@@ -282,7 +282,7 @@ impl<S: Serve> Acceptor<S> {
 
     /// Admits a connection of a proxy. Its client is counted when the proxy has named it.
     fn admit_proxy(self: &Rc<Self>, mut stream: TcpStream, proxy: IpAddr) {
-        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
             return self.turn_away(stream, Rejection::Connections);
         };
@@ -314,7 +314,7 @@ impl<S: Serve> Acceptor<S> {
         let Some(place) = self.place(peer) else {
             return self.context.metrics.refused(Rejection::ClientConnections);
         };
-        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
             // An answer before the handshake could not be read.
             return self.context.metrics.refused(Rejection::Connections);
@@ -372,7 +372,7 @@ impl<S: Serve> Acceptor<S> {
         let context = Rc::clone(&self.context);
         spawn_local(async move {
             let _guard = TaskGuard::new();
-            turn_away(stream, refusal, &context.limits).await;
+            turn_away(stream, refusal, &context.limits()).await;
             drop(ticket);
         });
     }

@@ -23,7 +23,7 @@ use hotrow_access::grant::{RateClasses, Roles};
 use hotrow_access::identity::Identity;
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
-use hotrow_access::verify::{TokenError, UnixSeconds, VerifiedToken, verify};
+use hotrow_access::verify::{TokenError, TokenPolicy, UnixSeconds, VerifiedToken, verify};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
@@ -34,8 +34,8 @@ pub(crate) use self::credential::Denial;
 use self::failures::Failures;
 use self::keys::KeysInForce;
 pub(crate) use self::keys::TokenAccess;
-pub(crate) use self::principals::PrincipalsInForce;
 use self::principals::Version;
+pub(crate) use self::principals::{GrantsInForce, PrincipalsInForce};
 use crate::config;
 use crate::config::access::Names;
 use crate::context::RequestContext;
@@ -52,7 +52,9 @@ const TOKENS_PER_WORKER: usize = 8_192;
 pub(crate) struct Access {
     principals: Arc<PrincipalsInForce>,
     tokens: Option<Arc<TokenAccess>>,
-    failures: Failures,
+    /// Requirements on tokens.
+    token_policy: Option<TokenPolicy>,
+    failures: Arc<Failures>,
 }
 
 /// Sender of a request.
@@ -109,10 +111,38 @@ struct Known {
 impl Access {
     /// Resolves the configuration, which has been checked.
     pub(crate) fn new(config: &config::access::Access, collections: usize, now: Nanos) -> Self {
+        Self::after(None, config, collections, now)
+    }
+
+    /// Replaces `before`: what it knows of the clients' failures and of keys from a file or a URL
+    /// is kept where the configuration says the same of them.
+    pub(crate) fn after(
+        before: Option<&Self>,
+        config: &config::access::Access,
+        collections: usize,
+        now: Nanos,
+    ) -> Self {
+        let counts = before.map(|before| before.principals.counts());
+        let tokens = config.tokens.as_ref().map(|tokens| {
+            let same = before.and_then(|before| before.tokens.as_ref());
+            match same.filter(|same| same.has_source(&tokens.keys)) {
+                Some(same) => Arc::clone(same),
+                None => Arc::new(TokenAccess::new(tokens, now)),
+            }
+        });
+        let same = before.filter(|before| before.failures.rate() == config.failures);
         Self {
-            principals: Arc::new(PrincipalsInForce::new(config, collections)),
-            tokens: config.tokens.as_ref().map(|tokens| Arc::new(TokenAccess::new(tokens, now))),
-            failures: Failures::new(config.failures, now),
+            principals: Arc::new(PrincipalsInForce::new(
+                config,
+                collections,
+                counts.unwrap_or_default(),
+            )),
+            tokens,
+            token_policy: config.tokens.as_ref().map(|tokens| tokens.policy.clone()),
+            failures: same.map_or_else(
+                || Arc::new(Failures::new(config.failures, now)),
+                |same| Arc::clone(&same.failures),
+            ),
         }
     }
 
@@ -167,6 +197,11 @@ impl Authenticator {
             keys: KeysInForce::default(),
         };
         Self { access, known: RefCell::new(known) }
+    }
+
+    /// Returns whether it checks by `access`.
+    pub(crate) fn is_of(&self, access: &Arc<Access>) -> bool {
+        Arc::ptr_eq(&self.access, access)
     }
 
     /// Returns the rights on a collection of the sender of the request that was checked last, and
@@ -251,7 +286,7 @@ impl Authenticator {
         token: &[u8],
         known: &mut Known,
     ) -> Checked {
-        let Some(tokens) = &self.access.tokens else {
+        let (Some(tokens), Some(policy)) = (&self.access.tokens, &self.access.token_policy) else {
             return self.refused(handler, request, Denial::NoTokens);
         };
         if token.len() > TOKEN_BYTES_MAX {
@@ -275,7 +310,7 @@ impl Authenticator {
         let hash = TokenHash::of(token);
         let wall = wall_clock();
         if let Some(verified) = cache.get(&hash, generation) {
-            return match verified.validity.check(wall, tokens.policy.leeway_s) {
+            return match verified.validity.check(wall, policy.leeway_s) {
                 Ok(()) => (AccessOutcome::KnownToken, Ok(sender(verified))),
                 Err(error) => {
                     let denial = Denial::Token(error);
@@ -287,7 +322,7 @@ impl Authenticator {
         if let Some(retry_after_s) = self.access.failures.wait_s(&client, now) {
             return (AccessOutcome::Limited, Err(HttpError::TooManyFailures { retry_after_s }));
         }
-        match verify(token, &keys.set, &tokens.policy, grants, wall) {
+        match verify(token, &keys.set, policy, grants, wall) {
             Ok(verified) => {
                 cache.insert(hash, generation, verified.clone());
                 (AccessOutcome::Token, Ok(sender(verified)))

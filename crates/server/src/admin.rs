@@ -8,10 +8,12 @@ mod limits;
 mod miss_ratio_curve;
 mod overload;
 mod page;
+mod reload;
 mod status;
 mod text;
 mod warm_start;
 
+pub(crate) use self::reload::readiness_label;
 pub(crate) use self::status::millis;
 
 use std::future::Future;
@@ -33,10 +35,12 @@ use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
 use crate::history::History;
 use crate::http_error::{HttpError, problem};
+use crate::in_force::{InForce, Snapshot};
 use crate::lookups::WorkerLookups;
 use crate::metrics::{Exposition, Labels, WorkerMetrics};
 use crate::openapi;
 use crate::readiness::Readiness;
+use crate::reload::Reloads;
 use crate::respond::capabilities;
 use crate::route::{self, METHODS};
 use crate::service::Process;
@@ -45,6 +49,7 @@ use crate::sink::FeedCounts;
 use crate::tls::TlsEndpoint;
 
 /// State shown by the admin side.
+#[derive(Clone)]
 pub struct View {
     /// Parts shared with the other threads.
     pub shared: Shared,
@@ -58,6 +63,8 @@ pub struct View {
     pub feed: Arc<FeedCounts>,
     /// Token required by everything but health checks.
     pub token: Option<String>,
+    /// Load shedding is enabled.
+    pub is_shedding: bool,
     /// Names under which the admin side may be reached, beside `localhost` and IP addresses.
     pub hosts: Vec<String>,
     /// The serving process.
@@ -66,24 +73,56 @@ pub struct View {
     pub(crate) readiness: Readiness,
     /// TLS of the data listener.
     pub tls: Option<Arc<TlsEndpoint>>,
+    /// Reloads of the configuration; `None`: it does not come from a file.
+    pub(crate) reloads: Option<Arc<Reloads>>,
     /// Time at which the process started to serve.
     pub started_at: Nanos,
     /// Samples of the last ten minutes.
     pub(crate) history: Arc<History>,
 }
 
-/// The admin service.
+/// The admin service. A request sees the settings in force at its arrival.
 #[derive(Clone)]
-pub struct Admin(pub Arc<View>);
+pub struct Admin {
+    view: Arc<View>,
+    in_force: Arc<InForce>,
+}
+
+impl Admin {
+    pub(crate) fn new(view: Arc<View>, in_force: Arc<InForce>) -> Self {
+        Self { view, in_force }
+    }
+
+    fn view(&self) -> View {
+        self.view.as_of(&self.in_force.newest())
+    }
+}
+
+impl View {
+    /// Returns the view under these settings.
+    pub(crate) fn as_of(&self, snapshot: &Snapshot) -> Self {
+        let Snapshot { shared, config, .. } = snapshot;
+        Self {
+            shared: shared.clone(),
+            is_shedding: config.shed.is_some(),
+            token: config.admin_token.clone(),
+            hosts: config.admin_hosts.clone(),
+            ..self.clone()
+        }
+    }
+}
 
 impl HttpService for Admin {
     type Body = Body;
 
     fn call(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>>>> {
-        let view = self.0.clone();
+        let view = self.view();
         Box::pin(async move {
-            let answered = if request.uri().path().starts_with(limits::PREFIX) {
+            let path = request.uri().path();
+            let answered = if path.starts_with(limits::PREFIX) {
                 view.change_rate(request).await
+            } else if path == reload::PATH {
+                view.reload(&request).await
             } else {
                 view.answer(&request, Nanos::now())
             };

@@ -29,6 +29,8 @@ pub(crate) struct Admission {
     pub(crate) rate: RateLimits,
     /// Refusals under load.
     pub(crate) load_shedder: Arc<LoadShedder>,
+    /// `true`: `Hotrow-Priority` counts.
+    pub(crate) priority_header: bool,
     /// Bounds on waiting requests.
     pub(crate) inflight: Arc<InflightLimits>,
     /// `limits.request_timeout`.

@@ -7,6 +7,8 @@ mod list;
 mod number;
 mod render;
 
+use std::borrow::Borrow;
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
@@ -46,6 +48,7 @@ impl Handler {
         id: CollectionId,
         body: RequestBody,
         request: PendingRequest,
+        ids: &OnceCell<Rc<Ids>>,
     ) -> Outcome {
         let arrived = request.times.arrived;
         let received =
@@ -56,22 +59,24 @@ impl Handler {
             Ok(body) => list::parse_body_in_turns(schema, &self.shared.limits, body.bytes()).await,
             Err(problem) => Err(problem),
         };
+        let parsed = parsed.map(|parsed| Rc::clone(ids.get_or_init(|| Rc::new(parsed))));
         // The body's time is the client's: only its own deadline header counts from the arrival.
         let complete = Nanos::now();
         let times = RequestTimes { arrived, complete, now: complete };
         let request = PendingRequest { times, ..request };
         match self.limited_batch(id, parsed, &request.context()) {
             Step::Now(outcome) => outcome,
-            Step::Later(future) => future.await,
+            Step::Later(pending) => pending.future.await,
         }
     }
 
     pub(crate) fn batch(
         self: &Rc<Self>,
         id: CollectionId,
-        ids: Ids,
+        ids_kept: impl Borrow<Ids> + 'static,
         request: &RequestContext<'_>,
     ) -> Step {
+        let ids = ids_kept.borrow();
         let now = request.times.now;
         if precondition::excludes_untagged(request.headers) {
             return Step::problem(&HttpError::PreconditionFailed(
@@ -85,7 +90,7 @@ impl Handler {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
-                return self.batch_at_least(id, ids, wanted, request);
+                return self.batch_at_least(id, ids_kept, wanted, request);
             }
             Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
@@ -93,7 +98,7 @@ impl Handler {
         self.requested(&ids.keys, sampled_mode, now);
         let budgets = &self.shared.budgets;
         let sight = request.sight;
-        let mut answers = self.answers(&ids, budgets.answer(), View::of(request));
+        let mut answers = self.answers(ids, budgets.answer(), View::of(request));
         let mut unseen = Vec::new();
         // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
         let mut kinds = Vec::with_capacity(ids.keys.len());
@@ -123,14 +128,14 @@ impl Handler {
         let others = cache.lookup_batch_with(&ids.keys, mode, now, found, &mut admit);
         let others = others.and_then(|others| {
             // Queued beside the cold keys, before a query is sent.
-            let again = self.lookup_again(&ids, &unseen, now, &mut admit)?;
+            let again = self.lookup_again(ids, &unseen, now, &mut admit)?;
             Ok(others.into_iter().chain(again))
         });
         let others = match others {
             Ok(others) => others,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
-                return Step::Now(self.batch_refused(id, &ids, mode, (request, subject), &problem));
+                return Step::Now(self.batch_refused(id, ids, mode, (request, subject), &problem));
             }
         };
         if let Some(size) = size {
@@ -174,12 +179,12 @@ impl Handler {
             lead(&self.shared.fetcher, id);
         }
         if waiters.is_empty() {
-            return Step::Now(self.render(request.connection, id, &ids, answers));
+            return Step::Now(self.render(request.connection, id, ids, answers));
         }
         let first = waiters.first().map(|((place, _), _)| &ids.keys[*place]);
         let trace = first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
         let reads = (PendingReads::new(waiters).traced(trace), deadline);
-        self.batch_later(request.connection, id, ids, mode, answers, reads)
+        self.batch_later(request.connection, id, ids_kept, mode, answers, reads)
     }
 
     /// Answers a batch whose cold keys are not read: with records from memory and stale ones, or
@@ -239,7 +244,7 @@ impl Handler {
         self: &Rc<Self>,
         connection: &Rc<ConnectionContext>,
         id: CollectionId,
-        ids: Ids,
+        ids: impl Borrow<Ids> + 'static,
         mode: ReadMode,
         mut answers: Answers,
         (mut reads, deadline): (PendingReads<(usize, CacheOutcome)>, Nanos),
@@ -251,8 +256,9 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
         let arrived = Nanos::now();
-        Step::Later(Box::pin(async move {
+        Step::later(async move {
             let _place = place;
+            let ids = ids.borrow();
             let budgets = &handler.shared.budgets;
             while let Some(((place, outcome), waited)) =
                 reads.next(&handler.shared.fetcher, id, deadline).await
@@ -289,14 +295,14 @@ impl Handler {
                     }
                 }
             }
-            handler.render(&connection, id, &ids, answers)
-        }))
+            handler.render(&connection, id, ids, answers)
+        })
     }
 
     fn batch_at_least(
         self: &Rc<Self>,
         id: CollectionId,
-        ids: Ids,
+        ids: impl Borrow<Ids> + 'static,
         wanted: Position,
         request: &RequestContext<'_>,
     ) -> Step {
@@ -307,22 +313,24 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
         let view = View::of(request);
-        Step::Later(Box::pin(async move {
+        Step::later(async move {
             let _place = place;
-            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            let ids = ids.borrow();
+            let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
+            let wait = (&**feed_progress, limits.position_wait);
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
-            match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
+            match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),
                 Ok((found, size)) => {
-                    let mut answers = handler.answers(&ids, size, view);
+                    let mut answers = handler.answers(ids, size, view);
                     found
                         .into_iter()
                         .enumerate()
                         .for_each(|(i, (record, how))| _ = answers.put(i, record, how));
-                    handler.render(&connection, id, &ids, answers)
+                    handler.render(&connection, id, ids, answers)
                 }
             }
-        }))
+        })
     }
 
     /// Looks up the keys at these places past memory: see [`Sight::must_read_again`].

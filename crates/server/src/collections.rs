@@ -1,4 +1,5 @@
-//! Served collections, by name and by number. Fixed while the process runs.
+//! Served collections, by name and by number. Numbers are fixed while the process runs: a
+//! collection that leaves the configuration keeps its number, and no request reaches it.
 
 use hotrow_types::key::{CollectionId, KeySchema};
 use http::HeaderValue;
@@ -28,6 +29,8 @@ pub struct Collection {
     pub tenancy: Option<config::Tenancy>,
     /// See the configuration.
     pub compression: Option<config::Compression>,
+    /// See the configuration.
+    pub is_removed: bool,
 }
 
 /// All collections.
@@ -61,13 +64,15 @@ impl Collections {
                 allow_high_priority: collection.allow_high_priority,
                 tenancy: collection.tenancy,
                 compression: collection.compression.clone(),
+                is_removed: collection.is_removed,
             })
         };
         let list: Box<[Collection]> =
             configured.iter().zip(schemas).map(ready).collect::<Result<_, _>>()?;
         let composite = list.iter().filter(|collection| collection.schema.types().len() > 1);
         let router = Router::new(list.iter().map(|collection| collection.name.as_str()), seed)
-            .with_composite_keys(composite.map(|collection| collection.schema.collection()));
+            .with_composite_keys(composite.map(|collection| collection.schema.collection()))
+            .without(list.iter().filter(|own| own.is_removed).map(|own| own.name.as_str()));
         Ok(Self { list, router })
     }
 

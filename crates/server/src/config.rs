@@ -97,7 +97,7 @@ impl ReadyWhen {
 }
 
 /// Settings of load shedding.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shed {
     /// Targets and shares.
     pub pressure: hotrow_admission::shed::Config,
@@ -202,6 +202,8 @@ pub struct Collection {
     pub tenancy: Option<Tenancy>,
     /// Compression of its records; `None`: they are sent as they are.
     pub compression: Option<Compression>,
+    /// `true`: it has left the configuration since the start, and is not served.
+    pub is_removed: bool,
 }
 
 /// Settings of a collection whose records belong to tenants.

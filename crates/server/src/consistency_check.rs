@@ -191,12 +191,12 @@ impl Checker {
             }
         };
         let served = (record.presence() == Presence::Found).then(|| record.body());
-        if self.fetcher.cache.equals_row(record, from_database.as_deref()) {
+        if self.fetcher.cache.get().equals_row(record, from_database.as_deref()) {
             return CheckResult::Consistent;
         }
         // A row that differs was visible by now.
-        sleep(self.fetcher.cache.config().max_staleness + GRACE).await;
-        let current = self.fetcher.cache.peek(key, Nanos::now());
+        sleep(self.fetcher.cache.get().config().max_staleness + GRACE).await;
+        let current = self.fetcher.cache.get().peek(key, Nanos::now());
         // The same read; its record may have got a variant since.
         let is_same = |(now, quality): (Record, Freshness)| {
             let is_same_read = now.read_at() == record.read_at() && now.body() == record.body();
@@ -205,7 +205,7 @@ impl Checker {
         if !current.is_some_and(is_same) {
             return CheckResult::Consistent;
         }
-        self.fetcher.cache.purge(key);
+        self.fetcher.cache.get().purge(key);
         self.report(key, served, from_database.as_deref());
         CheckResult::Inconsistent
     }

@@ -108,6 +108,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) sight: Sight<'a>,
     /// Columns of them that its sender may see; `None`: all.
     pub(crate) columns: Option<&'a Arc<Columns>>,
+    /// `true`: an earlier evaluation has taken from its rate limits.
+    pub(crate) is_paid: bool,
 }
 
 impl RequestContext<'_> {
@@ -121,6 +123,7 @@ impl RequestContext<'_> {
             rights: self.rights,
             sight: self.sight.to_buf(),
             columns: self.columns.cloned(),
+            is_paid: self.is_paid,
         }
     }
 }
@@ -142,6 +145,8 @@ pub(crate) struct PendingRequest {
     pub(crate) sight: SightBuf,
     /// See [`RequestContext`].
     pub(crate) columns: Option<Arc<Columns>>,
+    /// See [`RequestContext`].
+    pub(crate) is_paid: bool,
 }
 
 impl PendingRequest {
@@ -156,6 +161,7 @@ impl PendingRequest {
             rights: self.rights,
             sight: self.sight.as_sight(),
             columns: self.columns.as_ref(),
+            is_paid: self.is_paid,
         }
     }
 }

@@ -147,6 +147,11 @@ fn shared() -> &'static Shared {
 
 /// Returns parts with one collection per shape of key; the first has integer keys.
 pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> Shared {
+    new_service(breaker).1
+}
+
+/// Returns the parts of such a service, with their configuration.
+pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) -> (Config, Shared) {
     let types = [
         vec![KeyType::Integer],
         vec![KeyType::Text(Collation::Binary)],
@@ -169,6 +174,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         allow_high_priority: false,
         tenancy: None,
         compression: None,
+        is_removed: false,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config {
@@ -209,7 +215,8 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
     );
     let shared =
         Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));
-    shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"))
+    let shared = shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"));
+    (config, shared)
 }
 
 fn limits() -> Limits {

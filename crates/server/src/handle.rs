@@ -1,11 +1,11 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
-mod serve;
+pub(crate) mod serve;
+mod step;
 
+use std::borrow::Borrow;
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,11 +18,13 @@ use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::{Method, StatusCode};
 
+pub use self::step::Step;
+pub(crate) use self::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds};
 use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
 use crate::budgets::COUNTED_BYTES_MIN;
-use crate::connection::request::Request;
+use crate::connection::request::{Request, RequestBody};
 use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::history::hot_keys::KeySampler;
@@ -51,11 +53,11 @@ pub struct Handler {
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
     /// Sampled lookups of this worker.
-    pub(crate) samples: WorkerSamples,
+    pub(crate) samples: Rc<WorkerSamples>,
     /// Check of credentials, if there is one.
-    pub(crate) authenticator: Option<Authenticator>,
+    pub(crate) authenticator: Option<Rc<Authenticator>>,
     /// Notes for operators of each request, if any are configured.
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observer: Option<Rc<Observer>>,
     /// Writer of the heads of most answers.
     heads: RecordHeads,
     /// Writer of other header values.
@@ -63,9 +65,9 @@ pub struct Handler {
     /// Hits since the turn began, and its beginning.
     hits_of_turn: Cell<(u64, Nanos)>,
     /// Lookups of the clients behind trusted proxies.
-    pub(crate) client_detectors: ClientDetectors,
+    pub(crate) client_detectors: Rc<ClientDetectors>,
     /// Sampler of hot keys, if they are on.
-    pub(crate) key_sampler: Option<KeySampler>,
+    pub(crate) key_sampler: Option<Rc<KeySampler>>,
 }
 
 impl Handler {
@@ -73,8 +75,8 @@ impl Handler {
     #[must_use]
     pub fn new(shared: Shared, metrics: Arc<WorkerMetrics>, lookups: Arc<WorkerLookups>) -> Self {
         let heads = RecordHeads::new(&shared.collections);
-        let authenticator = shared.access.clone().map(Authenticator::new);
-        let samples = shared.miss_ratio_curve.worker();
+        let authenticator = shared.access.clone().map(|access| Rc::new(Authenticator::new(access)));
+        let samples = Rc::new(shared.miss_ratio_curve.worker());
         Self {
             shared,
             metrics,
@@ -85,32 +87,36 @@ impl Handler {
             heads,
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
-            client_detectors: ClientDetectors::default(),
+            client_detectors: Rc::default(),
             key_sampler: None,
         }
     }
 
     /// Returns the handler with a sampler of hot keys.
     pub(crate) fn with_key_sampler(self, key_sampler: Option<KeySampler>) -> Self {
-        Self { key_sampler, ..self }
-    }
-}
-
-/// First step of a request.
-pub enum Step {
-    /// The answer is ready.
-    Now(Outcome),
-    /// The answer needs the database, the feed or the request's body.
-    Later(Pin<Box<dyn Future<Output = Outcome>>>),
-}
-
-impl Step {
-    pub(crate) fn ready(response: impl Into<Answer>) -> Self {
-        Self::Now((response.into(), CacheOutcome::None))
+        Self { key_sampler: key_sampler.map(Rc::new), ..self }
     }
 
-    pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::ready(problem.response())
+    /// Creates the handler that replaces this one under other settings.
+    pub(crate) fn replaced_by(&self, shared: Shared) -> Self {
+        let is_same = |own: &&Rc<Authenticator>| {
+            shared.access.as_ref().is_some_and(|access| own.is_of(access))
+        };
+        let known = self.authenticator.as_ref().filter(is_same).map(Rc::clone);
+        let made = || shared.access.clone().map(|access| Rc::new(Authenticator::new(access)));
+        Self {
+            authenticator: known.or_else(made),
+            heads: RecordHeads::new(&shared.collections),
+            shared,
+            metrics: Arc::clone(&self.metrics),
+            lookups: Arc::clone(&self.lookups),
+            samples: Rc::clone(&self.samples),
+            observer: self.observer.clone(),
+            header_writer: HeaderWriter::default(),
+            hits_of_turn: Cell::default(),
+            client_detectors: Rc::clone(&self.client_detectors),
+            key_sampler: self.key_sampler.clone(),
+        }
     }
 }
 
@@ -118,21 +124,32 @@ impl Handler {
     /// Makes the notes that are configured. `worker`: the worker's index.
     #[must_use]
     pub fn observed(mut self, worker: usize) -> Self {
-        self.observer = Observer::new(&self.shared, worker);
+        self.observer = Observer::new(&self.shared, worker).map(Rc::new);
         self
     }
 
     /// Begins to answer a request. `notes` is filled in as far as it gets.
-    fn route(self: &Rc<Self>, request: Request<'_>, notes: &mut Notes) -> Step {
+    fn route(
+        self: &Rc<Self>,
+        request: Request<'_>,
+        evaluation: Evaluation,
+        notes: &mut Notes,
+    ) -> Step {
         let Request { head, body, connection, now, .. } = request;
+        let arrival = RequestTimes::of_arrival(now);
+        let (times, is_paid) = match evaluation {
+            Evaluation::First => (arrival, false),
+            Evaluation::Again(_) => (RequestTimes { now: Nanos::now(), ..arrival }, true),
+        };
         let mut context = RequestContext {
             connection,
             headers: head.fields(),
-            times: RequestTimes::of_arrival(now),
+            times,
             caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
             columns: None,
+            is_paid,
         };
         let columns;
         // Before the path is looked at: without a credential nothing is revealed, not even which
@@ -185,19 +202,40 @@ impl Handler {
                 );
                 self.limited_batch(id, parsed, &context)
             }
-            Ok(Route::BatchPost(id)) => {
-                // Before the body takes memory.
-                if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, &context) {
-                    return Step::problem(&problem);
-                }
-                if let Some(refusal) = self.limited_by_head(id, &context) {
-                    return refusal;
-                }
-                let handler = Rc::clone(self);
-                let request = context.to_pending();
-                Step::Later(Box::pin(async move { handler.batch_post(id, body, request).await }))
-            }
+            Ok(Route::BatchPost(id)) => self.posted(id, body, evaluation, &context),
         }
+    }
+
+    /// Answers a batch whose ids are in its body.
+    fn posted(
+        self: &Rc<Self>,
+        id: CollectionId,
+        body: RequestBody,
+        evaluation: Evaluation,
+        context: &RequestContext<'_>,
+    ) -> Step {
+        // Before the body takes memory.
+        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, context) {
+            return Step::problem(&problem);
+        }
+        match evaluation {
+            Evaluation::First => {}
+            Evaluation::Again(Some(ids)) => {
+                let ids = ids.check_size(&self.shared.limits).map(|()| ids);
+                return self.limited_batch(id, ids, context);
+            }
+            Evaluation::Again(None) => return Step::problem(&CONFIGURATION_CHANGED),
+        }
+        if let Some(refusal) = self.limited_by_head(id, context) {
+            return refusal;
+        }
+        let handler = Rc::clone(self);
+        let request = context.to_pending();
+        let ids = ReceivedIds::default();
+        let received = Rc::clone(&ids);
+        let future =
+            Box::pin(async move { handler.batch_post(id, body, request, &received).await });
+        Step::Later(Pending { future, ids: Some(ids) })
     }
 
     /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
@@ -205,13 +243,13 @@ impl Handler {
     pub(crate) fn limited_batch(
         self: &Rc<Self>,
         id: CollectionId,
-        parsed: Result<Ids, HttpError>,
+        parsed: Result<impl Borrow<Ids> + 'static, HttpError>,
         request: &RequestContext<'_>,
     ) -> Step {
         if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
             return Step::problem(&problem);
         }
-        let ids = parsed.as_ref().map_or(1, Ids::len);
+        let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().len());
         self.limited(id, ids, request, move |handler, request| match parsed {
             Ok(ids) => handler.batch(id, ids, request),
             Err(problem) => Step::problem(&problem),
@@ -317,7 +355,7 @@ impl Handler {
         let handler = Rc::clone(self);
         let trace = self.shared.fetcher.query_log.enter(&key, request.headers);
         let request = request.to_pending();
-        Step::Later(Box::pin(async move {
+        Step::later(async move {
             let _place = (place, trace);
             let request = request.context();
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
@@ -333,7 +371,7 @@ impl Handler {
                     None => (problem.response().into(), CacheOutcome::None),
                 },
             }
-        }))
+        })
     }
 
     fn item_at_least(
@@ -359,13 +397,14 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let request = request.to_pending();
-        Step::Later(Box::pin(async move {
+        Step::later(async move {
             let _place = place;
             let keys = [key];
-            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
+            let wait = (&**feed_progress, limits.position_wait);
             let context = request.context();
             let sought = (&keys[..], context.sight, context.columns);
-            match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
+            match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
                         handler.answer(record, provenance, &request.context(), Some(size))
@@ -374,7 +413,7 @@ impl Handler {
                 },
                 Err(problem) => (problem.response().into(), CacheOutcome::None),
             }
-        }))
+        })
     }
 
     /// Waits for a read until the request's deadline.

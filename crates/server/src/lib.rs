@@ -3,8 +3,9 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `observer`,
-//! [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see), `read` (to the database and back), `breaker_probe`,
+//! `position` (from request to answer), `current`, [`in_force`], [`reload`] (settings that change),
+//! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see),
+//! `read` (to the database and back), `breaker_probe`,
 //! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
 //! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
 //! them), [`sink`] (delivery of the feed), `warm_start` (hot records after a start), [`admin`],
@@ -28,6 +29,7 @@ pub mod connection;
 mod consistency_check;
 pub mod context;
 mod cors;
+mod current;
 mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -35,6 +37,7 @@ pub mod handle;
 mod header_writer;
 mod history;
 mod http_error;
+pub mod in_force;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;
@@ -52,6 +55,7 @@ mod receive;
 mod record_answer;
 mod record_form;
 mod refresh;
+pub mod reload;
 mod respond;
 mod route;
 mod scan_detector;

@@ -172,7 +172,8 @@ impl ApiDescription {
     fn document(&self, contents: &[Content]) -> Value {
         let mut paths = Map::new();
         let mut schemas = schema::shared();
-        for (collection, content) in self.collections.all().iter().zip(contents) {
+        let all = self.collections.all().iter().zip(contents);
+        for (collection, content) in all.filter(|(collection, _)| !collection.is_removed) {
             let fields = content.fields.as_deref();
             let record = schema::record(&collection.schema, fields, content.are_required);
             schemas.insert(collection.name.clone(), record);

@@ -56,32 +56,27 @@ pub(crate) fn at_once(
 }
 
 /// Progress of the feed, for requests that wait for a position.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FeedProgress {
     /// Notified whenever the feed progresses.
     moved: Notify,
-    /// Longest wait of a request: `limits.position_wait`.
-    wait_max: Duration,
 }
 
 impl FeedProgress {
-    pub(crate) fn new(wait_max: Duration) -> Self {
-        Self { moved: Notify::new(), wait_max }
-    }
-
     /// Wakes the requests that wait, after the cache has applied changes.
     pub(crate) fn moved(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Returns whether the feed passes the position in time.
+    /// Returns whether the feed passes the position within `wait_max`, and before `until`.
     async fn passes(
         &self,
         cache: &Cache<ReadFailure>,
         wanted: Position,
         until: Instant,
+        wait_max: Duration,
     ) -> Result<bool, HttpError> {
-        let deadline = until.min(Instant::now() + self.wait_max);
+        let deadline = until.min(Instant::now() + wait_max);
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -110,19 +105,26 @@ type Sought<'a> = (&'a [Key], Sight<'a>, Option<&'a Arc<Columns>>);
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
 pub(crate) async fn read_at_least(
-    fetcher: &Arc<Fetcher>,
-    feed_progress: &FeedProgress,
+    (fetcher, cache): (&Arc<Fetcher>, &Cache<ReadFailure>),
+    (feed_progress, wait_max): (&FeedProgress, Duration),
     (keys, sight, columns): Sought<'_>,
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
     let until = Instant::now() + deadline.since(Nanos::now());
-    let passed = feed_progress.passes(&fetcher.cache, wanted, until).await?;
+    let passed = feed_progress.passes(cache, wanted, until, wait_max).await?;
     let mut pause = RETRY.start;
     let mut size = fetcher.budgets.answer();
     loop {
-        let answers =
-            read_once(fetcher, (keys, sight, columns), wanted, passed, deadline, &mut size).await?;
+        let answers = read_once(
+            (fetcher, cache),
+            (keys, sight, columns),
+            wanted,
+            passed,
+            deadline,
+            &mut size,
+        )
+        .await?;
         // A hit that is behind came from a fill and is never kept: only fills can be behind (Race
         // B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
@@ -137,7 +139,7 @@ pub(crate) async fn read_at_least(
 }
 
 async fn read_once(
-    fetcher: &Arc<Fetcher>,
+    (fetcher, cache): (&Arc<Fetcher>, &Cache<ReadFailure>),
     (keys, sight, columns): Sought<'_>,
     wanted: Position,
     passed: bool,
@@ -146,7 +148,6 @@ async fn read_once(
 ) -> Result<Vec<(Record, Provenance)>, HttpError> {
     let now = Nanos::now();
     let Some(id) = keys.first().map(Key::collection) else { return Ok(Vec::new()) };
-    let cache = &fetcher.cache;
     let mode = match sight.hides_existence() {
         true => ReadMode::Revalidate,
         false => cache.mode_at_least(id, passed, now),

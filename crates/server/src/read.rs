@@ -14,6 +14,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::CollectionId;
+use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
@@ -25,8 +26,8 @@ use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
 pub(crate) struct Fetcher {
-    /// The cache.
-    pub(crate) cache: Arc<Cache<ReadFailure>>,
+    /// The cache, under the settings in force.
+    pub(crate) cache: CacheInForce,
     /// The served collections.
     pub(crate) collections: Arc<Collections>,
     /// The database.
@@ -41,6 +42,23 @@ pub(crate) struct Fetcher {
     pub(crate) query_log: QueryLog,
 }
 
+/// The cache under the settings in force, for readers that outlive them. Locked once per query.
+pub(crate) struct CacheInForce(Mutex<Arc<Cache<ReadFailure>>>);
+
+impl CacheInForce {
+    pub(crate) fn new(cache: Arc<Cache<ReadFailure>>) -> Self {
+        Self(Mutex::new(cache))
+    }
+
+    pub(crate) fn get(&self) -> Arc<Cache<ReadFailure>> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(crate) fn set(&self, cache: Arc<Cache<ReadFailure>>) {
+        *self.0.lock() = cache;
+    }
+}
+
 impl Fetcher {
     /// Returns whether the database may be read for no request: not in place of a probe of the
     /// breaker, and not under load.
@@ -51,7 +69,7 @@ impl Fetcher {
 
 /// Sends the queued queries of the collection on this worker's runtime, if a batch loader is free.
 pub(crate) fn lead(fetcher: &Arc<Fetcher>, collection: CollectionId) {
-    if let Some(loader) = fetcher.cache.batch_loader(collection) {
+    if let Some(loader) = fetcher.cache.get().batch_loader(collection) {
         let fetcher = Arc::clone(fetcher);
         let guard = TaskGuard::new();
         tokio::spawn(async move {
@@ -69,6 +87,7 @@ const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
     loop {
         let limiter_permit = fetcher.limiter.enter().await;
+        loader.follow(fetcher.cache.get());
         let now = Nanos::now();
         let breaker_permit = match fetcher.breaker.ask(now) {
             Ok(breaker_permit) => breaker_permit,
@@ -101,6 +120,8 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         record(query, &result, now);
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
         let collection = fetcher.collections.get(id);
+        // What is stored from now on is stored by the settings in force.
+        loader.follow(fetcher.cache.get());
         loader.arrived(convert_result(result, count, collection, &traces), now);
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;

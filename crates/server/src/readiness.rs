@@ -3,6 +3,7 @@
 //! An instance is ready when all conditions of its rule ([`ReadyWhen`]) hold. The decision is a
 //! pure function of [`Conditions`]; [`Readiness`] collects them from the process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_admission::breaker::State;
@@ -11,10 +12,11 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use serde_json::{Value, json};
 
-use crate::admin::millis;
+use crate::admin::{millis, readiness_label};
 use crate::config::ReadyWhen;
+use crate::in_force::{InForce, Snapshot};
 use crate::listen::inherited::{Holder, SharedHolder};
-use crate::shared::Shared;
+use crate::reload::Reloads;
 
 /// Interval of looking while readiness is awaited.
 const WAIT_INTERVAL: Duration = Duration::from_millis(5);
@@ -114,8 +116,8 @@ impl Conditions {
 /// Source of the conditions of one process. A clone has the same.
 #[derive(Clone)]
 pub(crate) struct Readiness {
-    shared: Shared,
-    ready_when: ReadyWhen,
+    in_force: Arc<InForce>,
+    reloads: Option<Arc<Reloads>>,
     shutdown: Shutdown,
     /// Holder of the admin listener. After a handover this address answers for the next process,
     /// which is ready: a request that this one still receives must not say otherwise.
@@ -124,12 +126,12 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     pub(crate) fn new(
-        shared: Shared,
-        ready_when: ReadyWhen,
+        in_force: Arc<InForce>,
+        reloads: Option<Arc<Reloads>>,
         shutdown: Shutdown,
         admin_holder: SharedHolder,
     ) -> Self {
-        Self { shared, ready_when, shutdown, admin_holder }
+        Self { in_force, reloads, shutdown, admin_holder }
     }
 
     fn is_handed_over(&self) -> bool {
@@ -137,8 +139,9 @@ impl Readiness {
     }
 
     /// Returns the conditions at `now`.
-    fn conditions(&self, now: Nanos) -> Conditions {
-        let cache = &self.shared.cache;
+    fn conditions(&self, snapshot: &Snapshot, now: Nanos) -> Conditions {
+        let shared = &snapshot.shared;
+        let cache = &shared.cache;
         let is_followed = cache.config().invalidation_mode == InvalidationMode::Feed;
         let has_started = is_followed && cache.has_watermark();
         let feed = match (is_followed, has_started) {
@@ -151,17 +154,21 @@ impl Readiness {
             is_running: self.shutdown.stage() == Stage::Running || self.is_handed_over(),
             feed,
             staleness: has_started.then(|| cache.staleness(now)),
-            is_source_reachable: self.shared.fetcher.source.health().is_ok(),
-            breaker: self.shared.fetcher.breaker.state(now),
-            has_token_keys: self.shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
-            is_warm: self.shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
+            is_source_reachable: shared.fetcher.source.health().is_ok(),
+            breaker: shared.fetcher.breaker.state(now),
+            has_token_keys: shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
+            is_warm: shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
         }
+    }
+
+    fn unmet_of(snapshot: &Snapshot, conditions: &Conditions) -> Vec<Condition> {
+        conditions.unmet(snapshot.config.ready_when, snapshot.shared.cache.config().when_stale)
     }
 
     /// Returns the names of the conditions that do not hold at `now`.
     pub(crate) fn unmet(&self, now: Nanos) -> Vec<&'static str> {
-        let when_stale = self.shared.cache.config().when_stale;
-        let unmet = self.conditions(now).unmet(self.ready_when, when_stale);
+        let snapshot = self.in_force.newest();
+        let unmet = Self::unmet_of(&snapshot, &self.conditions(&snapshot, now));
         unmet.into_iter().map(Condition::label).collect()
     }
 
@@ -188,12 +195,13 @@ impl Readiness {
 
     /// Returns whether the instance is ready at `now`, and the document of `/readyz`.
     pub(crate) fn report(&self, now: Nanos) -> (bool, Value) {
-        let conditions = self.conditions(now);
-        let unmet = conditions.unmet(self.ready_when, self.shared.cache.config().when_stale);
+        let snapshot = self.in_force.newest();
+        let conditions = self.conditions(&snapshot, now);
+        let unmet = Self::unmet_of(&snapshot, &conditions);
         let is_ready = unmet.is_empty();
         let document = json!({
             "ready": is_ready,
-            "ready_when": self.ready_when.label(),
+            "ready_when": snapshot.config.ready_when.label(),
             "unmet": unmet.iter().map(|condition| condition.label()).collect::<Vec<_>>(),
             "process": match conditions.is_running {
                 true if self.is_handed_over() => "handed over",
@@ -205,6 +213,7 @@ impl Readiness {
             "source": if conditions.is_source_reachable { "reachable" } else { "unreachable" },
             "breaker": conditions.breaker.label(),
             "token_keys": if conditions.has_token_keys { "usable" } else { "missing or too old" },
+            "reload": readiness_label(self.reloads.as_deref()),
             "warm_start": if conditions.is_warm { "not awaited" } else { "awaited" },
         });
         (is_ready, document)

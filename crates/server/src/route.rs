@@ -80,6 +80,12 @@ impl Router {
         self
     }
 
+    /// Does not route to these collections.
+    pub(crate) fn without<'n>(mut self, removed: impl Iterator<Item = &'n str>) -> Self {
+        removed.for_each(|name| _ = self.names.remove(name));
+        self
+    }
+
     /// Serves the description of the API too, under a name that no collection can have.
     pub(crate) fn with_description(self, serves_description: bool) -> Self {
         Self { serves_description, ..self }

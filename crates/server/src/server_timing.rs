@@ -25,17 +25,28 @@ pub(crate) struct ServerTiming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {
     /// It was answered at once, from memory or with a refusal.
-    Cache(Duration),
+    Cache(Micros),
     /// It waited for a query to be sent, and for its result.
-    Read { queue: Duration, database: Duration },
+    Read { queue: Micros, database: Micros },
     /// It waited in vain.
-    Total(Duration),
+    Total(Micros),
+}
+
+/// Microseconds. Small, because each answer is moved with its parts; more than an hour is shown as
+/// 71 minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Micros(u32);
+
+impl From<Duration> for Micros {
+    fn from(time: Duration) -> Self {
+        Self(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))
+    }
 }
 
 impl ServerTiming {
     /// Returns the parts of an answer that did not wait.
     pub(crate) fn at_once(outcome: CacheOutcome, took: Duration) -> Self {
-        Self { outcome, parts: Parts::Cache(took) }
+        Self { outcome, parts: Parts::Cache(took.into()) }
     }
 
     /// Returns the parts of an answer that waited from `since` until `now`. `read_at`: the time at
@@ -49,11 +60,12 @@ impl ServerTiming {
         let parts = match (read_at, outcome) {
             // A stale record was read long before.
             (None, _) | (_, CacheOutcome::Stale | CacheOutcome::None) => {
-                Parts::Total(now.since(since))
+                Parts::Total(now.since(since).into())
             }
-            (Some(read_at), _) => {
-                Parts::Read { queue: read_at.since(since), database: now.since(read_at.max(since)) }
-            }
+            (Some(read_at), _) => Parts::Read {
+                queue: read_at.since(since).into(),
+                database: now.since(read_at.max(since)),
+            },
         };
         Self { outcome, parts }
     }
@@ -75,10 +87,9 @@ impl ServerTiming {
 }
 
 /// Writes a duration in milliseconds with three decimals.
-fn write_ms(name: &str, took: Duration, out: &mut Vec<u8>) {
-    let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+fn write_ms(name: &str, Micros(us): Micros, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
-    write::decimal(out, us / 1_000);
+    write::decimal(out, u64::from(us / 1_000));
     let decimals = us % 1_000;
     out.push(b'.');
     // One digit each.

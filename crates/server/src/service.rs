@@ -12,20 +12,22 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
+use crate::access::GrantsInForce;
 use crate::access::jwks::{self, KeySource};
 use crate::admin::{Admin, View};
-use crate::admission::pressure::{self, Watched};
+use crate::admission::pressure;
 use crate::admission::rate;
 use crate::breaker_probe;
-use crate::collections::Collection;
 use crate::compression;
 use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
+use crate::current::Current;
 use crate::file_watch;
 use crate::handle::Handler;
 use crate::history::hot_keys::{KeyRing, KeySampler};
 use crate::history::{self, History};
+use crate::in_force::InForce;
 use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
 use crate::listen::offered::Offered;
 use crate::listen::unix::UnixEndpoint;
@@ -35,6 +37,7 @@ use crate::metrics::WorkerMetrics;
 use crate::miss_ratio_curve;
 use crate::readiness::Readiness;
 use crate::refresh;
+use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
 use crate::tls::{self, TlsEndpoint};
@@ -196,20 +199,21 @@ impl Service {
     pub fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        (in_force, reloads): (&Arc<InForce>, Option<Arc<Reloads>>),
         feed: Arc<FeedCounts>,
         shutdown: &Shutdown,
         started: impl FnOnce(Served),
     ) -> Result<(), WorkerError> {
+        let shared = &in_force.newest().shared;
         let readiness = Readiness::new(
-            shared.clone(),
-            config.ready_when,
+            Arc::clone(in_force),
+            reloads.clone(),
             shutdown.clone(),
             self.admin.holder(),
         );
         let supervisor = self.process.supervisor.clone();
         let failed = |source| WorkerError::Start { index: config.workers, source };
-        let helpers = start_before_ready(config, shared, shutdown, &supervisor);
+        let helpers = start_before_ready(config, in_force, shutdown, &supervisor);
         let mut helpers = helpers.map_err(failed)?;
         if let Some(access_log) = &shared.access_log {
             access_log.start(&supervisor).map_err(failed)?;
@@ -224,16 +228,18 @@ impl Service {
         let history = Arc::new(History::new(rings.clone(), Nanos::now()));
         let counted = lookups.clone();
         let make = {
-            let shared = shared.clone();
+            let in_force = Arc::clone(in_force);
             let lookups = lookups.clone();
             move |worker: crate::worker::Worker| {
-                let lookups = lookups[worker.index].clone();
-                let ring = rings.as_ref().and_then(|rings| rings.get(worker.index));
+                let (index, lookups) = (worker.index, lookups[worker.index].clone());
+                let ring = rings.as_ref().and_then(|rings| rings.get(index));
                 let [seed, _] = rate::seed();
                 let sampler = ring.map(|ring| KeySampler::new(ring.clone(), seed));
-                Handler::new(shared.clone(), worker.metrics, lookups)
-                    .observed(worker.index)
-                    .with_key_sampler(sampler)
+                let shared = in_force.newest().shared.clone();
+                let handler = Handler::new(shared, worker.metrics, lookups)
+                    .observed(index)
+                    .with_key_sampler(sampler);
+                Current::new(Arc::clone(&in_force), index, handler)
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
@@ -246,16 +252,19 @@ impl Service {
             source_name: config.source_name.clone(),
             feed,
             token: config.admin_token.clone(),
+            is_shedding: config.shed.is_some(),
             hosts: config.admin_hosts.clone(),
             process: self.process.clone(),
             readiness: readiness.clone(),
             tls: tls.clone(),
+            reloads,
             started_at: Nanos::now(),
             history,
         });
         let viewed = view.clone();
         let admin_shutdown = self.admin_shutdown;
-        let admin = move |_| Admin(view.clone());
+        let in_force_of_admin = Arc::clone(in_force);
+        let admin = move |_| Admin::new(view.clone(), Arc::clone(&in_force_of_admin));
         let config_of_admin = admin_config(config);
         let admin = run_workers(
             &config_of_admin,
@@ -273,11 +282,12 @@ impl Service {
             }
         };
         let threads = (workers.metrics(), tls, counted);
-        let started_threads = start_background_threads(shared, threads, shutdown, &supervisor)
+        let started_threads = start_background_threads(in_force, threads, shutdown, &supervisor)
             .and_then(|started| {
                 helpers.extend(started);
                 let history = viewed.history.clone();
-                let read = move |now| viewed.reading(now);
+                let in_force = Arc::clone(in_force);
+                let read = move |now| viewed.as_of(&in_force.newest()).reading(now);
                 helpers.push(history::start(history, read, shutdown, &supervisor)?);
                 Ok(())
             });
@@ -326,18 +336,17 @@ fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerErro
 /// the breaker. If one cannot be started, everything ends.
 fn start_before_ready(
     config: &Config,
-    shared: &Shared,
+    in_force: &Arc<InForce>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
+    let shared = &in_force.newest().shared;
     let mut helpers = Vec::new();
     let mut start = || {
-        start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)?;
+        start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
-        if shared.fetcher.breaker.is_enabled() {
-            let fetcher = shared.fetcher.clone();
-            helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
-        }
+        // A reload may enable the breaker.
+        helpers.push(breaker_probe::start(shared.fetcher.clone(), shutdown, supervisor)?);
         Ok(())
     };
     match start() {
@@ -353,16 +362,15 @@ fn start_before_ready(
 /// Starts the threads that keep credentials current, if they come from files or a URL.
 fn start_credential_readers(
     config: &Config,
-    shared: &Shared,
+    in_force: &Arc<InForce>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
-    let Some(access) = &shared.access else { return Ok(()) };
-    if access.principals().is_watched() {
-        let principals = access.principals().clone();
-        helpers.push(file_watch::start("grants", principals, shutdown, supervisor)?);
-    }
+    // A reload may name a file of grants.
+    let grants = Arc::new(GrantsInForce(Arc::clone(in_force)));
+    helpers.push(file_watch::start("grants", grants, shutdown, supervisor)?);
+    let Some(access) = &in_force.newest().shared.access else { return Ok(()) };
     let configured = config.access.as_ref().and_then(|access| access.tokens.as_ref());
     let source = configured.and_then(|tokens| KeySource::of(&tokens.keys));
     if let (Some(tokens), Some(source)) = (access.tokens(), source) {
@@ -401,13 +409,13 @@ type WatchedParts<'a> =
 /// Starts the other configured background threads: reload of certificates, prefetch, compression,
 /// consistency check, overload detection and the miss-ratio curve. If one cannot be started, everything ends.
 fn start_background_threads(
-    shared: &Shared,
+    in_force: &Arc<InForce>,
     (workers, tls, lookups): WatchedParts<'_>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(shared, (workers, tls, lookups), (shutdown, supervisor), &mut helpers) {
+    match start_each(in_force, (workers, tls, lookups), (shutdown, supervisor), &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
             shutdown.now();
@@ -418,11 +426,12 @@ fn start_background_threads(
 }
 
 fn start_each(
-    shared: &Shared,
+    in_force: &Arc<InForce>,
     (workers, tls, lookups): WatchedParts<'_>,
     (shutdown, supervisor): (&Shutdown, &Supervisor),
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
+    let shared = &in_force.newest().shared;
     if let Some(tls) = tls {
         helpers.push(tls::start(tls, shutdown, supervisor)?);
     }
@@ -438,8 +447,8 @@ fn start_each(
     let curve = shared.miss_ratio_curve.clone();
     let predicted = shared.cache.clone();
     helpers.extend(miss_ratio_curve::start(curve, predicted, lookups, shutdown, supervisor)?);
-    let compresses = |collection: &Collection| collection.compression.is_some();
-    if cache.enabled && shared.collections.all().iter().any(compresses) {
+    // A reload may have a collection compressed.
+    if cache.enabled {
         let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());
         helpers.push(compression::start(compressor, cache, shutdown, supervisor)?);
     }
@@ -453,16 +462,8 @@ fn start_each(
         let per_s = shared.limits.checks_per_s;
         helpers.push(consistency_check::start(checker, per_s, shutdown, supervisor)?);
     }
-    if let Some(config) = shared.admission.load_shedder.config() {
-        let watched = Watched {
-            load_shedder: shared.admission.load_shedder.clone(),
-            cache: shared.cache.clone(),
-            collections: shared.collections.clone(),
-            workers: workers.to_vec(),
-            connections_max: shared.limits.connections,
-        };
-        helpers.push(pressure::start(watched, config.clone(), shutdown, supervisor)?);
-    }
+    let (in_force, workers) = (Arc::clone(in_force), workers.to_vec());
+    helpers.push(pressure::start(in_force, workers, shutdown, supervisor)?);
     Ok(())
 }
 

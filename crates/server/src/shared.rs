@@ -29,7 +29,7 @@ use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
 use crate::query_log::QueryLog;
-use crate::read::Fetcher;
+use crate::read::{CacheInForce, Fetcher};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
 use crate::warm_start::WarmProgress;
@@ -98,10 +98,13 @@ impl Shared {
             tolerance: config.concurrency.tolerance,
             probe_interval: config.concurrency.probe_interval,
         };
-        let access = access(config)
-            .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now())));
-        let rate =
-            RateLimits::new(&config.rate, collections.all(), calendar.wall_lead_ns(), Nanos::now());
+        let lead_ns = calendar.wall_lead_ns();
+        let now = Nanos::now();
+        let access =
+            access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
+        let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
+        let load_shedder = Arc::default();
+        let inflight = InflightLimits::new(&config.limits);
         Ok(Self {
             description: Arc::new(ApiDescription::new(
                 config,
@@ -110,7 +113,7 @@ impl Shared {
                 access.clone(),
             )),
             fetcher: Arc::new(Fetcher {
-                cache: Arc::clone(&cache),
+                cache: CacheInForce::new(Arc::clone(&cache)),
                 collections: Arc::clone(&collections),
                 source,
                 limiter: ConcurrencyLimiter::new(limiter_config, collections.count()),
@@ -122,17 +125,11 @@ impl Shared {
                 budgets: Arc::clone(&budgets),
                 query_log: QueryLog::new(config.observability.slow_query, collections.count()),
             }),
-            feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
+            feed_progress: Arc::default(),
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
-            admission: Arc::new(Admission {
-                rate,
-                load_shedder: Arc::new(LoadShedder::new(config.shed.clone())),
-                inflight: InflightLimits::new(&config.limits),
-                request_timeout: config.limits.request_timeout,
-                deadline_header: config.concurrency.deadline_header,
-            }),
+            admission: Arc::new(admission(config, rate, load_shedder, inflight)),
             budgets,
             compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),
@@ -156,6 +153,75 @@ impl Shared {
     #[must_use]
     pub fn with_access_log(self, access_log: Option<Arc<AccessLog>>) -> Self {
         Self { access_log, ..self }
+    }
+
+    /// Returns the parts under the settings of `config`, which names the same collections in the
+    /// same order. What belongs to the process or to the database is shared with these parts: the
+    /// entries, the reads in flight, the load, the progress of the feed. `cache` is this cache,
+    /// with its new settings. `access_changed`: whether anything of `[access]` differs.
+    ///
+    /// # Errors
+    /// If a configured `cache_control` is not a valid header value.
+    pub(crate) fn after(
+        &self,
+        config: &Config,
+        cache: Arc<Cache<ReadFailure>>,
+        access_changed: bool,
+    ) -> Result<Self, InvalidHeaderValue> {
+        let source = Arc::clone(&self.fetcher.source);
+        let seed = cache.config().seed;
+        let collections = Collections::new(&config.collections, source.schemas(), seed)?;
+        let collections = Arc::new(collections.with_description(config.describes_on_data));
+        let now = Nanos::now();
+        let rate = RateLimits::after(
+            Some(&self.admission.rate),
+            &config.rate,
+            collections.all(),
+            self.calendar.wall_lead_ns(),
+            now,
+        );
+        let own_access = self.access.as_deref();
+        let renewed = |access: Cow<'_, config::access::Access>| {
+            Arc::new(Access::after(own_access, &access, collections.count(), now))
+        };
+        let access = match access_changed {
+            true => access(config).map(renewed),
+            false => self.access.clone(),
+        };
+        let own = &self.admission;
+        let (shedder, inflight) = (Arc::clone(&own.load_shedder), Arc::clone(&own.inflight));
+        Ok(Self {
+            description: Arc::new(ApiDescription::new(
+                config,
+                Arc::clone(&collections),
+                source,
+                access.clone(),
+            )),
+            access,
+            has_server_timing: config.observability.has_server_timing,
+            cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
+            admission: Arc::new(admission(config, rate, shedder, inflight)),
+            limits: Arc::new(config.limits.clone()),
+            collections,
+            cache,
+            ..self.clone()
+        })
+    }
+}
+
+fn admission(
+    config: &Config,
+    rate: RateLimits,
+    load_shedder: Arc<LoadShedder>,
+    inflight: Arc<InflightLimits>,
+) -> Admission {
+    Admission {
+        rate,
+        load_shedder,
+        priority_header: config.shed.as_ref().is_some_and(|shed| shed.priority_header),
+        inflight,
+        request_timeout: config.limits.request_timeout,
+        deadline_header: config.concurrency.deadline_header,
     }
 }
 

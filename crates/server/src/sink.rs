@@ -12,6 +12,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::collections::Collections;
 use crate::position::FeedProgress;
+use crate::read::Fetcher;
 use crate::refresh::Refresh;
 use crate::shared::Shared;
 
@@ -19,6 +20,7 @@ use crate::shared::Shared;
 pub struct CacheSink {
     cache: Arc<Cache<ReadFailure>>,
     collections: Arc<Collections>,
+    fetcher: Arc<Fetcher>,
     refresh: Arc<Refresh>,
     progress: Arc<FeedProgress>,
     counts: Arc<FeedCounts>,
@@ -75,6 +77,7 @@ impl CacheSink {
         Self {
             cache: Arc::clone(&shared.cache),
             collections: Arc::clone(&shared.collections),
+            fetcher: Arc::clone(&shared.fetcher),
             refresh: Arc::clone(&shared.refresh),
             progress: Arc::clone(&shared.feed_progress),
             counts,
@@ -89,9 +92,10 @@ impl CacheSink {
 impl Sink for CacheSink {
     fn changes(&self, changes: &[Change]) {
         let now = Nanos::now();
+        let cache = self.fetcher.cache.get();
         for Change { key, mark } in changes {
-            let is_read_again = self.cache.invalidate(key, *mark);
-            self.cache.note_removed(key, true, now);
+            let is_read_again = cache.invalidate(key, *mark);
+            cache.note_removed(key, true, now);
             if is_read_again {
                 self.refresh.want(key.collection());
             }

@@ -191,7 +191,7 @@ impl Warmer {
             }
         };
         self.progress.file_keys.store(keys.count, Ordering::Relaxed);
-        while !self.fetcher.cache.is_current(Nanos::now()) {
+        while !self.fetcher.cache.get().is_current(Nanos::now()) {
             sleep(PAUSE).await;
         }
         self.progress.enter(WarmStage::Loading);
@@ -229,7 +229,7 @@ impl Warmer {
                     None => _ = self.progress.unusable_keys.fetch_add(1, Ordering::Relaxed),
                 }
             }
-            let query_keys = QUERY_KEYS.min(self.fetcher.cache.config().query_keys.max(1));
+            let query_keys = QUERY_KEYS.min(self.fetcher.cache.get().config().query_keys.max(1));
             for query in window.iter().flat_map(|keys| keys.chunks(query_keys)) {
                 if let Some(end) = self.read_some(query, until).await {
                     return end;
@@ -243,7 +243,7 @@ impl Warmer {
     /// Reads keys of one collection when nothing else is to be read. Returns the end, if it is
     /// reached before.
     async fn read_some(&self, keys: &[Key], until: Instant) -> Option<WarmStage> {
-        let cache = &self.fetcher.cache;
+        let cache = self.fetcher.cache.get();
         loop {
             if Instant::now() >= until {
                 return Some(WarmStage::TimeOver);
@@ -269,7 +269,7 @@ impl Warmer {
 
     /// Returns whether no request waits for the database and none is kept waiting for good reason.
     fn may_read(&self, now: Nanos) -> bool {
-        let cache = &self.fetcher.cache;
+        let cache = self.fetcher.cache.get();
         let mut collections = self.fetcher.collections.ids();
         self.fetcher.may_read_in_background(&self.load_shedder, now)
             && !collections.any(|id| cache.stats(id).waiting_keys > 0)
@@ -303,7 +303,7 @@ impl Warmer {
         let (mut walk, mut records) = (Walk::default(), Vec::new());
         let mut is_more = true;
         while is_more {
-            is_more = self.fetcher.cache.step(&mut walk, &mut records);
+            is_more = self.fetcher.cache.get().step(&mut walk, &mut records);
             for record in records.drain(..) {
                 let collection = usize::from(record.collection().0);
                 let id =

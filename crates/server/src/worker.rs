@@ -219,7 +219,6 @@ fn run_worker<S: Serve>(
         .enable_all()
         .event_interval(POLLS_PER_EVENT_CHECK)
         .build_local(LocalOptions::default())?;
-    let drain_timeout = limits.drain_timeout;
     let metrics = Arc::clone(&worker.metrics);
     let context = WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now());
     let context = Rc::new(context.with_http2(endpoint.http2));
@@ -237,10 +236,12 @@ fn run_worker<S: Serve>(
         });
         let registry = Rc::clone(&acceptor.registry);
         let sweeping = spawn_local(async move { sweep(&registry, &metrics).await });
+        let attending = Rc::clone(&acceptor.service).attend(Rc::clone(&acceptor.context));
         tokio::select! {
             biased;
             () = shutdown.ending() => {}
-            drained = acceptor.run(sockets, shutdown, drain_timeout) => drained?,
+            never = attending => match never {},
+            drained = acceptor.run(sockets, shutdown) => drained?,
             swept = sweeping => match swept {
                 Ok(never) => match never {},
                 // Without the sweep no time-out is enforced.

@@ -106,7 +106,7 @@ impl<E: Clone> Cache<E> {
             ttl_jitter: config.ttl_jitter,
             stale_while_revalidate: config.stale_while_revalidate,
             prefetch_on_change: config.prefetch_on_change,
-            collections: self.collections.iter().map(|own| own.config.clone()).collect(),
+            collections: self.policies.to_vec(),
             rate,
             // Unlike the store's hash function.
             seed: config.seed.rotate_left(32) ^ 1,

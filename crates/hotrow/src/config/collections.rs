@@ -154,6 +154,7 @@ fn collection(
         allow_high_priority,
         tenancy,
         compression,
+        is_removed: false,
     });
     all.source.push(CollectionConfig {
         name,

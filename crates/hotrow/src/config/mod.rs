@@ -2,7 +2,7 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
+//! `access_log`, `reload`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -21,6 +21,7 @@ mod listen;
 mod problem;
 mod rate;
 mod reader;
+mod reload;
 mod resolve;
 mod source;
 mod units;
@@ -41,6 +42,7 @@ use toml::de::DeTable;
 pub use expand::Env;
 pub use problem::{ConfigError, Problem};
 pub use reader::Known;
+pub use reload::Reload;
 #[cfg(feature = "failpoints")]
 pub(crate) use units::parse_duration;
 
@@ -61,6 +63,8 @@ pub struct Resolved {
     pub source: SourceConfig,
     /// Logging.
     pub log: Log,
+    /// Reload of the file.
+    pub reload: Reload,
     /// Warnings for the log about settings that work but need attention.
     pub warnings: Vec<String>,
 }
@@ -141,9 +145,34 @@ impl Resolved {
 /// # Errors
 /// Returns all problems of the file at once.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
+    load_text(path, overrides).map(|loaded| loaded.resolved)
+}
+
+/// A checked configuration, and the text that says it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub resolved: Resolved,
+    /// The text of its file.
+    pub text: String,
+}
+
+/// Does the same as [`load`], and keeps the text.
+///
+/// # Errors
+/// See [`load`].
+pub fn load_text(path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
     let file = path.display().to_string();
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
-    let mut resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
+    let resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
+    Ok(Loaded { resolved: with_grants(resolved, path)?, text })
+}
+
+/// Reads the file of grants, if the configuration names one. `path`: its own, for messages.
+///
+/// # Errors
+/// The file cannot be read, or has a problem.
+pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolved, ConfigError> {
     access::read_grants(&mut resolved.server.access, path)?;
     resolved.keep_members();
     Ok(resolved)

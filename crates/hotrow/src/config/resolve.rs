@@ -64,6 +64,7 @@ pub(super) fn resolve<'a>(
     let warm_start = super::warm::warm(root.section("warm"));
     let access_log = super::access_log::access_log(root.section("access_log"));
     let log = log(root.section("log"));
+    let reload = super::reload::reload(root.section("reload"));
     root.finish();
 
     let is_admin_open = !admin.ip().is_loopback() && admin_access.token.is_none();
@@ -126,6 +127,7 @@ pub(super) fn resolve<'a>(
         collections: collections.cache,
         source,
         log,
+        reload,
         warnings,
     })
 }

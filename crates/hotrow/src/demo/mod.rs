@@ -76,7 +76,7 @@ pub fn run(
     let mut running = None;
     let writer_phase = host.phase.clone();
     let supervisor = host.supervisor.clone();
-    serve::run(resolved, host, |addresses| {
+    serve::run(resolved, None, host, |addresses| {
         // A closed standard output must not stop the service.
         let _ = std::io::stdout().write_all(invitation(addresses).as_bytes());
         running = writes_per_second

@@ -1,7 +1,7 @@
 //! A frame of `hotrow top`, fitted to the room: totals, a row per instance, help. Pure; also the
 //! plain text of `--once`.
 
-use hotrow_report::numbers::{bytes, cores, micros, number, percent};
+use hotrow_report::numbers::{bytes, cores, grouped, micros, number, percent};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -146,8 +146,8 @@ const COLUMNS: [Column; 13] = [
         width: 7,
         rank: 10,
         sort: None,
-        cell: |n| shown(n.connections, number),
-        total: |t| shown(t.connections, number),
+        cell: |n| shown(n.connections, grouped),
+        total: |t| shown(t.connections, grouped),
     },
     Column {
         title: "CPU",

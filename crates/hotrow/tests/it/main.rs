@@ -26,9 +26,9 @@ mod contract;
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
-/// [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`], [`miss_ratio_curve`],
-/// [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`],
+/// [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
+/// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -62,6 +62,7 @@ mod e2e {
     mod position;
     mod readiness;
     mod record;
+    mod reload;
     #[cfg(feature = "failpoints")]
     mod slow_queries;
     mod start;

@@ -18,6 +18,7 @@ const CLIENTS_MAX: usize = 16_384;
 /// The limit and the state of each client.
 #[derive(Debug)]
 pub(super) struct Failures {
+    rate: Rate,
     limit: Limit,
     clients: Keyed,
 }
@@ -27,7 +28,12 @@ impl Failures {
     pub(super) fn new(rate: Rate, now: Nanos) -> Self {
         let kind = Kind::TokenBucket;
         let setting = Setting { kind, rate, burst: rate.units(), warm_up: Duration::ZERO };
-        Self { limit: Limit::new(&setting, 0, now), clients: Keyed::new(CLIENTS_MAX, seed()) }
+        Self { rate, limit: Limit::new(&setting, 0, now), clients: Keyed::new(CLIENTS_MAX, seed()) }
+    }
+
+    /// Returns the configured rate.
+    pub(super) fn rate(&self) -> Rate {
+        self.rate
     }
 
     /// Returns the seconds that the client has to wait; `None`: it need not.

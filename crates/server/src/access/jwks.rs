@@ -22,7 +22,7 @@ use crate::config::access::{JwksUrl, TokenKeys};
 use crate::file_watch;
 
 /// Where the keys come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
     File(PathBuf),
     Url { url: JwksUrl, ca: Option<PathBuf> },

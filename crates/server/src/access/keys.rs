@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key_refresh::{KeyRefresh, RefreshConfig};
-use hotrow_access::verify::TokenPolicy;
 use hotrow_measure::clock::Nanos;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::jwks::KeySource;
 use crate::config::access::{TokenKeys, Tokens};
 
-/// Tokens that are accepted, and the keys in force.
+/// Keys of tokens in force.
 #[derive(Debug)]
 pub(crate) struct TokenAccess {
-    pub(super) policy: TokenPolicy,
     keys: Mutex<KeysInForce>,
     /// Of `keys`.
     generation: AtomicU64,
@@ -30,6 +29,7 @@ pub(crate) struct TokenAccess {
 #[derive(Debug)]
 struct Refreshed {
     config: RefreshConfig,
+    source: KeySource,
     state: Mutex<KeyRefresh>,
     /// Reads that gave keys, and reads that did not.
     succeeded: AtomicU64,
@@ -66,15 +66,16 @@ impl TokenAccess {
                 (None, Some(*refresh))
             }
         };
-        let refreshed = refresh.map(|config| Refreshed {
-            config,
-            state: Mutex::new(KeyRefresh::new(config)),
-            succeeded: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            wanted: Notify::new(),
-        });
+        let refreshed =
+            refresh.zip(KeySource::of(&tokens.keys)).map(|(config, source)| Refreshed {
+                config,
+                source,
+                state: Mutex::new(KeyRefresh::new(config)),
+                succeeded: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+                wanted: Notify::new(),
+            });
         let access = Self {
-            policy: tokens.policy.clone(),
             keys: Mutex::default(),
             generation: AtomicU64::new(0),
             confirmed_at: AtomicU64::new(0),
@@ -84,6 +85,15 @@ impl TokenAccess {
             access.replace(set, now);
         }
         access
+    }
+
+    /// Returns whether the keys come from the same file or URL, and are read as often.
+    pub(super) fn has_source(&self, keys: &TokenKeys) -> bool {
+        let Some(refreshed) = &self.refreshed else { return false };
+        let (TokenKeys::File { refresh, .. } | TokenKeys::Url { refresh, .. }) = keys else {
+            return false;
+        };
+        *refresh == refreshed.config && KeySource::of(keys).as_ref() == Some(&refreshed.source)
     }
 
     /// Makes a worker's keys the newest ones. Without a change this reads one number.

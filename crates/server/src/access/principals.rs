@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::config::access::{Access as Config, Granted, GrantsFile, Names};
 use crate::file_watch::{self, Stamps, Watched};
+use crate::in_force::InForce;
 
 /// Largest file of grants: 10,000 keys have about 2 MB.
 const GRANTS_BYTES_MAX: usize = 4 << 20;
@@ -44,6 +45,12 @@ pub(crate) struct PrincipalsInForce {
     generation: AtomicU64,
     collections: usize,
     file: Option<Mutex<TakenFile>>,
+    counts: Arc<FileCounts>,
+}
+
+/// Changed files since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct FileCounts {
     reloaded: AtomicU64,
     refused: AtomicU64,
 }
@@ -70,7 +77,7 @@ impl Principals {
 }
 
 impl PrincipalsInForce {
-    pub(super) fn new(config: &Config, collections: usize) -> Self {
+    pub(super) fn new(config: &Config, collections: usize, counts: Arc<FileCounts>) -> Self {
         let principals = Arc::new(Principals::new(&config.granted, collections));
         // The file may have changed since it was read: its first look reads it again.
         let taken = |file: &GrantsFile| TakenFile { file: file.clone(), stamps: Stamps::default() };
@@ -79,8 +86,7 @@ impl PrincipalsInForce {
             generation: AtomicU64::new(1),
             collections,
             file: config.grants_file.as_ref().map(|file| Mutex::new(taken(file))),
-            reloaded: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            counts,
         }
     }
 
@@ -105,9 +111,14 @@ impl PrincipalsInForce {
         ids.filter(|id| principals.grants.limits_columns(*id)).collect()
     }
 
+    /// Returns the counts of changed files, for the next configuration.
+    pub(super) fn counts(&self) -> Arc<FileCounts> {
+        Arc::clone(&self.counts)
+    }
+
     /// Returns how often a changed file was taken over, and how often it was refused.
     pub(crate) fn reloads(&self) -> (u64, u64) {
-        (self.reloaded.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+        (self.counts.reloaded.load(Ordering::Relaxed), self.counts.refused.load(Ordering::Relaxed))
     }
 
     /// Takes the file over. Returns whether its text has changed.
@@ -149,17 +160,43 @@ impl Watched for PrincipalsInForce {
         match self.take_over(&mut taken) {
             Ok(false) => {}
             Ok(true) => {
-                self.reloaded.fetch_add(1, Ordering::Relaxed);
+                self.counts.reloaded.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(path, "the changed access.grants_file is in force");
             }
             Err(error) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
                     path,
                     error,
                     "the changed access.grants_file is refused; the grants before it stay in force"
                 );
             }
+        }
+    }
+}
+
+/// The file of grants of the settings in force, if they have one.
+pub(crate) struct GrantsInForce(pub(crate) Arc<InForce>);
+
+impl GrantsInForce {
+    fn principals(&self) -> Option<Arc<PrincipalsInForce>> {
+        let snapshot = self.0.newest();
+        snapshot.shared.access.as_ref().map(|access| Arc::clone(access.principals()))
+    }
+}
+
+impl Watched for GrantsInForce {
+    fn stamps(&self) -> Stamps {
+        self.principals().map(|principals| principals.stamps()).unwrap_or_default()
+    }
+
+    fn taken(&self) -> Stamps {
+        self.principals().map(|principals| principals.taken()).unwrap_or_default()
+    }
+
+    fn reload(&self, now: Stamps) {
+        if let Some(principals) = self.principals() {
+            principals.reload(now);
         }
     }
 }
@@ -204,7 +241,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grants.toml");
         std::fs::write(&path, "1").unwrap();
-        let in_force = PrincipalsInForce::new(&config(&path), 1);
+        let in_force = PrincipalsInForce::new(&config(&path), 1, Arc::default());
         let mut watch = Watch::new(in_force.taken());
         let mut version = Version::default();
         let mut look = |text: Option<&str>| {

@@ -1,4 +1,5 @@
-//! `POST /limits/rate/{rule}`: changes the rate and burst of a rule until the process ends.
+//! `POST /limits/rate/{rule}`: changes the rate and burst of a rule until the process ends, or a
+//! reload finds the rule changed in the file.
 
 use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_admission::rate::limit::Setting;
@@ -54,8 +55,12 @@ impl View {
         match self.shared.admission.rate.change(rule, rate, burst, Nanos::now()) {
             Ok(Setting { rate, burst, .. }) => {
                 tracing::info!(rule, %rate, burst, "rate limit changed by request");
-                let now =
-                    serde_json::json!({ "rule": rule, "rate": rate.to_string(), "burst": burst });
+                let now = serde_json::json!({
+                    "rule": rule,
+                    "rate": rate.to_string(),
+                    "burst": burst,
+                    "until": "the process ends, or a reload finds the rule changed in the file",
+                });
                 Ok(plain(StatusCode::OK, "application/json", now.to_string()))
             }
             Err(NotChanged::NoSuchRule) => Ok(problem(

@@ -94,7 +94,7 @@ impl View {
         json!({
             "breaker": breaker.state(now).label(),
             "breaker_refused_keys": breaker.refused_total(),
-            "shedding": shedding.config().is_some(),
+            "shedding": self.is_shedding,
             "level": levels.into_iter().max().unwrap_or_default().label(),
             "pressure": pressure,
             "shed": self.shed().iter().map(|(.., n)| n).sum::<u64>(),

@@ -36,6 +36,7 @@ impl View {
         let inflight = &shared.admission.inflight;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "configuration": self.configuration(now),
             "uptime_s": now.since(self.started_at).as_secs(),
             "readiness": self.readiness.report(now).1,
             "admin": { "token_required": self.token.is_some() },
@@ -43,7 +44,7 @@ impl View {
                 "enabled": config.enabled,
                 "entries": totals.0,
                 "bytes": totals.1,
-                "capacity_bytes": config.capacity_bytes,
+                "capacity_bytes": cache.capacity_bytes(),
             },
             "sources": { &self.source_name: self.source(now) },
             "requests": {

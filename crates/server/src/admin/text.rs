@@ -91,6 +91,7 @@ impl View {
         self.expose_certificates(&mut out);
         self.expose_warm_start(&mut out);
         self.expose_miss_ratio_curve(&mut out);
+        self.expose_reloads(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
         if let Some(access_log) = &self.shared.access_log {
@@ -299,7 +300,7 @@ impl View {
         out.gauge(
             "hotrow_cache_capacity_bytes",
             "Capacity of the cache.",
-            &one(self.shared.cache.config().capacity_bytes),
+            &one(self.shared.cache.capacity_bytes()),
         );
         out.gauge(
             "hotrow_build_info",

@@ -23,7 +23,7 @@ pub(crate) struct SourceBreaker {
     cache: Arc<Cache<ReadFailure>>,
     collections: Arc<Collections>,
     /// `None` when disabled. Locked once before and once after a query, never by a hit.
-    breaker: Option<Mutex<Breaker>>,
+    breaker: Mutex<Option<Breaker>>,
     /// Last result of [`Breaker::refuses_until`], so that a refused miss takes no lock.
     refuses_until_ns: AtomicU64,
     refused_keys: AtomicU64,
@@ -70,7 +70,7 @@ impl SourceBreaker {
         Self {
             cache,
             collections,
-            breaker: config.map(|config| Mutex::new(Breaker::new(config))),
+            breaker: Mutex::new(config.map(Breaker::new)),
             refuses_until_ns: AtomicU64::new(0),
             refused_keys: AtomicU64::new(0),
             transitions: Default::default(),
@@ -85,13 +85,13 @@ impl SourceBreaker {
     /// # Errors
     /// [`ReadFailure::CircuitOpen`] when none may be sent.
     pub(crate) fn ask(&self, now: Nanos) -> Result<Permit<'_>, ReadFailure> {
-        let Some(breaker) = &self.breaker else {
-            return Ok(Permit { breaker: self, ticket: None });
-        };
         let (asked, transition) = {
-            let mut breaker = breaker.lock();
+            let mut breaker = self.breaker.lock();
+            let Some(breaker) = &mut *breaker else {
+                return Ok(Permit { breaker: self, ticket: None });
+            };
             let asked = breaker.ask(now);
-            self.note(&breaker);
+            self.note(breaker);
             asked
         };
         transition.iter().for_each(|transition| self.on_transition(transition));
@@ -104,12 +104,12 @@ impl SourceBreaker {
     }
 
     fn ended(&self, ticket: Ticket, outcome: Outcome, now: Nanos) {
-        let Some(breaker) = &self.breaker else { return };
         let random = self.random.hash_one(self.calls.fetch_add(1, Ordering::Relaxed));
         let transition = {
-            let mut breaker = breaker.lock();
+            let mut breaker = self.breaker.lock();
+            let Some(breaker) = &mut *breaker else { return };
             let transition = breaker.record(ticket, outcome, now, random);
-            self.note(&breaker);
+            self.note(breaker);
             transition
         };
         transition.iter().for_each(|transition| self.on_transition(transition));
@@ -137,7 +137,7 @@ impl SourceBreaker {
 
     /// Returns the state; closed when the breaker is disabled.
     pub(crate) fn state(&self, now: Nanos) -> State {
-        self.breaker.as_ref().map_or(State::Closed, |breaker| breaker.lock().state(now))
+        self.breaker.lock().as_ref().map_or(State::Closed, |breaker| breaker.state(now))
     }
 
     /// Remembers `key` if the query that read it failed.
@@ -152,9 +152,12 @@ impl SourceBreaker {
         self.failed_key.lock().clone()
     }
 
-    /// Returns whether it can ever refuse a read.
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.breaker.is_some()
+    /// Starts anew, closed, with other settings; `None` disables it. The result of a query in
+    /// flight may count.
+    pub(crate) fn restart(&self, config: Option<Config>) {
+        let mut breaker = self.breaker.lock();
+        *breaker = config.map(Breaker::new);
+        self.refuses_until_ns.store(0, Ordering::Relaxed);
     }
 
     /// Returns the number of keys refused by it.

@@ -24,6 +24,12 @@ impl InflightLimits {
         })
     }
 
+    /// Puts other limits in force, for requests that come.
+    pub(crate) fn set(&self, limits: &Limits) {
+        self.waiting.max.store(limits.requests_in_flight, Ordering::Relaxed);
+        self.privileged.max.store(limits.privileged_waiters, Ordering::Relaxed);
+    }
+
     /// Takes a place, and a privileged one too if the request bypasses memory.
     ///
     /// # Errors
@@ -51,13 +57,13 @@ impl InflightLimits {
 #[repr(align(128))]
 pub(crate) struct Gauge {
     now: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
     refused: AtomicU64,
 }
 
 impl Gauge {
     fn new(max: usize) -> Self {
-        Self { now: AtomicUsize::new(0), max, refused: AtomicU64::new(0) }
+        Self { now: AtomicUsize::new(0), max: AtomicUsize::new(max), refused: AtomicU64::new(0) }
     }
 
     /// Returns how many wait now.
@@ -72,11 +78,12 @@ impl Gauge {
 
     fn enter(&self) -> bool {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
-        if before >= self.max {
+        let is_free = before < self.max.load(Ordering::Relaxed);
+        if !is_free {
             self.leave();
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        before < self.max
+        is_free
     }
 
     fn leave(&self) {

@@ -23,33 +23,82 @@ pub(crate) use self::pace::LoopPace;
 use super::shed::LoadShedder;
 use crate::collections::Collections;
 use crate::config::Shed;
+use crate::in_force::{InForce, Snapshot};
 use crate::metrics::WorkerMetrics;
 
 /// Time between two samples. Each costs some microseconds: it reads one small file of /proc.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Starts the thread that samples until everything must end.
+///
+/// # Errors
+/// The system has no thread left.
 pub(crate) fn start(
-    watched: Watched,
-    config: Shed,
+    in_force: Arc<InForce>,
+    workers: Vec<Arc<WorkerMetrics>>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let failed = Arc::clone(&watched.load_shedder);
+    let failed = Arc::clone(&in_force.newest().shared.admission.load_shedder);
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
     let is_stopping = move || ending.is_ending();
     // Without sampling, the last sample must not keep refusing requests.
     let after_failure = move || failed.set(Load::default(), Default::default());
     supervisor.spawn("pressure", is_stopping, after_failure, move || {
-        let mut watch = Watch::new(watched.clone(), &config);
-        watch.look(Nanos::now());
+        let mut following = Following { in_force: in_force.clone(), seen: None, watch: None };
+        following.look(&workers, Nanos::now());
         while shutdown.pause(PERIOD) {
             supervisor::turn();
-            watch.look(Nanos::now());
+            following.look(&workers, Nanos::now());
         }
         Ok(())
     })
+}
+
+/// A watch by the settings in force; none while shedding is disabled.
+struct Following {
+    in_force: Arc<InForce>,
+    seen: Option<Arc<Snapshot>>,
+    watch: Option<Watch>,
+}
+
+impl Following {
+    fn look(&mut self, workers: &[Arc<WorkerMetrics>], now: Nanos) {
+        let newest = self.in_force.newest();
+        if !self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &newest)) {
+            self.follow(&newest, workers);
+            self.seen = Some(newest);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.look(now);
+        }
+    }
+
+    /// Watches by other settings. The levels reached so far are kept if shedding is set as before.
+    fn follow(&mut self, newest: &Snapshot, workers: &[Arc<WorkerMetrics>]) {
+        let shared = &newest.shared;
+        let connections_max = shared.limits.connections;
+        let shed = self.seen.as_ref().map(|seen| &seen.config.shed);
+        if shed == Some(&newest.config.shed) {
+            if let Some(watch) = &mut self.watch {
+                watch.watched.connections_max = connections_max;
+            }
+            return;
+        }
+        let load_shedder = Arc::clone(&shared.admission.load_shedder);
+        if self.watch.is_some() {
+            load_shedder.set(Load::default(), Default::default());
+        }
+        let watched = Watched {
+            load_shedder,
+            cache: Arc::clone(&shared.cache),
+            collections: Arc::clone(&shared.collections),
+            workers: workers.to_vec(),
+            connections_max,
+        };
+        self.watch = newest.config.shed.as_ref().map(|shed| Watch::new(watched, shed));
+    }
 }
 
 /// Parts of the process that are sampled, and the receiver of the load.
@@ -78,7 +127,7 @@ impl Watch {
     fn new(watched: Watched, config: &Shed) -> Self {
         let memory_limit = config.memory_limit_bytes.or_else(memory::limit_bytes);
         tracing::debug!(memory_limit, "monitoring memory");
-        let capacity = watched.cache.config().capacity_bytes;
+        let capacity = watched.cache.capacity_bytes();
         let share = config.pressure.memory_share;
         if watched.cache.config().enabled
             && memory_limit.is_some_and(|limit| memory::exceeds_when_full(capacity, share, limit))

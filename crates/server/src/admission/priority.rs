@@ -3,21 +3,21 @@
 use hotrow_admission::shed::Priority;
 use hotrow_http1::fields::Fields;
 
-use super::shed::LoadShedder;
 use crate::collections::Collection;
 
 /// `low`, `normal` or `high`.
 const HOTROW_PRIORITY: &str = "hotrow-priority";
 
-/// Returns the priority of a request: its collection's, unless headers count and this one is valid.
+/// Returns the priority of a request: its collection's, unless headers count (`honours_header`) and this one
+/// is valid.
 /// Any client may lower it; raising it needs the collection's `allow_high_priority`. An invalid
 /// value is ignored, because the header is a hint.
 pub(crate) fn of(
-    load_shedder: &LoadShedder,
+    honours_header: bool,
     collection: &Collection,
     request_headers: Fields<'_>,
 ) -> Priority {
-    match load_shedder.honours_header() {
+    match honours_header {
         true => granted(request_headers.get(HOTROW_PRIORITY).and_then(parse), collection),
         false => collection.priority,
     }
@@ -52,6 +52,7 @@ mod tests {
             allow_high_priority,
             tenancy: None,
             compression: None,
+            is_removed: false,
         }
     }
 

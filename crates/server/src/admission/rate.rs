@@ -10,12 +10,13 @@ mod pass;
 mod view;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
-use hotrow_admission::rate::limit::Limit;
+use hotrow_admission::rate::limit::{Limit, Setting};
 use hotrow_admission::rate::{Cell, Decision, Policy};
 use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
@@ -44,13 +45,24 @@ pub(crate) struct RateLimits {
 struct Rule {
     name: String,
     per: Per,
-    limit: Limit,
-    storage: RuleStorage,
     batch_cost: BatchCost,
     classes: Option<RateClasses>,
+    /// As configured; the admin side may have changed it since.
+    configured: Setting,
+    keys_max: usize,
+    state: Arc<RuleInForce>,
+}
+
+/// State of a rule: shared with the same rule of another configuration.
+#[derive(Debug)]
+struct RuleInForce {
+    limit: Limit,
+    storage: RuleStorage,
     /// Requests refused and delayed. Shared by the workers, because neither is a hit.
     refused: AtomicU64,
     delayed: AtomicU64,
+    /// The admin side has changed the rate or the burst.
+    is_changed: AtomicBool,
 }
 
 /// Storage of a rule's states.
@@ -111,23 +123,32 @@ impl RateLimits {
         wall_lead_ns: u64,
         now: Nanos,
     ) -> Self {
-        let rule = |rule: &RateRule| Rule {
-            name: rule.name.clone(),
-            per: rule.per.clone(),
-            limit: Limit::new(&rule.setting, wall_lead_ns, now),
-            storage: match rule.per {
-                Per::Client | Per::Identity | Per::Header(_) => {
-                    RuleStorage::Keyed(Keyed::new(config.keys_max, seed()))
-                }
-                Per::Collection => RuleStorage::PerCollection(
-                    collections.iter().map(|_| Cell::default()).collect(),
+        Self::after(None, config, collections, wall_lead_ns, now)
+    }
+
+    /// Replaces `before`. A rule whose name, key and setting are configured as before keeps its
+    /// state: what its clients have used, its counters, and what the admin side has changed.
+    pub(crate) fn after(
+        before: Option<&Self>,
+        config: &Config,
+        collections: &[Collection],
+        wall_lead_ns: u64,
+        now: Nanos,
+    ) -> Self {
+        let rule = |rule: &RateRule| {
+            let same = before.and_then(|before| before.same(rule, config.keys_max));
+            Rule {
+                name: rule.name.clone(),
+                per: rule.per.clone(),
+                batch_cost: rule.batch_cost,
+                classes: rule.classes,
+                configured: rule.setting,
+                keys_max: config.keys_max,
+                state: same.map_or_else(
+                    || Arc::new(RuleInForce::new(rule, config, collections, wall_lead_ns, now)),
+                    |same| Arc::clone(&same.state),
                 ),
-                Per::Global => RuleStorage::One(Cell::default()),
-            },
-            batch_cost: rule.batch_cost,
-            classes: rule.classes,
-            refused: AtomicU64::new(0),
-            delayed: AtomicU64::new(0),
+            }
         };
         let applies = |rule: &RateRule, collection: &Collection| {
             rule.collections.as_ref().is_none_or(|names| names.contains(&collection.name))
@@ -147,6 +168,16 @@ impl RateLimits {
             clients: Clients::new(config),
             headers: config.headers,
         }
+    }
+
+    /// Returns the rule that is configured as `rule` is.
+    fn same(&self, rule: &RateRule, keys_max: usize) -> Option<&Rule> {
+        self.rules.iter().find(|own| {
+            own.name == rule.name
+                && own.per == rule.per
+                && own.configured == rule.setting
+                && own.keys_max == keys_max
+        })
     }
 
     /// Returns the client behind a request, as a key.
@@ -170,7 +201,7 @@ impl RateLimits {
     pub(crate) fn refusal(&self, request: &RateRequest<'_>, now: Nanos) -> Option<RateDecision> {
         self.applying(request).find_map(|rule| {
             let state = rule.key_state(request, &self.clients).state();
-            let decision = rule.limit.judge(state, rule.cost(request), now).0;
+            let decision = rule.state.limit.judge(state, rule.cost(request), now).0;
             (!decision.is_admitted()).then(|| rule.refuse(decision, request, &self.clients, now))
         })
     }
@@ -200,13 +231,13 @@ impl RateLimits {
         let mut delay = Duration::ZERO;
         for rule in self.applying(request) {
             match rule.key_state(request, &self.clients).decide(
-                &rule.limit,
+                &rule.state.limit,
                 rule.cost(request),
                 now,
             ) {
                 Decision::Admitted { .. } => {}
                 Decision::Wait { delay: longer } => {
-                    rule.delayed.fetch_add(1, Ordering::Relaxed);
+                    rule.state.delayed.fetch_add(1, Ordering::Relaxed);
                     delay = delay.max(longer);
                 }
                 refused => return rule.refuse(refused, request, &self.clients, now),
@@ -227,9 +258,35 @@ impl RateLimits {
     }
 }
 
+impl RuleInForce {
+    fn new(
+        rule: &RateRule,
+        config: &Config,
+        collections: &[Collection],
+        wall_lead_ns: u64,
+        now: Nanos,
+    ) -> Self {
+        Self {
+            limit: Limit::new(&rule.setting, wall_lead_ns, now),
+            storage: match rule.per {
+                Per::Client | Per::Identity | Per::Header(_) => {
+                    RuleStorage::Keyed(Keyed::new(config.keys_max, seed()))
+                }
+                Per::Collection => RuleStorage::PerCollection(
+                    collections.iter().map(|_| Cell::default()).collect(),
+                ),
+                Per::Global => RuleStorage::One(Cell::default()),
+            },
+            refused: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
+            is_changed: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Rule {
     fn key_state<'a>(&'a self, request: &RateRequest<'_>, clients: &Clients) -> KeyState<'a> {
-        match (&self.storage, &self.per) {
+        match (&self.state.storage, &self.per) {
             (RuleStorage::One(cell), _) => KeyState::Cell(cell),
             (RuleStorage::PerCollection(cells), _) => {
                 KeyState::Cell(&cells[usize::from(request.collection.0)])
@@ -271,7 +328,7 @@ impl Rule {
             // These are admitted.
             Decision::Admitted { .. } | Decision::Wait { .. } => Duration::ZERO,
         };
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.state.refused.fetch_add(1, Ordering::Relaxed);
         RateDecision::Refuse(Box::new(TooMany::new(
             retry_after,
             &self.rule_state(request, clients, now),

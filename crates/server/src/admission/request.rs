@@ -111,7 +111,8 @@ impl Handler {
     ) -> Result<(), HttpError> {
         let load_shedder = &self.shared.admission.load_shedder;
         let collection = self.shared.collections.get(id);
-        let priority = priority::of(load_shedder, collection, request_headers);
+        let priority =
+            priority::of(self.shared.admission.priority_header, collection, request_headers);
         match load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
             None => Ok(()),
             Some(disposition) => Err(HttpError::Shed(disposition)),
@@ -183,6 +184,7 @@ mod tests {
             rights: Rights::ALL,
             sight: Sight::All,
             columns: None,
+            is_paid: false,
         };
         let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));

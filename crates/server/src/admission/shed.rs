@@ -9,13 +9,11 @@ use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
-use crate::config::Shed;
 
 /// Load of the process as requests see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LoadShedder {
     load: LoadByte,
-    config: Option<Shed>,
     levels: [AtomicU8; Source::ALL.len()],
     changes: AtomicU64,
     /// Least wait for the database since it was last taken, in nanoseconds.
@@ -33,6 +31,12 @@ struct LoadByte(AtomicU8);
 #[repr(align(128))]
 struct WaitNs(AtomicU64);
 
+impl Default for WaitNs {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
 /// Permission of the client to keep its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionDisposition {
@@ -43,25 +47,6 @@ pub(crate) enum ConnectionDisposition {
 }
 
 impl LoadShedder {
-    pub(crate) fn new(config: Option<Shed>) -> Self {
-        Self {
-            load: LoadByte::default(),
-            config,
-            levels: Default::default(),
-            changes: AtomicU64::new(0),
-            wait_ns: WaitNs(AtomicU64::new(u64::MAX)),
-        }
-    }
-
-    /// Returns the settings; `None` when shedding is off.
-    pub(crate) fn config(&self) -> Option<&Shed> {
-        self.config.as_ref()
-    }
-
-    pub(crate) fn honours_header(&self) -> bool {
-        self.config.as_ref().is_some_and(|config| config.priority_header)
-    }
-
     /// Returns the load; `None` at the normal level, the usual case.
     #[inline]
     pub(crate) fn load(&self) -> Option<Load> {
@@ -192,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_load_is_normal_until_set_and_changes_are_counted_once() {
-        let shedding = LoadShedder::new(None);
+        let shedding = LoadShedder::default();
         assert_eq!(shedding.load(), None);
         let load = Load { delay: Level::Normal, room: Level::Critical };
         let levels = [Level::Normal, Level::Normal, Level::Normal, Level::Critical];
@@ -215,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_least_wait_is_taken_once() {
-        let shedding = LoadShedder::new(None);
+        let shedding = LoadShedder::default();
         assert_eq!(shedding.take_wait(), None);
         [30, 10, 20].into_iter().for_each(|ms| shedding.waited(Duration::from_millis(ms)));
         assert_eq!(

@@ -184,6 +184,16 @@ pub(crate) fn parse_query(
     Ok(ids)
 }
 
+impl Ids {
+    /// Checks the number of ids, which other limits have admitted before.
+    ///
+    /// # Errors
+    /// 400 if they are too many.
+    pub(crate) fn check_size(&self, limits: &Limits) -> Result<(), HttpError> {
+        check_size(self.len(), limits.max_batch)
+    }
+}
+
 /// An empty text can be a key, but in a query it is rather a mistake, and alone it cannot be told
 /// from no id at all.
 #[cold]

@@ -34,7 +34,7 @@ pub(crate) async fn answer_and_close(
         worker.metrics.refused(refusal);
     }
     worker.metrics.answered(refusal.status(), CacheOutcome::None);
-    let answer = refusal.answer(&worker.limits, unix_s(), to_head);
+    let answer = refusal.answer(&worker.limits(), unix_s(), to_head);
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
         worker.metrics.bytes_sent.add(answer.len() as u64);
         linger(stream).await;

@@ -234,6 +234,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         // After the `recv` that brought the bytes: a process that was stopped before it must not
         // take them for older than they are.
         let now = Nanos::now();
+        let limits = worker.parse_limits();
         let partial = self.input.parser.take();
         let mut parser = partial.map_or_else(|| worker.parser.take(), |parser| *parser);
         let mut used = 0;
@@ -250,12 +251,12 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             {
                 break RunEnd::Unexamined;
             }
-            let head_bytes = match parser.parse(rest, &worker.parse_limits) {
+            let head_bytes = match parser.parse(rest, &limits) {
                 Ok(Some(head_bytes)) => head_bytes,
                 Ok(None) => break RunEnd::Incomplete,
                 Err(error) => break RunEnd::Refused(error.into()),
             };
-            let head = match parser.head(rest, &worker.parse_limits) {
+            let head = match parser.head(rest, &limits) {
                 Ok(head) => head,
                 Err(error) => break RunEnd::Refused(error.into()),
             };
@@ -346,7 +347,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     ) -> (RequestBody, Option<IncomingBody>, usize) {
         let mut incoming = IncomingBody::new(length, expects_continue);
         let body = incoming.reader();
-        match incoming.pass_all(rest, &self.worker.parse_limits) {
+        match incoming.pass_all(rest, &self.worker.parse_limits()) {
             Ok(used) if incoming.is_complete() => (body, None, used),
             Ok(used) => (body, Some(incoming), used),
             Err(error) => {
@@ -418,7 +419,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             return;
         };
         let held = std::mem::take(&mut self.input.held);
-        match body.pass_all(&held, &self.worker.parse_limits) {
+        match body.pass_all(&held, &self.worker.parse_limits()) {
             Ok(used) => {
                 self.input.held = held[used..].to_vec();
                 self.input.is_unexamined = !self.input.held.is_empty();

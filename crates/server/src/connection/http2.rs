@@ -83,7 +83,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(worker.limits.header_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(worker.limits().header_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(ERROR_RESETS_MAX)
         .initial_stream_window_size(WINDOW_BYTES)

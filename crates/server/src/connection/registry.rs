@@ -117,7 +117,7 @@ impl Registry {
             .filter(|entry| !entry.leaving.get())
             .filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
         let Some((since, entry)) = idle.min_by_key(|(since, _)| *since) else { return false };
-        let enough = self.worker.now.get().since(since) >= self.worker.limits.idle_reclaim;
+        let enough = self.worker.now.get().since(since) >= self.worker.limits().idle_reclaim;
         if enough {
             entry.leaving.set(true);
             self.leaving.set(self.leaving.get() + 1);
@@ -130,15 +130,14 @@ impl Registry {
     pub(crate) fn sweep(&self, now: Nanos) {
         let last = self.worker.now.replace(now);
         let draining = self.is_draining();
+        let limits = self.worker.limits();
         for entry in &*self.connections.borrow() {
             entry.activity.forward(last, Nanos(now.0.saturating_sub(SWEEP_INTERVAL_NS)));
-            if draining
-                || entry.activity.overdue(now, SWEEP_INTERVAL, &self.worker.limits, false).is_some()
-            {
+            if draining || entry.activity.overdue(now, SWEEP_INTERVAL, &limits, false).is_some() {
                 entry.look.set(true);
                 entry.activity.wake();
             } else {
-                entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &self.worker.limits);
+                entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &limits);
             }
         }
     }
@@ -198,7 +197,7 @@ impl Registered {
         self.entry.activity.overdue(
             worker.now.get(),
             SWEEP_INTERVAL,
-            &worker.limits,
+            &worker.limits(),
             self.draining(),
         )
     }

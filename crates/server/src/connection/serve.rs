@@ -1,6 +1,7 @@
 //! What a connection needs of a service, and the adapter for services that know only requests and
 //! answers of the crate `http`.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use http_body::Body;
 
 use super::rejection::Rejection;
 use super::request::{Protocol, Request, RequestBody};
+use super::worker_context::WorkerContext;
 use crate::context::ConnectionContext;
 
 /// Service of a worker. Made on the worker's thread; neither it nor its futures leave that thread.
@@ -34,6 +36,16 @@ pub trait Serve: 'static {
 
     /// Called when all requests that arrived together have been passed to [`Serve::serve`].
     fn turn_ended(&self) {}
+
+    /// Runs beside the connections of the worker, on its thread, as long as it serves: takes over
+    /// what changes meanwhile.
+    fn attend(
+        self: Rc<Self>,
+        worker: Rc<WorkerContext>,
+    ) -> Pin<Box<dyn Future<Output = Infallible>>> {
+        drop(worker);
+        Box::pin(std::future::pending())
+    }
 }
 
 /// First step of an answer.

@@ -1,6 +1,7 @@
 //! State that all connections of a worker share. One thread uses it.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,10 +24,9 @@ pub(super) const DATE_BYTES: usize = 29;
 pub struct WorkerContext {
     /// Time of the worker's last sweep; at most one sweep old.
     pub now: Cell<Nanos>,
-    /// The limits in force.
-    pub limits: Limits,
+    limits: RefCell<Rc<Limits>>,
     /// Those of them that the parser applies.
-    pub(super) parse_limits: hotrow_http1::Limits,
+    parse_limits: Cell<hotrow_http1::Limits>,
     /// `true`: connections may speak HTTP/2.
     pub(crate) http2: bool,
     /// Counters of the worker.
@@ -53,13 +53,8 @@ impl WorkerContext {
     pub fn new(limits: Limits, metrics: Arc<WorkerMetrics>, now: Nanos) -> Self {
         Self {
             now: Cell::new(now),
-            parse_limits: hotrow_http1::Limits {
-                head_bytes: limits.header_bytes,
-                fields: limits.headers,
-                target_bytes: limits.target_bytes,
-                body_bytes: limits.body_bytes,
-            },
-            limits,
+            parse_limits: Cell::new(parse_limits(&limits)),
+            limits: RefCell::new(Rc::new(limits)),
             http2: false,
             metrics,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
@@ -73,6 +68,23 @@ impl WorkerContext {
     #[must_use]
     pub(crate) fn with_http2(self, http2: bool) -> Self {
         Self { http2, ..self }
+    }
+
+    /// Returns the limits in force.
+    pub fn limits(&self) -> Rc<Limits> {
+        Rc::clone(&self.limits.borrow())
+    }
+
+    /// Returns those of them that the parser applies.
+    pub(super) fn parse_limits(&self) -> hotrow_http1::Limits {
+        self.parse_limits.get()
+    }
+
+    /// Puts other limits in force: for requests whose heads have not been parsed, and for time-outs
+    /// from the next sweep on.
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        self.parse_limits.set(parse_limits(limits));
+        *self.limits.borrow_mut() = Rc::new(limits.clone());
     }
 
     /// Returns an empty buffer for answers.
@@ -103,5 +115,14 @@ impl WorkerContext {
         text.copy_from_slice(&written.as_bytes()[..DATE_BYTES]);
         self.date.set(Date { text, until: now.after(left) });
         text
+    }
+}
+
+fn parse_limits(limits: &Limits) -> hotrow_http1::Limits {
+    hotrow_http1::Limits {
+        head_bytes: limits.header_bytes,
+        fields: limits.headers,
+        target_bytes: limits.target_bytes,
+        body_bytes: limits.body_bytes,
     }
 }

@@ -1,35 +1,63 @@
-//! The handler as a connection uses it: from a request's head to an answer's head, with the counts
-//! of the answer.
+//! From a request's head to an answer's head, with the counts of the answer, under the settings of
+//! one handler.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use hotrow_measure::clock::Nanos;
 
-use super::{Handler, Step};
+use super::{Evaluation, Handler, Pending, ReceivedIds, Step};
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::connection::rejection::Rejection;
 use crate::connection::request::{Protocol, Request};
-use crate::connection::serve::{Serve, Served, Written, write_response};
+use crate::connection::serve::{Written, write_response};
 use crate::context::ConnectionContext;
 use crate::cors::RequestOrigin;
+use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
-use crate::observer::{Arrived, Notes};
+use crate::observer::{Arrived, Notes, PendingNote};
 use crate::server_timing::ServerTiming;
 
 /// An answer, the origin of the page that asked for it, and the parts of its time.
 #[derive(Debug)]
-pub struct AnswerTo {
+pub(crate) struct AnswerTo {
     answer: Answer,
     origin: RequestOrigin,
     timing: Option<ServerTiming>,
 }
 
-impl Serve for Handler {
-    type Answer = AnswerTo;
-    type Body = Body;
+/// First step of an answer.
+pub(crate) enum Begun {
+    /// The answer is ready.
+    Now(AnswerTo),
+    /// It needs more than memory.
+    Later(PendingAnswer),
+}
 
-    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<AnswerTo> {
+/// An answer that needs more than memory.
+pub(crate) struct PendingAnswer {
+    pub(crate) future: Pin<Box<dyn Future<Output = Outcome>>>,
+    pub(crate) ids: Option<ReceivedIds>,
+    note: Option<PendingNote>,
+    origin: RequestOrigin,
+}
+
+/// What the end of a request needs that was waited for.
+pub(crate) struct Ending {
+    note: Option<PendingNote>,
+    origin: RequestOrigin,
+}
+
+impl PendingAnswer {
+    pub(crate) fn into_parts(self) -> (Option<ReceivedIds>, Ending) {
+        (self.ids, Ending { note: self.note, origin: self.origin })
+    }
+}
+
+impl Handler {
+    pub(crate) fn begin(self: &Rc<Self>, request: Request<'_>, evaluation: Evaluation) -> Begun {
         let arrived = Arrived::of(&request);
         let now = arrived.since;
         let mut notes = Notes::default();
@@ -38,38 +66,46 @@ impl Serve for Handler {
             cors.map_or(RequestOrigin::Other, |cors| cors.origin_of(request.head.fields()));
         let step = match cors.and_then(|cors| cors.preflight(&request.head)) {
             Some(answer) => Step::Now((answer.into(), CacheOutcome::None)),
-            None => self.route(request, &mut notes),
+            None => self.route(request, evaluation, &mut notes),
         };
         match step {
             Step::Now(outcome) => {
                 let cache_outcome = outcome.1;
                 let answer = self.counted(outcome, now);
                 let note =
-                    |observer| self.note(observer, &arrived, notes, (&answer, cache_outcome));
-                let timing = self.observer.as_ref().and_then(note);
-                Served::Now(AnswerTo { answer, origin, timing })
+                    |observer: &_| self.note(observer, &arrived, notes, (&answer, cache_outcome));
+                let timing = self.observer.as_deref().and_then(note);
+                Begun::Now(AnswerTo { answer, origin, timing })
             }
-            Step::Later(future) => {
-                let pending = self.observer.as_ref().map(|_| self.pending_note(&arrived, notes));
-                let handler = Rc::clone(self);
-                Served::Later(Box::pin(async move {
-                    let outcome = future.await;
-                    let cache_outcome = outcome.1;
-                    let answer = handler.counted(outcome, now);
-                    let timing = match (&handler.observer, &pending) {
-                        (Some(observer), Some(pending)) => {
-                            handler.note_pending(observer, pending, (&answer, cache_outcome))
-                        }
-                        _ => None,
-                    };
-                    handler.turn_ended();
-                    AnswerTo { answer, origin, timing }
-                }))
+            Step::Later(Pending { future, ids }) => {
+                let note = self.observer.as_ref().map(|_| self.pending_note(&arrived, notes));
+                Begun::Later(PendingAnswer { future, ids, note, origin })
             }
         }
     }
 
-    fn write_head(
+    /// Completes an answer that was waited for since `since`.
+    pub(crate) fn complete(&self, outcome: Outcome, ending: Ending, since: Nanos) -> AnswerTo {
+        let Ending { note, origin } = ending;
+        let cache_outcome = outcome.1;
+        let answer = self.counted(outcome, since);
+        let timing = match (&self.observer, &note) {
+            (Some(observer), Some(note)) => {
+                self.note_pending(observer, note, (&answer, cache_outcome))
+            }
+            _ => None,
+        };
+        self.turn_ended();
+        AnswerTo { answer, origin, timing }
+    }
+
+    /// Refuses a request that was waited for. No page of another origin may read why.
+    pub(crate) fn refuse(&self, problem: &HttpError, ending: Ending, since: Nanos) -> AnswerTo {
+        let outcome = (problem.response().into(), CacheOutcome::None);
+        self.complete(outcome, Ending { origin: RequestOrigin::Other, ..ending }, since)
+    }
+
+    pub(crate) fn write_head(
         &self,
         AnswerTo { answer, origin, timing }: AnswerTo,
         out: &mut Vec<u8>,
@@ -88,7 +124,7 @@ impl Serve for Handler {
         written
     }
 
-    fn rejected(
+    pub(crate) fn note_refused(
         &self,
         rejection: Rejection,
         connection: &Rc<ConnectionContext>,
@@ -100,16 +136,14 @@ impl Serve for Handler {
     }
 
     /// Hits that arrived together took the same time: one reading of the clock covers them.
-    fn turn_ended(&self) {
+    pub(crate) fn turn_ended(&self) {
         let (hits, since) = self.hits_of_turn.replace((0, Nanos(0)));
         if hits > 0 {
             let took_ns = Nanos::now().0.saturating_sub(since.0);
             self.metrics.hit_latency_ns.record_n(took_ns, hits);
         }
     }
-}
 
-impl Handler {
     fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
         self.metrics.answered(answer.status(), outcome);
         match outcome {

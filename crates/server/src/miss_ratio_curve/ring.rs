@@ -92,10 +92,10 @@ mod tests {
     use super::*;
 
     fn sample(number: u64) -> Sample {
-        let presence = if number % 5 == 0 { Presence::Missing } else { Presence::Found };
+        let presence = if number.is_multiple_of(5) { Presence::Missing } else { Presence::Found };
         let entry = Weighed { weight_bytes: u32::MAX - number as u32, presence };
-        let held = (number % 3 != 0).then_some(entry);
-        let event = Event::Lookup { is_scan: number % 2 == 0, held };
+        let held = (!number.is_multiple_of(3)).then_some(entry);
+        let event = Event::Lookup { is_scan: number.is_multiple_of(2), held };
         let collection = CollectionId(u16::MAX - number as u16);
         Sample { at: Nanos(number), key_hash: number.wrapping_mul(0x9e37), collection, event }
     }

@@ -17,6 +17,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::access::{Access, Granted};
 use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
+use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
@@ -34,6 +35,7 @@ use super::limits;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
+    pub(crate) in_force: Arc<InForce>,
     pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), WorkerError>>>,
 }
@@ -70,15 +72,18 @@ impl Running {
         let log = config.observability.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
         let shared = Shared::new(config, cache, source, calendar).unwrap().with_access_log(log);
+        let in_force = InForce::new(config.clone(), shared);
+        let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();
         let (ending, config) = (shutdown.clone(), config.clone());
         let (started, is_started) = channel();
         let thread = std::thread::spawn(move || {
             let feed = Arc::new(FeedCounts::default());
-            service.run(&config, &shared, feed, &ending, move |_| started.send(()).unwrap())
+            let started = move |_| started.send(()).unwrap();
+            service.run(&config, (&served, None), feed, &ending, started)
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
-        Self { address, admin, shutdown, thread: Some(thread) }
+        Self { address, admin, in_force, shutdown, thread: Some(thread) }
     }
 }
 
@@ -187,6 +192,7 @@ pub(crate) fn config() -> Config {
                 allow_high_priority: false,
                 tenancy: None,
                 compression: None,
+                is_removed: false,
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),

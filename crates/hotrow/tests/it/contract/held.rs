@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use hotrow::config::{Overrides, Resolved, SourceConfig, parse};
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
+use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
@@ -98,7 +99,8 @@ impl InProcessService {
             let counts = counts.clone();
             let shared = shared.clone();
             std::thread::spawn(move || {
-                service.run(&server, &shared, counts, &shutdown, |_| ()).expect("serve")
+                let in_force = InForce::new(server.clone(), shared);
+                service.run(&server, (&in_force, None), counts, &shutdown, |_| ()).expect("serve")
             })
         };
         await_until("the feed", SOON, || shared.cache.is_current(Nanos::now()));

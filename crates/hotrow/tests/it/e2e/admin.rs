@@ -128,6 +128,7 @@ fn status_has_its_documented_shape() {
         "cache",
         "collections",
         "concurrency",
+        "configuration",
         "connections",
         "limits",
         "overload",

@@ -30,13 +30,19 @@ impl Receiver {
     /// Waits until `line` has been received since the last call that found its line.
     #[track_caller]
     fn await_line(&mut self, line: &str) {
+        self.await_message(line);
+    }
+
+    /// Does as [`Self::await_line`], and returns everything that has been received since.
+    #[track_caller]
+    fn await_message(&mut self, line: &str) -> String {
         let mut message = [0; 4096];
         while !self.received.lines().any(|received| received == line) {
             let length = self.socket.recv(&mut message);
             let length = length.unwrap_or_else(|_| panic!("no {line:?} in {:?}", self.received));
             self.received.push_str(&String::from_utf8_lossy(&message[..length]));
         }
-        self.received.clear();
+        std::mem::take(&mut self.received)
     }
 }
 
@@ -124,6 +130,31 @@ fn passing(socket: &TcpListener, name: &str, file: &Path, notify: &Path) -> Comm
     let socket: OwnedFd = socket.try_clone().expect("a duplicate").into();
     command.stdin(Stdio::from(socket));
     command
+}
+
+/// Both kinds of a reload end with the report that the process serves.
+#[test]
+fn a_reload_is_announced_and_its_end_reported() {
+    let place = Place::new();
+    let mut receiver = Receiver::bind(place.folder.path());
+    // Under nohup the tests would pass on that SIGHUP is ignored.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(binary()).args(["serve", "--config"]);
+    command.arg(place.file(&[])).stdin(Stdio::null());
+    command.env("NOTIFY_SOCKET", &receiver.path);
+    let server = Server::start_command(command);
+    receiver.await_line("READY=1");
+    for settings in [&[("limits.headers", "9")][..], &[("limits.heders", "9")]] {
+        place.file(settings);
+        server.signal(Signal::HUP);
+        let announced = receiver.await_message("RELOADING=1");
+        let time = announced.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
+        assert!(time.is_some_and(|time| time.parse::<u64>().is_ok()), "{announced}");
+        receiver.await_line("READY=1");
+    }
+    let totals = server.metrics();
+    let reloads = |result| totals.sum("hotrow_config_reloads_total", &[("result", result)]);
+    assert_eq!((reloads("applied"), reloads("rejected")), (1.0, 1.0));
 }
 
 #[test]

@@ -105,7 +105,17 @@ fn assert_entries_seen(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 11] = [
+fn assert_requests_logged(_: &Database, server: &Server) {
+    let lines = || server.output().matches("\"path\":\"/products/9?logged\"").count();
+    let before = lines();
+    let mut client = server.client();
+    await_until("a line of the access log", SOON, || {
+        client.get("/products/9?logged");
+        lines() > before
+    });
+}
+
+const CASES: [Case; 12] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -142,6 +152,12 @@ const CASES: [Case; 11] = [
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },
     Case { thread: "admin", settings: &[], turn: by_itself, works: reads },
     Case { thread: "log", settings: &[], turn: purge, works: assert_lines_written },
+    Case {
+        thread: "access-log",
+        settings: &[("access_log.output", "\"stdout\""), ("access_log.sample", "1")],
+        turn: |server| _ = server.get("/products/1"),
+        works: assert_requests_logged,
+    },
 ];
 
 #[test]

@@ -293,7 +293,8 @@
     const feedNote = feed.followed && feed.current
       ? `The feed follows the database, ${millis(staleness(feed))} behind.` : "";
     if (!ready.ready) {
-      return ["bad", `Not ready: ${reasons.join("; ")}.`, [...warnings, feedNote]];
+      const also = warnings.length ? `Besides, ${warnings.join("; ")}.` : "";
+      return ["bad", `Not ready: ${reasons.join("; ")}.`, [also, feedNote]];
     }
     return [warnings.length ? "warn" : "good",
       warnings.length ? `Ready, but ${warnings.join("; ")}.` : "Ready.", [feedNote]];

@@ -50,12 +50,17 @@ impl Rule {
         now: Nanos,
     ) -> RuleState<'_> {
         let state = self.key_state(request, clients).state();
-        let remaining = match self.limit.judge(state, 0, now).0 {
+        let remaining = match self.state.limit.judge(state, 0, now).0 {
             Decision::Admitted { remaining } => remaining,
             _ => 0,
         };
-        let settled_after = self.limit.settled_after(state, now);
-        RuleState { name: &self.name, setting: self.limit.setting(), remaining, settled_after }
+        let settled_after = self.state.limit.settled_after(state, now);
+        RuleState {
+            name: &self.name,
+            setting: self.state.limit.setting(),
+            remaining,
+            settled_after,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use hotrow_types::key::CollectionId;
 
 use super::{Fields, RateDecision, RateRequest};
 use crate::context::{RequestContext, RequestTimes};
-use crate::handle::{Handler, Step};
+use crate::handle::{Handler, Pending, Step};
 use crate::http_error::HttpError;
 
 const TOO_LATE: HttpError =
@@ -25,7 +25,7 @@ impl Handler {
         request: &RequestContext<'_>,
         then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
     ) -> Step {
-        if self.shared.admission.rate.is_off() {
+        if self.shared.admission.rate.is_off() || request.is_paid {
             return then(self, request);
         }
         match self
@@ -79,7 +79,7 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let mut request = request.to_pending();
-        Step::Later(Box::pin(async move {
+        Step::later(async move {
             tokio::time::sleep(delay).await;
             // If the database is needed, that takes a permit of its own.
             drop(place);
@@ -91,9 +91,9 @@ impl Handler {
             };
             match step {
                 Step::Now(outcome) => outcome,
-                Step::Later(future) => future.await,
+                Step::Later(pending) => pending.future.await,
             }
-        }))
+        })
     }
 }
 
@@ -103,10 +103,13 @@ fn with_fields(step: Step, fields: Fields) -> Step {
             answer.add_rate_limit(fields);
             Step::Now((answer, outcome))
         }
-        Step::Later(future) => Step::Later(Box::pin(async move {
-            let (mut answer, outcome) = future.await;
-            answer.add_rate_limit(fields);
-            (answer, outcome)
-        })),
+        Step::Later(Pending { future, ids }) => {
+            let future = Box::pin(async move {
+                let (mut answer, outcome) = future.await;
+                answer.add_rate_limit(fields);
+                (answer, outcome)
+            });
+            Step::Later(Pending { future, ids })
+        }
     }
 }

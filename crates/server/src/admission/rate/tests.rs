@@ -36,6 +36,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         allow_high_priority: false,
         tenancy: None,
         compression: None,
+        is_removed: false,
     };
     let config = Config { rules, keys_max: 1000, headers, ..Config::default() };
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)

@@ -1,5 +1,6 @@
 //! Rate limits for operators: state and changes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotrow_admission::rate::keyed::{Counts, Keyed};
@@ -31,13 +32,24 @@ impl RateLimits {
         now: Nanos,
     ) -> Result<Setting, NotChanged> {
         let rule = self.rules.iter().find(|r| r.name == rule).ok_or(NotChanged::NoSuchRule)?;
-        rule.limit.change(rate, burst, now).map_err(NotChanged::Impossible)?;
-        Ok(rule.limit.setting())
+        rule.state.limit.change(rate, burst, now).map_err(NotChanged::Impossible)?;
+        rule.state.is_changed.store(true, Ordering::Relaxed);
+        Ok(rule.state.limit.setting())
+    }
+
+    /// Returns the names of the rules that the admin side has changed, each with whether `after`
+    /// keeps the change.
+    pub(crate) fn changed_by_admin(&self, after: &Self) -> Vec<(String, bool)> {
+        let changed =
+            self.rules.iter().filter(|rule| rule.state.is_changed.load(Ordering::Relaxed));
+        let is_kept =
+            |rule: &Rule| after.rules.iter().any(|other| Arc::ptr_eq(&other.state, &rule.state));
+        changed.map(|rule| (rule.name.clone(), is_kept(rule))).collect()
     }
 
     /// Returns how many requests all rules refused.
     pub(crate) fn refused_total(&self) -> u64 {
-        self.rules.iter().map(|rule| rule.refused.load(Ordering::Relaxed)).sum()
+        self.rules.iter().map(|rule| rule.state.refused.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the rules in force, for `/status`.
@@ -58,13 +70,13 @@ impl RateLimits {
                 .filter_map(|(l, rule)| Some((&l[..], read(rule)?)))
                 .collect()
         };
-        let refused = series(&|rule| Some(rule.refused.load(Ordering::Relaxed)));
+        let refused = series(&|rule| Some(rule.state.refused.load(Ordering::Relaxed)));
         out.counter(
             "hotrow_rate_limited_total",
             "Requests answered 429, by the rule that refused.",
             &refused,
         );
-        let delayed = series(&|rule| Some(rule.delayed.load(Ordering::Relaxed)));
+        let delayed = series(&|rule| Some(rule.state.delayed.load(Ordering::Relaxed)));
         out.counter("hotrow_rate_delayed_total", "Requests delayed by a leaky bucket.", &delayed);
         let kept = series(&|rule| Some(rule.table()?.counts().kept));
         out.gauge(
@@ -83,14 +95,14 @@ impl RateLimits {
 
 impl Rule {
     fn table(&self) -> Option<&Keyed> {
-        match &self.storage {
+        match &self.state.storage {
             RuleStorage::Keyed(keyed) => Some(keyed),
             RuleStorage::One(_) | RuleStorage::PerCollection(_) => None,
         }
     }
 
     fn status(&self) -> Value {
-        let Setting { kind, rate, burst, warm_up } = self.limit.setting();
+        let Setting { kind, rate, burst, warm_up } = self.state.limit.setting();
         let max_wait = match kind {
             Kind::LeakyBucket { max_wait } => Some(max_wait.as_millis() as u64),
             Kind::TokenBucket | Kind::FixedWindow => None,
@@ -104,8 +116,8 @@ impl Rule {
             "max_wait_ms": max_wait, "warmup_ms": warm_up.as_millis() as u64,
             "keys": counts.map(|Counts { kept, .. }| kept),
             "keys_max": self.table().map(Keyed::keys_max),
-            "limited": self.refused.load(Ordering::Relaxed),
-            "delayed": self.delayed.load(Ordering::Relaxed),
+            "limited": self.state.refused.load(Ordering::Relaxed),
+            "delayed": self.state.delayed.load(Ordering::Relaxed),
         })
     }
 }

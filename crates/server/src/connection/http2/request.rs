@@ -92,13 +92,14 @@ impl<S: Serve> Inner<S> {
     fn serve(self: &Rc<Self>, head: &[u8], to_head: bool, body: Incoming) -> Answering<S::Body> {
         let open = self.streams.begin();
         let worker = self.streams.worker();
-        let body = StreamBody::new(body, worker.parse_limits.body_bytes);
+        let limits = worker.parse_limits();
+        let body = StreamBody::new(body, limits.body_bytes);
         let mut parser = worker.parser.take();
-        let served = match parser.parse(head, &worker.parse_limits) {
+        let served = match parser.parse(head, &limits) {
             Err(error) => Err(error.into()),
             // A head that ends early, or not at all, is none that its parts could make.
             Ok(bytes) if bytes != Some(head.len()) => Err(malformed()),
-            Ok(_) => match parser.head(head, &worker.parse_limits) {
+            Ok(_) => match parser.head(head, &limits) {
                 Err(error) => Err(Rejection::from(error)),
                 Ok(head) => {
                     let connection = &self.connection;
@@ -132,7 +133,7 @@ impl<S: Serve> Inner<S> {
         body: StreamBody,
     ) -> Response<AnswerBody<S::Body>> {
         if !body.is_complete() {
-            let limit = self.streams.worker().limits.body_timeout;
+            let limit = self.streams.worker().limits().body_timeout;
             match timeout(limit, future.as_mut()).await {
                 Ok(ready) => {
                     let answer = self.answer(ready, to_head, open);
@@ -180,7 +181,7 @@ impl<S: Serve> Inner<S> {
         worker.metrics.refused(rejection);
         worker.metrics.answered(rejection.status(), CacheOutcome::None);
         self.service.rejected(rejection, &self.connection, Protocol::Http2);
-        rejected(rejection, &worker.limits, to_head, open)
+        rejected(rejection, &worker.limits(), to_head, open)
     }
 }
 

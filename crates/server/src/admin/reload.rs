@@ -1,0 +1,129 @@
+//! `POST /reload`, and the configuration in force for operators.
+
+use hotrow_measure::clock::Nanos;
+use http::{Method, Request, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::{View, access, plain, unauthorised};
+use crate::body::Body;
+use crate::http_error::{HttpError, problem};
+use crate::metrics::{Exposition, Labels};
+use crate::reload::{Left, ReloadResult, Reloads, Report, Trigger};
+
+/// Path of the request.
+pub(super) const PATH: &str = "/reload";
+
+impl View {
+    /// Answers a request for a reload when the new configuration is in force everywhere.
+    pub(super) async fn reload<B>(
+        &self,
+        request: &Request<B>,
+    ) -> Result<Response<Body>, HttpError> {
+        self.check_host(request)?;
+        if !self.authorised(request.headers()) {
+            return Ok(unauthorised());
+        }
+        if *request.method() != Method::POST {
+            return Err(HttpError::Method("POST"));
+        }
+        access::check_change(request)?;
+        let Some(reloads) = &self.reloads else {
+            return Ok(problem(
+                StatusCode::NOT_FOUND,
+                "No configuration file",
+                "this process was started without a configuration file, so there is none to read \
+                 again",
+            ));
+        };
+        let report = match reloads.request(Trigger::Admin) {
+            Ok(report) => report,
+            Err(error) => {
+                let detail = format!("{error}; try again later");
+                return Ok(problem(StatusCode::SERVICE_UNAVAILABLE, "Not reloaded", &detail));
+            }
+        };
+        let Ok(report) = report.await else {
+            let detail = "the process ends, or the reload failed; see the log";
+            return Ok(problem(StatusCode::SERVICE_UNAVAILABLE, "Not reloaded", detail));
+        };
+        let status = match (report.result, &report.pending) {
+            (ReloadResult::Rejected, _) => StatusCode::UNPROCESSABLE_ENTITY,
+            (_, Some(_)) => StatusCode::ACCEPTED,
+            (_, None) => StatusCode::OK,
+        };
+        Ok(plain(status, "application/json", document(&report).to_string()))
+    }
+
+    /// Returns the section `configuration` of `/status`; null without a file.
+    pub(super) fn configuration(&self, now: Nanos) -> Value {
+        let Some(reloads) = &self.reloads else { return Value::Null };
+        let state = reloads.state();
+        let last = state.last.map(|(trigger, at, report)| {
+            let mut last = document(&report);
+            last["trigger"] = trigger.label().into();
+            last["at"] = self.unix_s(at).into();
+            last
+        });
+        json!({
+            "file": state.file,
+            "sha256": state.hash,
+            "since": self.unix_s(state.since),
+            "in_force_s": now.since(state.since).as_secs(),
+            "last_reload": last,
+        })
+    }
+
+    /// Returns the Unix time in seconds.
+    fn unix_s(&self, at: Nanos) -> u64 {
+        self.shared.calendar.wall_lead_ns().saturating_add(at.0) / 1_000_000_000
+    }
+
+    pub(super) fn expose_reloads(&self, out: &mut Exposition) {
+        let Some(reloads) = &self.reloads else { return };
+        let state = reloads.state();
+        let labels = ReloadResult::ALL.map(|result| [("result", result.label())]);
+        let series: Vec<(Labels<'_>, u64)> =
+            labels.iter().zip(state.totals).map(|(labels, count)| (&labels[..], count)).collect();
+        out.counter(
+            "hotrow_config_reloads_total",
+            "Reloads of the configuration file, by result.",
+            &series,
+        );
+        out.gauge(
+            "hotrow_config_last_reload_successful",
+            "0 if the last reload was rejected.",
+            &[(&[], u64::from(!reloads.has_failed()))],
+        );
+        out.gauge(
+            "hotrow_config_last_reload_success_timestamp_seconds",
+            "Time of the last reload that was not rejected, or of the start, in Unix time.",
+            &[(&[], self.unix_s(state.succeeded_at))],
+        );
+    }
+}
+
+/// Returns what `/readyz` says of reloads.
+pub(crate) fn readiness_label(reloads: Option<&Reloads>) -> &'static str {
+    match reloads {
+        None => "none",
+        Some(reloads) if reloads.has_failed() => "failed",
+        Some(_) => "ok",
+    }
+}
+
+fn document(report: &Report) -> Value {
+    let left = |Left { path, reason }: &Left| json!({ "path": path, "reason": reason });
+    let rules: Map<String, Value> = report
+        .rate_rules
+        .iter()
+        .map(|(name, is_kept)| (name.clone(), if *is_kept { "kept" } else { "replaced" }.into()))
+        .collect();
+    json!({
+        "result": report.result.label(),
+        "applied": report.applied,
+        "left": report.left.iter().map(left).collect::<Vec<_>>(),
+        "problems": report.problems,
+        "rate_limits_changed_by_admin": rules,
+        "pending": report.pending,
+    })
+}

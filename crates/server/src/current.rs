@@ -1,0 +1,175 @@
+//! The service of a worker: the handler with the settings in force, and the rule for a request that
+//! waits while they change.
+//!
+//! A request is evaluated by one handler. A hit is answered before anything else runs on its
+//! worker. A request that waited through a change is evaluated again by the newest handler: its
+//! credential, its grants, its limits and the freshness of its record. Its rate limits are not
+//! charged again. So from the moment at which every worker has the newest handler
+//! ([`InForce::everywhere`]) no answer comes from older settings.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hotrow_http1::head::HeadBuf;
+use hotrow_measure::clock::Nanos;
+
+use crate::body::Body;
+use crate::connection::rejection::Rejection;
+use crate::connection::request::{Protocol, Request, RequestBody};
+use crate::connection::serve::{Serve, Served, Written};
+use crate::connection::worker_context::WorkerContext;
+use crate::context::ConnectionContext;
+use crate::handle::serve::{AnswerTo, Begun, PendingAnswer};
+use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Handler};
+use crate::in_force::{InForce, Snapshot};
+
+/// Evaluations of one request; settings that change more often during it end it with 503.
+const EVALUATIONS_MAX: usize = 4;
+
+/// Service of one worker.
+pub(crate) struct Current {
+    in_force: Arc<InForce>,
+    /// Number of the worker.
+    index: usize,
+    handler: RefCell<Rc<Handler>>,
+}
+
+/// An answer, and the handler that made it; `None`: the present one, just now.
+pub(crate) struct AnswerBy {
+    answer: AnswerTo,
+    handler: Option<Rc<Handler>>,
+}
+
+/// A request as another evaluation needs it.
+struct KeptRequest {
+    head: HeadBuf,
+    connection: Rc<ConnectionContext>,
+    protocol: Protocol,
+    arrived: Nanos,
+}
+
+impl Current {
+    /// Creates the service of the worker of this number, on its thread. It begins with `handler`,
+    /// and takes over the newest settings before it serves.
+    pub(crate) fn new(in_force: Arc<InForce>, index: usize, handler: Handler) -> Self {
+        let snapshot = in_force.newest();
+        let handler = Rc::new(handler.replaced_by(snapshot.shared.clone()));
+        in_force.taken(index, &snapshot);
+        Self { in_force, index, handler: RefCell::new(handler) }
+    }
+
+    fn handler(&self) -> Rc<Handler> {
+        Rc::clone(&self.handler.borrow())
+    }
+
+    /// Takes over new settings: between two requests, for nothing else runs on this thread.
+    fn take_over(&self, snapshot: &Snapshot, worker: &WorkerContext) {
+        let next = self.handler.borrow().replaced_by(snapshot.shared.clone());
+        *self.handler.borrow_mut() = Rc::new(next);
+        worker.set_limits(&snapshot.shared.limits);
+        self.in_force.taken(self.index, snapshot);
+    }
+
+    /// Waits for an answer, and evaluates the request again while the settings change.
+    async fn answer_later(
+        self: Rc<Self>,
+        mut handler: Rc<Handler>,
+        mut pending: PendingAnswer,
+        request: KeptRequest,
+    ) -> AnswerBy {
+        for evaluation in 1..=EVALUATIONS_MAX {
+            let outcome = (&mut pending.future).await;
+            let newest = self.handler();
+            if Rc::ptr_eq(&newest, &handler) {
+                let (_, ending) = pending.into_parts();
+                let answer = handler.complete(outcome, ending, request.arrived);
+                return AnswerBy { answer, handler: Some(handler) };
+            }
+            drop(outcome);
+            if evaluation == EVALUATIONS_MAX {
+                break;
+            }
+            let ids = pending.ids.as_ref().and_then(|ids| ids.get().map(Rc::clone));
+            let again = Request {
+                head: request.head.as_head(),
+                body: RequestBody::default(),
+                connection: &request.connection,
+                now: request.arrived,
+                protocol: request.protocol,
+            };
+            match newest.begin(again, Evaluation::Again(ids)) {
+                Begun::Now(answer) => {
+                    newest.turn_ended();
+                    return AnswerBy { answer, handler: Some(newest) };
+                }
+                Begun::Later(later) => pending = later,
+            }
+            handler = newest;
+        }
+        let newest = self.handler();
+        let (_, ending) = pending.into_parts();
+        let answer = newest.refuse(&CONFIGURATION_CHANGED, ending, request.arrived);
+        AnswerBy { answer, handler: Some(newest) }
+    }
+}
+
+impl Serve for Current {
+    type Answer = AnswerBy;
+    type Body = Body;
+
+    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<AnswerBy> {
+        let handler = self.handler.borrow();
+        let Request { head, connection, now, protocol, .. } = request;
+        match handler.begin(request, Evaluation::First) {
+            Begun::Now(answer) => Served::Now(AnswerBy { answer, handler: None }),
+            Begun::Later(pending) => {
+                let connection = Rc::clone(connection);
+                let head = head.to_buf();
+                let kept = KeptRequest { head, connection, protocol, arrived: now };
+                let current = Rc::clone(self);
+                Served::Later(Box::pin(current.answer_later(Rc::clone(&handler), pending, kept)))
+            }
+        }
+    }
+
+    fn write_head(&self, answer: AnswerBy, out: &mut Vec<u8>) -> Written<Body> {
+        let AnswerBy { answer, handler } = answer;
+        match handler {
+            Some(handler) => handler.write_head(answer, out),
+            None => self.handler.borrow().write_head(answer, out),
+        }
+    }
+
+    fn rejected(
+        &self,
+        rejection: Rejection,
+        connection: &Rc<ConnectionContext>,
+        protocol: Protocol,
+    ) {
+        self.handler.borrow().note_refused(rejection, connection, protocol);
+    }
+
+    fn turn_ended(&self) {
+        self.handler.borrow().turn_ended();
+    }
+
+    fn attend(
+        self: Rc<Self>,
+        worker: Rc<WorkerContext>,
+    ) -> Pin<Box<dyn Future<Output = Infallible>>> {
+        Box::pin(async move {
+            let mut published = self.in_force.subscribe();
+            loop {
+                self.take_over(&self.in_force.newest(), &worker);
+                if published.changed().await.is_err() {
+                    // Nothing can be published any more.
+                    return std::future::pending().await;
+                }
+            }
+        })
+    }
+}

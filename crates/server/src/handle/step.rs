@@ -1,0 +1,56 @@
+//! First step of a request, and what another evaluation of it begins with.
+
+use std::cell::OnceCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use crate::answer::{Answer, Outcome};
+use crate::batch::Ids;
+use crate::http_error::HttpError;
+use crate::metrics::CacheOutcome;
+
+/// Refusal of a request whose body was read under settings that are no longer in force.
+pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
+    "the configuration changed while the request was received; send it again",
+);
+
+/// Ids of a batch, once its body has been read: another evaluation has no body.
+pub(crate) type ReceivedIds = Rc<OnceCell<Rc<Ids>>>;
+
+/// What an evaluation of a request begins with.
+pub(crate) enum Evaluation {
+    /// The request has just arrived.
+    First,
+    /// The settings changed while it waited. The ids of its body, if it has one that was read.
+    Again(Option<Rc<Ids>>),
+}
+
+/// First step of a request.
+pub enum Step {
+    /// The answer is ready.
+    Now(Outcome),
+    /// The answer needs the database, the feed or the request's body.
+    Later(Pending),
+}
+
+/// A request that waits.
+pub struct Pending {
+    pub(crate) future: Pin<Box<dyn Future<Output = Outcome>>>,
+    /// Where the ids of its body will be, if it has one.
+    pub(crate) ids: Option<ReceivedIds>,
+}
+
+impl Step {
+    pub(crate) fn ready(response: impl Into<Answer>) -> Self {
+        Self::Now((response.into(), CacheOutcome::None))
+    }
+
+    pub(crate) fn problem(problem: &HttpError) -> Self {
+        Self::ready(problem.response())
+    }
+
+    pub(crate) fn later(future: impl Future<Output = Outcome> + 'static) -> Self {
+        Self::Later(Pending { future: Box::pin(future), ids: None })
+    }
+}
