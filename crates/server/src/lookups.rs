@@ -33,7 +33,6 @@ pub enum LookupKind {
 impl LookupKind {
     /// Returns the kind of a lookup that memory answered.
     #[must_use]
-    #[inline(never)]
     pub fn of_memory(record: &Record, freshness: Freshness) -> Self {
         match (freshness, record.presence()) {
             (Freshness::Fresh, Presence::Found) => Self::Hit,

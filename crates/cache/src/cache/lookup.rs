@@ -159,9 +159,7 @@ impl<E: Clone> Cache<E> {
     }
 }
 
-/// Returns the lookup that a record in memory answers. Not inlined: otherwise the answers for
-/// records and for absent ones have code of their own, and the rarer one takes longer to fetch.
-#[inline(never)]
+/// Returns the lookup that a record in memory answers.
 pub(super) fn of_memory<E>(record: Record, freshness: Freshness) -> Lookup<E> {
     match record.presence() {
         Presence::Found => Lookup::Hit(record, freshness),
