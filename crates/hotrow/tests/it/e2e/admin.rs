@@ -131,6 +131,7 @@ fn status_has_its_documented_shape() {
         "configuration",
         "connections",
         "limits",
+        "miss_ratio_curve",
         "overload",
         "readiness",
         "requests",
