@@ -74,7 +74,9 @@ struct Bench {
 
 fn policies() -> Vec<CollectionPolicy> {
     let day = Duration::from_hours(24);
-    vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }; 2]
+    let policy =
+        CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
+    vec![policy; 2]
 }
 
 impl Bench {
