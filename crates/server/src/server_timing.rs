@@ -64,7 +64,7 @@ impl ServerTiming {
             }
             (Some(read_at), _) => Parts::Read {
                 queue: read_at.since(since).into(),
-                database: now.since(read_at.max(since)),
+                database: now.since(read_at.max(since)).into(),
             },
         };
         Self { outcome, parts }
