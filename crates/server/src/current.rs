@@ -55,7 +55,7 @@ struct KeptRequest {
 impl Current {
     /// Creates the service of the worker of this number, on its thread. It begins with `handler`,
     /// and takes over the newest settings before it serves.
-    pub(crate) fn new(in_force: Arc<InForce>, index: usize, handler: Handler) -> Self {
+    pub(crate) fn new(in_force: Arc<InForce>, index: usize, handler: &Handler) -> Self {
         let snapshot = in_force.newest();
         let handler = Rc::new(handler.replaced_by(snapshot.shared.clone()));
         in_force.taken(index, &snapshot);

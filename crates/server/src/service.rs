@@ -239,7 +239,7 @@ impl Service {
                 let handler = Handler::new(shared, worker.metrics, lookups)
                     .observed(index)
                     .with_key_sampler(sampler);
-                Current::new(Arc::clone(&in_force), index, handler)
+                Current::new(Arc::clone(&in_force), index, &handler)
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };

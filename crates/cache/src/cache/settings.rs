@@ -93,12 +93,7 @@ mod tests {
     fn a_read_in_flight_is_stored_by_the_settings_that_its_loader_follows() {
         let before = cache(config());
         let second = Duration::from_secs(1);
-        let short = CollectionPolicy {
-            ttl: second,
-            negative_ttl: second,
-            has_tenants: true,
-            has_views: false,
-        };
+        let short = CollectionPolicy { ttl: second, ..before.policies()[0].clone() };
         let after = before.with_settings(&config().settings(), &[short.clone(), short]);
         let _first = waiter(before.lookup(&key(1), ReadMode::Normal, START));
         let mut loader = before.batch_loader(FIRST).unwrap();

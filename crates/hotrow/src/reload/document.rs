@@ -161,7 +161,7 @@ fn has_same_key_source(one: &Table, other: &Table) -> bool {
 fn leaves(table: &Table) -> BTreeMap<Path, &Value> {
     fn add<'a>(table: &'a Table, parent: &[String], found: &mut BTreeMap<Path, &'a Value>) {
         for (key, value) in table {
-            let path = [parent, &[key.clone()]].concat();
+            let path = [parent, std::slice::from_ref(key)].concat();
             match value {
                 Value::Table(table) => add(table, &path, found),
                 value => _ = found.insert(path, value),

@@ -179,7 +179,7 @@ impl Drop for Server {
 }
 
 /// Waits for a condition that another thread brings about.
-pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < DEADLINE, "the condition did not come true");

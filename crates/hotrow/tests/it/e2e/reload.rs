@@ -210,7 +210,7 @@ fn the_signal_reloads_and_a_smaller_cache_keeps_its_bound() {
 fn a_changed_file_is_reloaded_if_it_is_watched() {
     let (place, server) = Place::start(|config| config.set("reload.watch_file", "true"));
     let watched = place.config().set("reload.watch_file", "true");
-    place.write(&watched.clone().set("collections.goods.cache_control", "\"max-age=9\""));
+    place.write(&watched.set("collections.goods.cache_control", "\"max-age=9\""));
     await_until("the reload", SOON, || reloads(&server, "applied") == 1.0);
     assert_eq!(server.get("/goods/1").header("cache-control"), Some("max-age=9"));
     assert_eq!(server.status()["configuration"]["last_reload"]["trigger"], "file");
