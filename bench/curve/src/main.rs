@@ -25,10 +25,10 @@ const USAGE: &str = "usage: curve [--traces DIR] [--json FILE] [--large | --cost
 /// Capacities in % of the bytes of all entries.
 const PERCENTS: [f64; 4] = [2.0, 5.0, 10.0, 20.0];
 /// Capacities of the large workload: enough entries for rates of 0.01 and 1/256.
-const PERCENTS_LARGE: [f64; 2] = [20.0, 50.0];
+const PERCENTS_LARGE: [f64; 2] = [30.0, 75.0];
 /// Users of the large workload, and requests of each.
 const SHIFTED: u32 = 64;
-const REQUESTS_OF_USER: usize = 500_000;
+const REQUESTS_OF_USER: usize = 250_000;
 
 struct Options {
     traces: Option<PathBuf>,
