@@ -121,13 +121,6 @@ impl Handler {
 }
 
 impl Handler {
-    /// Makes the notes that are configured. `worker`: the worker's index.
-    #[must_use]
-    pub fn observed(mut self, worker: usize) -> Self {
-        self.observer = Observer::new(&self.shared, worker).map(Rc::new);
-        self
-    }
-
     /// Begins to answer a request. `notes` is filled in as far as it gets.
     fn route(
         self: &Rc<Self>,

@@ -96,6 +96,13 @@ pub(crate) struct PendingNote {
 }
 
 impl Handler {
+    /// Makes the notes that are configured. `worker`: the worker's index.
+    #[must_use]
+    pub fn observed(mut self, worker: usize) -> Self {
+        self.observer = Observer::new(&self.shared, worker).map(Rc::new);
+        self
+    }
+
     /// Returns what a request takes along while it waits.
     pub(crate) fn pending_note(&self, arrived: &Arrived<'_>, notes: Notes) -> PendingNote {
         let (method, target) = (arrived.head.method(), arrived.head.target().as_bytes());

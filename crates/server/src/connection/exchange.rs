@@ -494,8 +494,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 }
 
-/// Returns whether the service has taken all content of a chunked body. Unread chunks may hide a
-/// request from a proxy in front: nothing follows them.
+/// Returns whether the service has taken all of a chunked body. Unread chunks may hide a request.
 fn are_read(chunks: Option<&BodyPipe>) -> bool {
     chunks.is_none_or(|pipe| !pipe.has_content())
 }
