@@ -261,23 +261,36 @@ const charts = (() => {
     return line;
   };
 
+  // The values whose labels fit beside those of the ones before them.
+  const LABEL_PX = 62;
+  const apart = (u, values) => values.reduce((kept, value) => {
+    const at = u.valToPos(value, "x");
+    const fits = kept.every((other) => Math.abs(u.valToPos(other, "x") - at) >= LABEL_PX);
+    return fits ? [...kept, value] : kept;
+  }, []);
+
   // Predicted hit ratio by capacity, with the interval as a band.
   const capacityChart = (parent, points, present) => {
     const figure = frame(parent, {
       title: "Predicted hit ratio by capacity", lines: [{ name: "hit ratio" }],
     });
+    const edge = { width: 0, stroke: "transparent", points: { show: false } };
     const chart = new uPlot({
       width: width(figure.plot), height: figure.plot.clientHeight || 168, legend: { show: false },
       cursor: { show: false },
       scales: { x: { time: false }, y: { range: (u, low, high) =>
         [Math.max(0, low - 0.02), Math.min(1, high + 0.02)] } },
-      series: [{}, { width: 0, stroke: "transparent" }, { width: 0, stroke: "transparent" },
-        { stroke: () => color("c1"), width: 1.6, points: { show: true, size: 6 } }],
+      series: [{}, edge, edge,
+        { stroke: () => color("c1"), width: 1.6,
+          points: { show: true, size: 6, fill: () => color("page") } }],
       bands: [{ series: [1, 2], fill: () => `${color("c1")}33` }],
       axes: [
         { stroke: () => color("quiet"), font: FONT, size: 24, grid: { show: false },
           splits: () => points.map((point) => Math.log2(point.capacity_bytes)),
-          values: (u, splits) => splits.map((at) => bytes(2 ** at)) },
+          values: (u, splits) => {
+            const shown = apart(u, [Math.log2(present), ...splits]);
+            return splits.map((at) => (shown.includes(at) ? bytes(2 ** at) : ""));
+          } },
         { stroke: () => color("quiet"), font: FONT, size: 58,
           grid: { stroke: () => color("faint"), width: 1 },
           values: (u, splits) => splits.map(percent) },
