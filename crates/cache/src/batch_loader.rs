@@ -144,7 +144,7 @@ impl<E: Clone> BatchLoader<E> {
         self.keys_max = keys_max;
     }
 
-    /// Continues under other settings of the same cache; others are ignored.
+    /// Continues under the settings of `cache`, if it is the same cache.
     pub fn follow(&mut self, cache: Arc<Cache<E>>) {
         if cache.is_same(&self.cache) {
             self.cache = cache;
@@ -375,7 +375,7 @@ impl<E: Clone> BatchLoader<E> {
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
         let Lease { started_at: read_at, epoch } = self.lease;
-        let Answers { version, position, .. } = answers;
+        let is_followed = config.invalidation_mode == InvalidationMode::Feed;
         let (owner, body) = owned_row(policy, body);
         Record::new(&RecordParts {
             key,
@@ -384,9 +384,8 @@ impl<E: Clone> BatchLoader<E> {
             has_views: policy.has_views,
             read_at,
             expires_at: read_at.after(life),
-            version,
-            position: position
-                .filter(|_| self.cache.config.invalidation_mode == InvalidationMode::Feed),
+            version: &answers.version,
+            position: answers.position.filter(|_| is_followed),
             visibility,
             epoch,
         })
