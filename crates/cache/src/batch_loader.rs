@@ -374,7 +374,6 @@ impl<E: Clone> BatchLoader<E> {
         let ttl = if body.is_some() { policy.ttl } else { policy.negative_ttl };
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
-        let Lease { started_at: read_at, epoch } = self.lease;
         let is_followed = config.invalidation_mode == InvalidationMode::Feed;
         let (owner, body) = owned_row(policy, body);
         Record::new(&RecordParts {
@@ -382,12 +381,12 @@ impl<E: Clone> BatchLoader<E> {
             body,
             owner,
             has_views: policy.has_views,
-            read_at,
-            expires_at: read_at.after(life),
+            read_at: self.lease.started_at,
+            expires_at: self.lease.started_at.after(life),
             version: &answers.version,
             position: answers.position.filter(|_| is_followed),
             visibility,
-            epoch,
+            epoch: self.lease.epoch,
         })
     }
 

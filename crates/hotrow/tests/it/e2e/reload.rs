@@ -108,8 +108,12 @@ fn the_admin_api_applies_what_can_change_and_names_the_rest() {
     place.write(&changed);
     let report = reload(&server);
     assert_eq!(report["result"], "applied", "{report}");
-    let applied =
-        ["collections.products.cache_control", "cors.allowed_origins", "limits.target_bytes"];
+    let applied = [
+        "collections.products.cache_control",
+        "cors.allowed_origins",
+        "limits.max_batch",
+        "limits.target_bytes",
+    ];
     assert_eq!(report["applied"], serde_json::json!(applied));
     let left: Vec<_> =
         report["left"].as_array().expect("a list").iter().map(|left| &left["path"]).collect();
