@@ -144,7 +144,7 @@ impl<E: Clone> BatchLoader<E> {
         self.keys_max = keys_max;
     }
 
-    /// Continues under other settings of the same cache; others are ignored.
+    /// Continues under the settings of `cache`, if it is the same cache.
     pub fn follow(&mut self, cache: Arc<Cache<E>>) {
         if cache.is_same(&self.cache) {
             self.cache = cache;
@@ -374,21 +374,19 @@ impl<E: Clone> BatchLoader<E> {
         let ttl = if body.is_some() { policy.ttl } else { policy.negative_ttl };
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
-        let Lease { started_at: read_at, epoch } = self.lease;
-        let Answers { version, position, .. } = answers;
+        let is_followed = config.invalidation_mode == InvalidationMode::Feed;
         let (owner, body) = owned_row(policy, body);
         Record::new(&RecordParts {
             key,
             body,
             owner,
             has_views: policy.has_views,
-            read_at,
-            expires_at: read_at.after(life),
-            version,
-            position: position
-                .filter(|_| self.cache.config.invalidation_mode == InvalidationMode::Feed),
+            read_at: self.lease.started_at,
+            expires_at: self.lease.started_at.after(life),
+            version: &answers.version,
+            position: answers.position.filter(|_| is_followed),
             visibility,
-            epoch,
+            epoch: self.lease.epoch,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
+mod replacement;
 pub(crate) mod serve;
 mod step;
 
@@ -95,28 +96,6 @@ impl Handler {
     /// Returns the handler with a sampler of hot keys.
     pub(crate) fn with_key_sampler(self, key_sampler: Option<KeySampler>) -> Self {
         Self { key_sampler: key_sampler.map(Rc::new), ..self }
-    }
-
-    /// Creates the handler that replaces this one under other settings.
-    pub(crate) fn replaced_by(&self, shared: Shared) -> Self {
-        let is_same = |own: &&Rc<Authenticator>| {
-            shared.access.as_ref().is_some_and(|access| own.is_of(access))
-        };
-        let known = self.authenticator.as_ref().filter(is_same).map(Rc::clone);
-        let made = || shared.access.clone().map(|access| Rc::new(Authenticator::new(access)));
-        Self {
-            authenticator: known.or_else(made),
-            heads: RecordHeads::new(&shared.collections),
-            shared,
-            metrics: Arc::clone(&self.metrics),
-            lookups: Arc::clone(&self.lookups),
-            samples: Rc::clone(&self.samples),
-            observer: self.observer.clone(),
-            header_writer: HeaderWriter::default(),
-            hits_of_turn: Cell::default(),
-            client_detectors: Rc::clone(&self.client_detectors),
-            key_sampler: self.key_sampler.clone(),
-        }
     }
 }
 

@@ -220,9 +220,9 @@ pub struct Reloads {
 pub struct ReloadState {
     /// File that it comes from.
     pub file: String,
-    /// SHA-256 of that file's text, in hexadecimal digits.
+    /// SHA-256 of the text of the last file that was not rejected, in hexadecimal digits.
     pub hash: String,
-    /// Time since which it is in force.
+    /// Time since which nothing has changed.
     pub since: Nanos,
     /// The last reload, with its trigger and its time.
     pub last: Option<(Trigger, Nanos, Arc<Report>)>,
@@ -283,7 +283,7 @@ impl Reloads {
         state.last.as_ref().is_some_and(|(.., last)| last.result == ReloadResult::Rejected)
     }
 
-    /// Notes the end of a reload. `hash` of the file that is in force since then, if it is another.
+    /// Notes the end of a reload. `hash`: of its file, unless that was rejected.
     pub fn ended(&self, trigger: Trigger, report: Arc<Report>, hash: Option<String>, now: Nanos) {
         let mut state = self.state.lock();
         let at = ReloadResult::ALL.iter().position(|result| *result == report.result);
@@ -295,6 +295,8 @@ impl Reloads {
         }
         if let Some(hash) = hash {
             state.hash = hash;
+        }
+        if report.result == ReloadResult::Applied {
             state.since = now;
         }
         state.last = Some((trigger, now, report));

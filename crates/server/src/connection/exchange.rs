@@ -231,8 +231,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         registered: &Registered,
     ) -> Result<usize, Broken> {
         let worker = Rc::clone(&self.worker);
-        // After the `recv` that brought the bytes: a process that was stopped before it must not
-        // take them for older than they are.
+        // After the `recv`: a process that was stopped before it must not take them for older.
         let now = Nanos::now();
         let limits = worker.parse_limits();
         let partial = self.input.parser.take();

@@ -108,12 +108,16 @@ fn the_admin_api_applies_what_can_change_and_names_the_rest() {
     place.write(&changed);
     let report = reload(&server);
     assert_eq!(report["result"], "applied", "{report}");
-    let applied =
-        ["collections.products.cache_control", "cors.allowed_origins", "limits.target_bytes"];
+    let applied = [
+        "collections.products.cache_control",
+        "cors.allowed_origins",
+        "limits.max_batch",
+        "limits.target_bytes",
+    ];
     assert_eq!(report["applied"], serde_json::json!(applied));
     let left: Vec<_> =
         report["left"].as_array().expect("a list").iter().map(|left| &left["path"]).collect();
-    assert_eq!(left, ["cache.max_staleness", "collections.more"]);
+    assert_eq!(left, ["collections.more", "cache.max_staleness"]);
     // On the connection that was open.
     let answer = client.get_with("/products/1", &[("Origin", "https://a.example")]);
     assert_eq!(answer.header("cache-control"), Some("max-age=7"));
