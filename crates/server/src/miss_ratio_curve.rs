@@ -14,12 +14,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotrow_cache::Cache;
 use hotrow_cache::miniature::Curve;
 use hotrow_cache::miniature::curve::LOOKUPS_MIN;
 use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::ReadFailure;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use parking_lot::Mutex;
@@ -29,6 +27,7 @@ use self::predictor::Predictor;
 use self::ring::SampleRing;
 pub(crate) use self::sentence::sentence;
 use crate::lookups::WorkerLookups;
+use crate::read::Fetcher;
 
 /// Most lookups that wait in all rings together: 1.5 MiB.
 const RINGS_LOOKUPS_MAX: usize = 1 << 16;
@@ -167,7 +166,7 @@ impl MissRatioCurve {
 /// Starts the thread of the predictor, if it is on.
 pub(crate) fn start(
     curve: Arc<MissRatioCurve>,
-    cache: Arc<Cache<ReadFailure>>,
+    fetcher: Arc<Fetcher>,
     lookups: Vec<Arc<WorkerLookups>>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
@@ -177,12 +176,14 @@ pub(crate) fn start(
     }
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
-    let failed = Arc::clone(&cache);
+    let failed = fetcher.cache.get();
     // Until the thread runs again nothing is sampled.
     let after_failure = move || failed.samples().set_rate(SamplingRate::NONE);
     let body = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let predictor = Predictor::new(curve.clone(), cache.clone(), lookups.clone());
+        let fetcher = fetcher.clone();
+        let newest = Box::new(move || fetcher.cache.get());
+        let predictor = Predictor::new(curve.clone(), newest, lookups.clone());
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.ending() => {}

@@ -445,8 +445,8 @@ fn start_each(
         )?);
     }
     let curve = shared.miss_ratio_curve.clone();
-    let predicted = shared.cache.clone();
-    helpers.extend(miss_ratio_curve::start(curve, predicted, lookups, shutdown, supervisor)?);
+    let fetcher = shared.fetcher.clone();
+    helpers.extend(miss_ratio_curve::start(curve, fetcher, lookups, shutdown, supervisor)?);
     // A reload may have a collection compressed.
     if cache.enabled {
         let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());

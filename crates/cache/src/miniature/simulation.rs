@@ -161,6 +161,12 @@ impl Simulation {
         }
     }
 
+    /// Takes over changed settings, except for capacity and rate. Entries keep their lifetime.
+    pub fn follow(&mut self, settings: Settings) {
+        let Settings { capacity_bytes, rate, seed, negative_share, .. } = self.settings;
+        self.settings = Settings { capacity_bytes, rate, seed, negative_share, ..settings };
+    }
+
     /// Returns what the copies have in common with the store.
     #[must_use]
     pub fn settings(&self) -> &Settings {

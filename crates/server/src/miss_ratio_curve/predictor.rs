@@ -25,9 +25,14 @@ const MEMORY_TRIGGER_BYTES: u64 = MEMORY_BYTES_MAX - (512 << 10);
 /// larger ones: they begin empty.
 const RATE_STEP: f64 = 2.5;
 
+/// Returns the cache under the settings in force: a reload changes them.
+pub(super) type NewestCache = Box<dyn Fn() -> Arc<Cache<ReadFailure>> + Send>;
+
 /// The state of the predictor. A new one begins with empty copies.
 pub(super) struct Predictor {
     curve: Arc<MissRatioCurve>,
+    /// Returns the cache under the settings in force.
+    newest: NewestCache,
     cache: Arc<Cache<ReadFailure>>,
     lookups: Vec<Arc<WorkerLookups>>,
     simulation: Option<Simulation>,
@@ -42,12 +47,14 @@ pub(super) struct Predictor {
 impl Predictor {
     pub(super) fn new(
         curve: Arc<MissRatioCurve>,
-        cache: Arc<Cache<ReadFailure>>,
+        newest: NewestCache,
         lookups: Vec<Arc<WorkerLookups>>,
     ) -> Self {
+        let cache = newest();
         cache.samples().set_rate(SamplingRate::NONE);
         let mut predictor = Self {
             curve,
+            newest,
             cache,
             lookups,
             simulation: None,
@@ -154,6 +161,14 @@ impl Predictor {
 
     /// Checks that the rate still fits the capacity and the entries, and publishes.
     fn publish(&mut self, totals: &[LookupTotals], now: Nanos) {
+        let newest = (self.newest)();
+        if !Arc::ptr_eq(&newest, &self.cache) {
+            self.cache = newest;
+            if let Some(simulation) = &mut self.simulation {
+                let rate = simulation.settings().rate;
+                simulation.follow(self.cache.miniature_settings(rate));
+            }
+        }
         let report = match self.planned() {
             Ok(rate) => {
                 let simulation = self.simulation_at(rate, totals, now);

@@ -83,6 +83,22 @@ fn records_live_as_long_as_their_collection_says() {
 }
 
 #[test]
+fn a_changed_lifetime_holds_for_what_is_stored_from_then_on() {
+    let mut fed = all(|_| {});
+    fed.misses(1);
+    fed.store(1, FOUND);
+    let mut changed = settings(0.125);
+    changed.capacity_bytes = 1;
+    changed.collections[0].ttl = Duration::from_secs(10);
+    fed.simulation.follow(changed);
+    fed.misses(2);
+    fed.store(2, FOUND);
+    assert_eq!((fed.misses(1), fed.misses(2)), (0.0, 0.0), "capacity and rate stay");
+    fed.later(Duration::from_secs(11));
+    assert_eq!((fed.misses(1), fed.misses(2)), (0.0, ALL));
+}
+
+#[test]
 fn missing_records_have_their_own_room_and_life() {
     let mut fed = all(|settings| settings.negative_share = 0.1);
     let missing = Weighed { weight_bytes: 116, presence: Presence::Missing };

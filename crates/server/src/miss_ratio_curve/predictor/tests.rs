@@ -63,7 +63,10 @@ impl Rig {
         let cache = Cache::new(config(capacity_bytes), vec![policy]);
         let curve = Arc::new(MissRatioCurve::new(2, true, true));
         let lookups = Arc::new(WorkerLookups::new(1));
-        let predictor = Predictor::new(curve.clone(), cache.clone(), vec![lookups.clone()]);
+        let predictor = {
+            let cache = cache.clone();
+            Predictor::new(curve.clone(), Box::new(move || cache.clone()), vec![lookups.clone()])
+        };
         let schema = KeySchema::new(FIRST, vec![KeyType::Integer]);
         let worker = curve.worker();
         Self { cache, worker, curve, lookups, predictor, schema, now: START }
