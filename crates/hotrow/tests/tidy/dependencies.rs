@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::tree::Tree;
+
 /// Licences that allow everything that we do with the code.
 const LICENCES: &[&str] = &[
     "0BSD",
@@ -138,6 +140,20 @@ fn dependencies_are_allowed() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
+/// Lists of dependencies of our packages in a lock file, by the package's name.
+fn locked(lock: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    lock.split("[[package]]")
+        .skip(1)
+        .filter(|package| !package.contains("\nsource = "))
+        .filter_map(|package| {
+            let mut texts = package.lines().filter_map(|line| line.split('"').nth(1));
+            let name = texts.next()?;
+            // The version comes second. Where packages have several versions, one follows the name.
+            Some((name, texts.skip(1).filter_map(|text| text.split(' ').next()).collect()))
+        })
+        .collect()
+}
+
 #[test]
 fn expressions_of_licences_are_read() {
     for allowed in [
@@ -155,6 +171,56 @@ fn expressions_of_licences_are_read() {
     {
         assert!(!is_allowed(refused), "{refused}");
     }
+}
+
+/// Packages of `lock` whose list of dependencies is not the one of their manifest in `metadata`.
+fn outdated<'a>(lock: &'a str, metadata: &Value) -> Vec<&'a str> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let manifests: BTreeMap<&str, BTreeSet<&str>> = packages
+        .filter_map(|package| {
+            let dependencies = package["dependencies"].as_array().into_iter().flatten();
+            // What only the tests of a package need is not locked where others use it.
+            let used = dependencies.filter(|dependency| dependency["kind"] != "dev");
+            Some((package["name"].as_str()?, used.filter_map(|d| d["name"].as_str()).collect()))
+        })
+        .collect();
+    let is_outdated = |name: &&str, list| manifests.get(name).is_some_and(|own| own != list);
+    let locked = locked(lock);
+    locked.iter().filter(|(name, list)| is_outdated(name, list)).map(|(name, _)| *name).collect()
+}
+
+#[test]
+fn other_workspaces_have_current_lock_files() {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let tree = Tree::of_repository();
+    for workspace in ["bench", "fuzz"] {
+        let lock = tree.text(&format!("{workspace}/Cargo.lock")).expect("a lock file");
+        assert!(locked(lock).contains_key("hotrow-types"), "{workspace} uses our packages");
+        let outdated = outdated(lock, &metadata);
+        assert!(
+            outdated.is_empty(),
+            "{workspace}/Cargo.lock is behind the manifests of {outdated:?}; run cargo metadata \
+             --manifest-path {workspace}/Cargo.toml"
+        );
+    }
+}
+
+#[test]
+fn outdated_lock_files_are_found() {
+    let metadata = serde_json::json!({"packages": [{"name": "a", "dependencies": [
+        {"name": "b", "kind": null}, {"name": "c", "kind": "build"}, {"name": "d", "kind": "dev"},
+    ]}]});
+    let lock = |list: &str| {
+        format!("[[package]]\nname = \"a\"\nversion = \"0.1.0\"\ndependencies = [\n{list}]\n")
+    };
+    assert!(outdated(&lock(" \"b 1.0.0\",\n \"c\",\n"), &metadata).is_empty());
+    assert_eq!(outdated(&lock(" \"b\",\n"), &metadata), ["a"]);
+    assert_eq!(outdated(&lock(" \"b\",\n \"c\",\n \"d\",\n"), &metadata), ["a"]);
 }
 
 #[test]
