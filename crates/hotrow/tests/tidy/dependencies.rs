@@ -184,7 +184,8 @@ fn outdated<'a>(lock: &'a str, metadata: &Value) -> Vec<&'a str> {
             Some((package["name"].as_str()?, used.filter_map(|d| d["name"].as_str()).collect()))
         })
         .collect();
-    let is_outdated = |name: &&str, list| manifests.get(name).is_some_and(|own| own != list);
+    let is_outdated =
+        |name: &&str, list: &BTreeSet<&str>| manifests.get(name).is_some_and(|own| own != list);
     let locked = locked(lock);
     locked.iter().filter(|(name, list)| is_outdated(name, list)).map(|(name, _)| *name).collect()
 }
