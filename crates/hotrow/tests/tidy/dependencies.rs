@@ -176,16 +176,20 @@ fn expressions_of_licences_are_read() {
 /// Packages of `lock` whose list of dependencies is not the one of their manifest in `metadata`.
 fn outdated<'a>(lock: &'a str, metadata: &Value) -> Vec<&'a str> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
-    let manifests: BTreeMap<&str, BTreeSet<&str>> = packages
-        .filter_map(|package| {
-            let dependencies = package["dependencies"].as_array().into_iter().flatten();
-            // What only the tests of a package need is not locked where others use it.
-            let used = dependencies.filter(|dependency| dependency["kind"] != "dev");
-            Some((package["name"].as_str()?, used.filter_map(|d| d["name"].as_str()).collect()))
-        })
+    let manifests: BTreeMap<&str, &Value> = packages
+        .filter_map(|package| Some((package["name"].as_str()?, &package["dependencies"])))
         .collect();
-    let is_outdated =
-        |name: &&str, list: &BTreeSet<&str>| manifests.get(name).is_some_and(|own| own != list);
+    let is_outdated = |name: &&str, list: &BTreeSet<&str>| {
+        let dependencies = manifests.get(name).and_then(|list| list.as_array());
+        // What only the tests of a package need is not locked where others use it.
+        let used = || dependencies.into_iter().flatten().filter(|used| used["kind"] != "dev");
+        let is_locked =
+            |used: &Value| used["name"].as_str().is_some_and(|name| list.contains(name));
+        // An optional one is locked where its feature is on.
+        let lacks = used().any(|used| used["optional"] != true && !is_locked(used));
+        let has_more = list.iter().any(|name| used().all(|used| used["name"] != *name));
+        dependencies.is_some() && (lacks || has_more)
+    };
     let locked = locked(lock);
     locked.iter().filter(|(name, list)| is_outdated(name, list)).map(|(name, _)| *name).collect()
 }
@@ -215,11 +219,13 @@ fn other_workspaces_have_current_lock_files() {
 fn outdated_lock_files_are_found() {
     let metadata = serde_json::json!({"packages": [{"name": "a", "dependencies": [
         {"name": "b", "kind": null}, {"name": "c", "kind": "build"}, {"name": "d", "kind": "dev"},
+        {"name": "e", "kind": null, "optional": true},
     ]}]});
     let lock = |list: &str| {
         format!("[[package]]\nname = \"a\"\nversion = \"0.1.0\"\ndependencies = [\n{list}]\n")
     };
     assert!(outdated(&lock(" \"b 1.0.0\",\n \"c\",\n"), &metadata).is_empty());
+    assert!(outdated(&lock(" \"b\",\n \"c\",\n \"e\",\n"), &metadata).is_empty());
     assert_eq!(outdated(&lock(" \"b\",\n"), &metadata), ["a"]);
     assert_eq!(outdated(&lock(" \"b\",\n \"c\",\n \"d\",\n"), &metadata), ["a"]);
 }
