@@ -92,6 +92,8 @@ impl Handler {
             let hash = cache.hash(key);
             self.metrics.ids.note(day, hash);
             if let Some(mode) = mode
+                && cache.samples().rate().takes(hash)
+                && self.samples.admits()
                 && let Some(sample) = cache.sample_lookup(key, hash, mode, now)
             {
                 self.samples.push(&sample);

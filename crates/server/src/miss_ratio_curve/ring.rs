@@ -44,6 +44,17 @@ impl SampleRing {
         self.dropped.get()
     }
 
+    /// Returns whether a lookup fits, and counts a drop otherwise. Asked before the lookup is
+    /// described, which costs more than to drop it. Only for the writing thread.
+    pub(crate) fn admits(&self) -> bool {
+        let waiting = self.pushed.load(Ordering::Relaxed) - self.taken.load(Ordering::Acquire);
+        let fits = waiting < self.slots.len() as u64;
+        if !fits {
+            self.dropped.increment();
+        }
+        fits
+    }
+
     /// Appends a lookup; other events are not for rings. Only for the writing thread.
     pub(crate) fn push(&self, sample: &Sample) {
         let Event::Lookup { is_scan, held } = sample.event else { return };
@@ -114,6 +125,11 @@ mod tests {
         }
         let event = Event::Removed { is_change: true };
         ring.push(&Sample { event, ..sample(1) });
+        assert!(ring.admits());
+        (0..4).for_each(|n| ring.push(&sample(n)));
+        assert!(!ring.admits());
+        assert_eq!(ring.dropped(), 11);
+        ring.take(&mut taken);
         taken.clear();
         ring.take(&mut taken);
         assert_eq!(taken, [], "only lookups");
