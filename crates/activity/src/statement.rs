@@ -27,7 +27,8 @@ pub fn shown(sql: &str, dialect: Dialect) -> String {
     shortened(&scanner.out)
 }
 
-/// Returns text on one line, without control characters, at most [`STATEMENT_CHARS_MAX`] characters.
+/// Returns text on one line, without control characters, at most [`STATEMENT_CHARS_MAX`]
+/// characters.
 #[must_use]
 pub fn shortened(text: &str) -> String {
     let printable: String =
@@ -65,8 +66,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Removes the letter in front of a string such as `E'…'` or `b'…'`; returns whether a backslash
-    /// escapes in it.
+    /// Removes the letter in front of a string such as `E'…'` or `b'…'`; returns whether a
+    /// backslash escapes in it.
     fn drop_string_prefix(&mut self) -> bool {
         let mut before = self.out.chars().rev();
         let Some(prefix @ ('e' | 'E' | 'b' | 'B' | 'x' | 'X' | 'n' | 'N')) = before.next() else {

@@ -82,8 +82,8 @@ pub enum ReadMode {
     Revalidate,
 }
 
-/// The cache, under one set of settings. `E` is the error of the source; all waiters of a read share
-/// it.
+/// The cache, under one set of settings. `E` is the error of the source; all waiters of a read
+/// share it.
 pub struct Cache<E> {
     pub(crate) config: Config,
     /// By collection.

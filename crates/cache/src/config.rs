@@ -72,7 +72,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Settings that may change while the cache is used. Each is the one of the same name in [`Config`].
+/// Settings that may change while the cache is used. Each is that of the same name in [`Config`].
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Policy while the feed is behind.

@@ -1,5 +1,5 @@
 //! Columns granted to roles, compared with the catalogue at the start: a misspelt name would grant
-//! nothing, and nobody would notice.
+//! nothing without a sign of it.
 
 use std::fmt;
 

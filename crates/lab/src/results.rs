@@ -227,8 +227,8 @@ pub struct Load {
     /// Requests without the expected response, behind all others in `distribution`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unbounded: u64,
-    /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending. Lower
-    /// bounds for the last `unbounded` requests.
+    /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending.
+    /// Lower bounds for the last `unbounded` requests.
     #[serde(deserialize_with = "distribution")]
     pub distribution: Vec<(f64, u64)>,
     /// True if the generator was the bottleneck; the rate is then a lower bound.

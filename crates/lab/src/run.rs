@@ -2,9 +2,10 @@
 //! measured and stopped.
 //!
 //! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run),
-//! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of
-//! responses and counts), `measure` (one measurement), `fault` (a failing instance), `cpu_sample`
-//! (CPU time), `observe` (the bottleneck), `metrics`, `figures`, `skipped`, `warnings`.
+//! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks
+//! of responses and counts), `measure` (one measurement), `fault` (a failing instance),
+//! `cpu_sample` (CPU time), `observe` (the bottleneck), `metrics`, `figures`, `skipped`,
+//! `warnings`.
 
 mod answers;
 mod cpu_sample;

@@ -5,8 +5,8 @@ use hotrow_measure::histogram::rank_of;
 
 /// Length of the first intervals, in ns.
 const INTERVAL_MIN_NS: u64 = 100_000_000;
-/// Most intervals. When a run is longer, pairs of intervals are merged and the length doubles: a run
-/// of at most 12.8 s keeps intervals of 100 ms.
+/// Most intervals. When a run is longer, pairs of intervals are merged and the length doubles: a
+/// run of at most 12.8 s keeps intervals of 100 ms.
 pub const INTERVALS_MAX: usize = 128;
 /// Rows per factor of two; a value is at most one row, 4.4 %, too high.
 const ROWS_PER_OCTAVE: u32 = 16;
@@ -124,8 +124,8 @@ impl Interval {
         &self.rows
     }
 
-    /// Returns the latency in ns at `quantile` (0 to 1) of all requests of the interval, at most one
-    /// row too high; `None` without requests, or if it lies among those without the expected
+    /// Returns the latency in ns at `quantile` (0 to 1) of all requests of the interval, at most
+    /// one row too high; `None` without requests, or if it lies among those without the expected
     /// response.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {

@@ -4,7 +4,7 @@
 //! and their rotation), `writer` (the thread).
 //!
 //! The worker that answers makes the line and appends it to a queue of its own, which is bounded in
-//! bytes; one thread writes all queues. So a full disk, or a pipe that nobody reads, delays no
+//! bytes; one thread writes all queues. So a full disk, or a pipe without a reader, delays no
 //! request: what does not fit, or cannot be written, is dropped and counted.
 
 mod line;

@@ -79,9 +79,9 @@ pub(crate) fn mode_of(
 }
 
 impl Handler {
-    /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys and of the
-    /// miss-ratio curve. `mode`: that of the lookups that are about to be made; `None`: memory is
-    /// not asked.
+    /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys and of
+    /// the miss-ratio curve. `mode`: that of the lookups that are about to be made; `None`: memory
+    /// is not asked.
     pub(crate) fn requested(&self, keys: &[Key], mode: Option<ReadMode>, now: Nanos) {
         let day = self.shared.calendar.day(now);
         let cache = &self.shared.cache;

@@ -1,7 +1,7 @@
 //! Views of records: answers with the columns that the sender may see, cut from the whole record on
-//! the way out. One entry serves all. The entity tag of a view is the hash of the view: it tells
-//! nothing of the other columns, and a change of these alone does not change it. A view is never
-//! compressed: an entry keeps compressed forms of the whole record only.
+//! the way out. One entry serves all. The entity tag of a view is the hash of the view: it
+//! reveals nothing of the other columns, and a change of these alone does not change it. A view is
+//! never compressed: an entry keeps compressed forms of the whole record only.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub(crate) const PATH: &str = "/openapi.json";
 struct Content {
     /// `None` where the catalogue has none.
     fields: Option<Arc<[FieldSchema]>>,
-    /// Every record has all of them, whoever reads it.
+    /// Every record has all of them, for every reader.
     are_required: bool,
 }
 

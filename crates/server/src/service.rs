@@ -407,7 +407,8 @@ type WatchedParts<'a> =
     (&'a [Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>, Vec<Arc<WorkerLookups>>);
 
 /// Starts the other configured background threads: reload of certificates, prefetch, compression,
-/// consistency check, overload detection and the miss-ratio curve. If one cannot be started, everything ends.
+/// consistency check, overload detection and the miss-ratio curve. If one cannot be started,
+/// everything ends.
 fn start_background_threads(
     in_force: &Arc<InForce>,
     (workers, tls, lookups): WatchedParts<'_>,

@@ -15,7 +15,7 @@ const FULL_SHARE: f64 = 0.95;
 /// An entry without a row.
 #[derive(Clone, Debug)]
 pub(super) struct Phantom {
-    /// The hash of the key stands for the key.
+    /// The hash of the key, in place of the key.
     pub(super) key: [u8; 8],
     pub(super) weight_bytes: u32,
     /// In ticks of the simulation.

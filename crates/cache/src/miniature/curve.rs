@@ -60,7 +60,7 @@ pub struct Curve {
     pub sampled_lookups: u64,
     /// Events that were lost since the beginning.
     pub dropped: u64,
-    /// Time that the figures stand for, in seconds: at most an hour, old counts having less weight.
+    /// Time that the figures describe, in seconds: at most an hour, with less weight on old counts.
     pub window_s: f64,
     /// What the service measured in the same window, at the capacity in force.
     pub measured: f64,
@@ -92,8 +92,8 @@ impl Curve {
     }
 }
 
-/// Returns the growth of the hit ratio with the logarithm of the capacity, between the neighbours of
-/// a point.
+/// Returns the growth of the hit ratio with the logarithm of the capacity, between the neighbours
+/// of a point.
 fn slope(values: &[f64; COPIES], at: usize) -> f64 {
     let (below, above) = (at.saturating_sub(1), (at + 1).min(COPIES - 1));
     (values[above] - values[below]) / (FACTORS[above] / FACTORS[below]).ln()

@@ -4,13 +4,14 @@
 //! is known. A very popular key that the sample has or lacks by chance changes the number of
 //! sampled lookups much and the number of sampled misses hardly: this is the correction of
 //! SHARDS-adj. The interval has two causes. Groups of sampled keys differ in their misses. And the
-//! sample has by chance more or fewer keys than its share, so that a copy stands for a smaller or
-//! larger capacity: this matters where the curve is steep.
+//! sample has by chance more or fewer keys than its share, so that a copy represents a smaller
+//! or larger capacity: this matters where the curve is steep.
 
 /// Number of groups of keys.
 pub(super) const GROUPS: usize = 16;
-/// Half the width of the interval in standard deviations. Calibrated on the traces of `bench/curve`:
-/// with 2.13, Student's quantile for 95 %, about 86 % of the intervals held the actual hit ratio.
+/// Half the width of the interval in standard deviations. Calibrated on the traces of
+/// `bench/curve`: with 2.13, Student's quantile for 95 %, about 86 % of the intervals held the
+/// actual hit ratio.
 const DEVIATIONS: f64 = 3.0;
 
 /// Counts by group of keys; fractions, because old ones fade.
@@ -39,12 +40,12 @@ pub struct Estimate {
 }
 
 impl Scale {
-    /// Returns the number of sampled lookups that stand for all lookups.
+    /// Returns the number of sampled lookups that represent all lookups.
     fn expected(&self) -> f64 {
         self.rate * self.lookups * (1.0 - self.dropped_share)
     }
 
-    /// Returns the share of all lookups that `counts` of the sample stand for. It may be negative
+    /// Returns the share of all lookups that `counts` of the sample represent. It may be negative
     /// for a difference of counts. Dropped events widen the interval by their share.
     pub(super) fn share(&self, counts: &ByGroup) -> Estimate {
         self.share_with(counts, 0.0)
@@ -69,7 +70,7 @@ impl Scale {
 
     /// Returns the hit ratio of a copy with these misses. `slope`: growth of the hit ratio with the
     /// logarithm of the capacity there; `capacity_deviation`: relative standard deviation of the
-    /// capacity that the copy stands for.
+    /// capacity that the copy represents.
     pub(super) fn hit_ratio(
         &self,
         misses: &ByGroup,

@@ -129,7 +129,7 @@ pub struct Simulation {
     pub(super) dropped_total: u64,
     /// Weights of the entries that were stored, fading.
     weights: Moments,
-    /// Time that the counts stand for, in seconds.
+    /// Time that the counts describe, in seconds.
     pub(super) window_s: f64,
     began_at: Nanos,
     as_of: Nanos,
@@ -179,7 +179,7 @@ impl Simulation {
         self.sampled_total
     }
 
-    /// Returns the relative standard deviation of the capacity that a copy stands for: the sample
+    /// Returns the relative standard deviation of the capacity that a copy represents: the sample
     /// has by chance more or fewer keys than its share, and heavier or lighter ones.
     pub(super) fn capacity_deviation(&self, at: usize) -> f64 {
         let entries = f64::from(self.copies[at].entries().max(1));

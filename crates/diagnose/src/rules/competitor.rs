@@ -32,8 +32,8 @@ fn others(samples: &Samples) -> impl Iterator<Item = &OtherProcess> {
     samples.others.iter().filter(|other| !other.name.starts_with('['))
 }
 
-/// Returns how many threads of the service waited for a CPU on average; `None` where run-queue waits
-/// are not visible.
+/// Returns how many threads of the service waited for a CPU on average; `None` where run-queue
+/// waits are not visible.
 fn waited(samples: &Samples) -> Option<f64> {
     let threads = samples.with_role(Role::Service).flat_map(|process| &process.threads);
     threads.filter_map(|thread| thread.waited).reduce(|sum, waited| sum + waited)

@@ -181,7 +181,7 @@ fn instances(args: &TopArgs) -> Result<(Vec<String>, Vec<Instance>), TopError> {
 /// What an instance answered, with its place among the URLs.
 type Answered = (usize, Result<Box<Numbers>, String>);
 
-/// Asks an instance once, or again after each pause until nobody listens.
+/// Asks an instance once, or again after each pause until its receiver is gone.
 fn ask(index: usize, mut instance: Instance, pause: Option<Duration>, sender: &Sender<Answered>) {
     loop {
         let report = instance.report().map(Box::new).map_err(|error| error.to_string());

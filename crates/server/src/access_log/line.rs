@@ -12,7 +12,8 @@ use crate::context::Peer;
 /// Most bytes of a path in a line; a longer one is cut off.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// Appends a line of at most `PIPE_BUF_BYTES`, its end included. Does not allocate if `out` has room and the path is UTF-8.
+/// Appends a line of at most `PIPE_BUF_BYTES`, its end included. Does not allocate if `out` has
+/// room and the path is UTF-8.
 ///
 /// # Errors
 /// None: writing to a `Vec` cannot fail.

@@ -8,10 +8,9 @@ use crate::collections::Collection;
 /// `low`, `normal` or `high`.
 const HOTROW_PRIORITY: &str = "hotrow-priority";
 
-/// Returns the priority of a request: its collection's, unless headers count (`honours_header`) and this one
-/// is valid.
-/// Any client may lower it; raising it needs the collection's `allow_high_priority`. An invalid
-/// value is ignored, because the header is a hint.
+/// Returns the priority of a request: its collection's, unless headers count (`honours_header`)
+/// and this one is valid. Any client may lower it; raising it needs the collection's
+/// `allow_high_priority`. An invalid value is ignored, because the header is a hint.
 pub(crate) fn of(
     honours_header: bool,
     collection: &Collection,

@@ -194,8 +194,8 @@ impl Ids {
     }
 }
 
-/// An empty text can be a key, but in a query it is rather a mistake, and alone it cannot be told
-/// from no id at all.
+/// An empty text can be a key, but in a query it is rather a mistake, and alone it looks like no
+/// id at all.
 #[cold]
 fn empty_id(number: usize) -> HttpError {
     HttpError::BadBatch(format!(

@@ -38,7 +38,7 @@ pub trait Serve: 'static {
     fn turn_ended(&self) {}
 
     /// Runs beside the connections of the worker, on its thread, as long as it serves: takes over
-    /// what changes meanwhile.
+    /// changes of the configuration.
     fn attend(
         self: Rc<Self>,
         worker: Rc<WorkerContext>,

@@ -57,7 +57,7 @@ pub(crate) struct KeyRing {
 #[derive(Debug, Default)]
 struct Slot {
     hash: AtomicU64,
-    /// Lookups that the sample stands for (upper half), and bytes of the key.
+    /// Lookups that the sample represents (upper half), and bytes of the key.
     weight_and_length: AtomicU64,
     words: [AtomicU64; KEY_WORDS],
 }
@@ -109,7 +109,7 @@ impl KeyRing {
         let dropped = self.dropped.load(Ordering::Relaxed);
         let lost = dropped - self.dropped_before.swap(dropped, Ordering::Relaxed);
         let taken = head - tail;
-        // The samples stand for the lost ones too.
+        // The samples represent the lost ones too.
         let scale = (taken + lost) as f64 / taken.max(1) as f64;
         let mut key = [0; KEY_BYTES_MAX];
         for sample in tail..head {

@@ -25,8 +25,8 @@ pub(super) fn shared() -> Map<String, Value> {
     Map::from_iter([(PROBLEM.to_owned(), problem)])
 }
 
-/// Returns the schema of the records of a collection. `are_required`: they have all fields, whoever
-/// reads them.
+/// Returns the schema of the records of a collection. `are_required`: they have all fields for
+/// every reader.
 pub(super) fn record(key: &KeySchema, fields: Option<&[FieldSchema]>, are_required: bool) -> Value {
     match fields {
         Some(fields) if are_required => object(fields),

@@ -1,5 +1,5 @@
-//! Codings of bodies: `gzip`, if a header of the checker asks for it. What is checked is the record,
-//! in whatever form it was sent.
+//! Codings of bodies: `gzip`, if a header of the checker asks for it. What is checked is the
+//! record, in whatever form it was sent.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use super::{BODY_BYTES_MAX, Response};
 
 /// Returns the response with its body decoded. `None`: the body is not what its head says, or it is
-/// too long, or it has a coding that nobody asked for.
+/// too long, or it has a coding that the checker did not ask for.
 pub(super) fn decoded(response: Response) -> Option<Response> {
     match response.header("content-encoding") {
         None => Some(response),

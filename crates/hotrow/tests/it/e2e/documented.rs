@@ -13,8 +13,8 @@ const PAGE: &str = include_str!("../../../../../docs/metrics.md");
 /// Kind and labels of a family.
 type Shape = (String, BTreeSet<String>);
 
-/// Parses items of the form "- `name` (`label`, `label`): meaning", the labels optional. An item may
-/// continue on lines that begin with two blanks.
+/// Parses items of the form "- `name` (`label`, `label`): meaning", the labels optional. An item
+/// may continue on lines that begin with two blanks.
 fn documented() -> BTreeMap<String, Shape> {
     let mut families = BTreeMap::new();
     for line in PAGE.replace("\n  ", " ").lines() {

@@ -70,7 +70,7 @@ fn a_snapshot_has_every_instance_and_says_which_do_not_answer() {
     assert_eq!(document["totals"]["ready"], 2);
     assert!(document["instances"][0]["memory_bytes"].as_f64() > Some(1e6), "{document:#}");
     let alone = top(&["--once", urls[2]]);
-    assert_eq!(alone.code(), 1, "nobody reports: {alone:?}");
+    assert_eq!(alone.code(), 1, "no instance reports: {alone:?}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn at_much_traffic_the_samples_are_bounded_and_the_shares_right() {
     // below half a point.
     let (_, share) = &shares(&hot_keys, &schema)[0];
     assert!((0.22..0.28).contains(share), "{share}");
-    // The weights stand for all lookups.
+    // The weights represent all lookups.
     let (sketches, seconds) = hot_keys.view();
     let rate = sketches[0].1.total() / seconds;
     assert!((rate / LOOKUPS_PER_S as f64 - 1.0).abs() < 0.05, "{rate}");
