@@ -244,7 +244,7 @@ fn table(curve: &Curve) -> String {
     let Current { predicted_hit_ratio, measured_hit_ratio, .. } = curve.current;
     lines.push(String::new());
     lines.push(format!(
-        "{} lookups of the last {} s, one key in {:.0}, {} lost; at the capacity in force \
+        "{} lookups of the last {} s, one key in {:.0}, {} lost.\nAt the capacity in force \
          {:.1} % is predicted and {:.1} % was measured.",
         curve.sampled_lookups,
         curve.window_s,

@@ -111,19 +111,8 @@ impl Authority {
 
     /// Sends one request with `openssl s_client` and returns what it printed.
     fn openssl(&self, address: SocketAddr, request: &str, arguments: &[&str]) -> String {
-        let mut client = Command::new("openssl")
-            .args(["s_client", "-connect", &address.to_string(), "-CAfile", &self.ca()])
-            .args(["-verify_return_error", "-ign_eof"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It may have ended already: a refused handshake.
-        let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
-        let output = client.wait_with_output().unwrap();
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        let arguments = [&["-verify_return_error", "-ign_eof"], arguments].concat();
+        common::authority::openssl(&self.path("ca.pem"), address, request, &arguments)
     }
 }
 

@@ -5,12 +5,11 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use common::authority::Authority;
+use common::authority::{self, Authority};
 use common::service::{Running, config};
 use hotrow_server::config::Config;
 use hotrow_server::config::transport::{ClientCertificates, Transport};
@@ -25,21 +24,8 @@ fn start(authority: &Authority, clients: ClientCertificates) -> Running {
     Running::start(&Config { transport, ..config() })
 }
 
-/// Sends `input` with `openssl s_client`, and returns what it printed.
 fn openssl(authority: &Authority, address: SocketAddr, input: &str, arguments: &[&str]) -> String {
-    let mut client = Command::new("openssl")
-        .args(["s_client", "-connect", &address.to_string(), "-CAfile"])
-        .arg(authority.path("ca.pem"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may have ended already: a refused handshake.
-    let _ = client.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = client.wait_with_output().unwrap();
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    authority::openssl(&authority.path("ca.pem"), address, input, arguments)
 }
 
 /// Sends a request, and returns what OpenSSL printed until the server closed.

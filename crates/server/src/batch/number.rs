@@ -145,7 +145,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn it_agrees_with_a_parser_of_json(text in "-?[0-9]{1,22}(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?") {
+        fn it_agrees_with_a_parser_of_json(
+            text in "-?[0-9]{1,22}(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
+        ) {
             let parsed = Number::parse(text.as_bytes()).filter(|(_, rest)| rest.is_empty());
             let theirs: Result<serde_json::Value, _> = serde_json::from_str(&text);
             // An exponent that a double cannot have is an error there.

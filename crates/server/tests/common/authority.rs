@@ -1,7 +1,9 @@
 //! A certificate authority for one test: certificates of a server and of its clients.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use hotrow_server::config::transport::{ClientCertificates, Tls};
@@ -10,6 +12,23 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
+
+/// Sends `input` with `openssl s_client`, and returns what it printed. `ca`: the file of the root.
+pub(crate) fn openssl(ca: &Path, address: SocketAddr, input: &str, arguments: &[&str]) -> String {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-connect", &address.to_string(), "-CAfile"])
+        .arg(ca)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have ended already: a refused handshake.
+    let _ = client.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = client.wait_with_output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
 
 pub(crate) struct Authority {
     folder: tempfile::TempDir,

@@ -31,8 +31,8 @@ fn a_comment_and_another_order_change_nothing() {
 
 #[test]
 fn what_is_left_keeps_its_value_and_the_rest_changes() {
-    let to = "/tmp/b.db\"\n[limits]\nheaders = 9\nchecks_per_s = 5\n[listen.tls]\ncert = \"c\"\n[log]\n\
-        level = \"debug\"";
+    let to = "/tmp/b.db\"\n[limits]\nheaders = 9\nchecks_per_s = 5\n[listen.tls]\ncert = \"c\"\n\
+        [log]\nlevel = \"debug\"";
     let (next, applied, left) = changed("/tmp/a.db\"", to);
     assert_eq!(applied, "limits.headers log.level");
     assert_eq!(left, "limits.checks_per_s listen.tls.cert source.url");
