@@ -22,9 +22,9 @@ mod role;
 pub use backups::Backup;
 pub use role::ROLE;
 
-/// Time limit of start and stop: generous, for parallel tests on two cores.
 /// First port of the servers.
 const PORT_FIRST: u16 = 20_000;
+/// Time limit of start and stop: generous, for parallel tests on two cores.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit for a dropped server to end its own processes, before they are killed.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -291,10 +291,14 @@ impl Server {
     #[track_caller]
     pub fn pause(&self) {
         self.signal_postmaster(Signal::STOP);
+        let mut stopped = Vec::new();
         self.wait("its processes to stop", || {
             let all = self.processes();
             all.iter().for_each(|pid| signal(*pid, Signal::STOP));
-            all.iter().all(|pid| matches!(state(*pid), None | Some('T' | 'Z')))
+            let stop = all.iter().all(|pid| matches!(state(*pid), None | Some('T' | 'Z')));
+            // The postmaster may have started one more before it stopped.
+            let before = std::mem::replace(&mut stopped, all);
+            stop && stopped == before
         });
     }
 
