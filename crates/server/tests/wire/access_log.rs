@@ -1,7 +1,4 @@
 //! The access log of a whole service: which requests have a line, and what it says.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::Client;
-use common::service::{Running, access, config};
+use crate::common::Client;
+use crate::common::service::{Running, access, config};
 use hotrow_access::identity::Identity;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::HolderName;

@@ -1,15 +1,12 @@
 //! Connections that are not plain TCP from their client: the Unix socket, and proxies that name
 //! their client with the PROXY protocol.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Client, DEADLINE, Server, limits};
+use crate::common::{self, Client, DEADLINE, Server, limits};
 use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{Transport, UnixSocket};
 use hotrow_server::metrics::CloseCause;

@@ -1,11 +1,9 @@
 //! The drain, its deadline, and the immediate end.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{Client, DEADLINE, Server, limits, wait_until};
+use crate::common::{Client, DEADLINE, Server, limits, wait_until};
 use hotrow_server::config::Limits;
 
 const WAIT: &str = "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";

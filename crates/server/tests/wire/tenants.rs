@@ -1,13 +1,11 @@
 //! Records of tenants, over real connections: who sees what, by every kind of request, and whether
 //! the answers for another tenant's record differ from those for a record that does not exist.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
-mod common;
-
-use common::authority::Authority;
-use common::http2::Http2Connection;
-use common::service::config;
-use common::tenants::{Options, Raw, TenantService};
+use crate::common;
+use crate::common::authority::Authority;
+use crate::common::http2::Http2Connection;
+use crate::common::service::config;
+use crate::common::tenants::{Options, Raw, TenantService};
 use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::Roles;
 use hotrow_cache::config::WhenStale;

@@ -1,7 +1,4 @@
 //! Keys of tokens from a URL, with real servers of HTTP and HTTPS.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -11,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::authority::Authority;
-use common::http2::Http2Connection;
-use common::load::{Ask, under_load};
-use common::service::{Running, access, config, policy};
-use common::{Client, wait_until};
+use crate::common::authority::Authority;
+use crate::common::http2::Http2Connection;
+use crate::common::load::{Ask, under_load};
+use crate::common::service::{Running, access, config, policy};
+use crate::common::{self, Client, wait_until};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};

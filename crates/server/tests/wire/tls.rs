@@ -1,7 +1,4 @@
 //! TLS connections, by the clients that people use: curl and OpenSSL.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use common::{DEADLINE, Server, limits, wait_until};
+use crate::common::{self, DEADLINE, Server, limits, wait_until};
 use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
 use hotrow_server::metrics::CloseCause;

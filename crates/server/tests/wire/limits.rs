@@ -1,12 +1,10 @@
 //! Bounds of the connections: their number, and what one of them begins.
 
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Client, Server, limits, wait_until};
+use crate::common::{self, Client, Server, limits, wait_until};
 use hotrow_server::config::Limits;
 use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};

@@ -1,13 +1,10 @@
 //! Requests that browsers send from pages of other origins, over HTTP/1.1 and HTTP/2.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::http2::Http2Connection;
-use common::service::{Running, access, config};
-use common::{Answer, Client};
+use crate::common::http2::Http2Connection;
+use crate::common::service::{Running, access, config};
+use crate::common::{Answer, Client};
 use hotrow_server::config::Config;
 use hotrow_server::config::cors::{Cors, Origins};
 use hotrow_server::config::transport::Transport;

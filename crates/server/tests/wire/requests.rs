@@ -1,9 +1,7 @@
 //! Valid and invalid requests over a real socket: the answer to each, and the end of the connection
 //! after an invalid one.
 
-mod common;
-
-use common::{Server, limits};
+use crate::common::{self, Server, limits};
 use proptest::prelude::*;
 
 /// Name, sent bytes, and the statuses of the answers; after them the server closes. `$` means CRLF.

@@ -1,12 +1,10 @@
 //! Slow clients, each against the time-out made for them.
 
-mod common;
-
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{Server, limits};
+use crate::common::{self, Server, limits};
 use hotrow_server::config::Limits;
 use hotrow_server::metrics::CloseCause;
 

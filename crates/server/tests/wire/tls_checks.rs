@@ -1,16 +1,13 @@
 //! What a scanner of TLS servers tries, with OpenSSL: versions, suites, groups, compression,
 //! renegotiation, resumption, names, and certificates of clients that are not good.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use common::authority::{self, Authority};
-use common::service::{Running, config};
+use crate::common::authority::{self, Authority};
+use crate::common::service::{Running, config};
 use hotrow_server::config::Config;
 use hotrow_server::config::transport::{ClientCertificates, Transport};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};

@@ -2,13 +2,10 @@
 //!
 //! The service reads each body to its end before it answers. One that answers earlier, as the
 //! standard allows, ends a stream before h2spec has broken it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::process::Command;
 
-use common::{Server, limits};
+use crate::common::{Server, limits};
 use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
 use rcgen::{CertificateParams, KeyPair};
 

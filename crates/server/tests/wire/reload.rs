@@ -1,16 +1,13 @@
 //! Settings that change while requests wait and connections are open: the order is forced by reads
 //! that wait for the test.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::http2::Http2Connection;
-use common::service::{Running, access, cache_config, config};
-use common::{Client, limits, wait_until};
+use crate::common::http2::Http2Connection;
+use crate::common::service::{Running, access, cache_config, config};
+use crate::common::{Client, limits, wait_until};
 use hotrow_admission::rate::limit::{Kind, Setting};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig};

@@ -1,13 +1,10 @@
 //! Views of records, over real connections: a client whose roles read some columns alone.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::tenants::{ACCOUNTS, Options, Raw, TenantService};
-use common::{Client, wait_until};
+use crate::common::tenants::{ACCOUNTS, Options, Raw, TenantService};
+use crate::common::{Client, wait_until};
 use hotrow_server::config::access::{Access, GrantsFile};
 use hotrow_types::columns::Columns;
 use serde_json::Value;

@@ -1,15 +1,12 @@
 //! HTTP/2 by the clients that people use (curl, h2load), and limits that it shares with HTTP/1.1.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::frames::{Frame, Http2Client, kind, literal};
-use common::{Server, limits, wait_until};
+use crate::common::frames::{Frame, Http2Client, kind, literal};
+use crate::common::{Server, limits, wait_until};
 use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{Transport, UnixSocket};
 use hotrow_server::metrics::CloseCause;

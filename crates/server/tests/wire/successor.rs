@@ -1,13 +1,10 @@
 //! A service whose successor has taken over some of its listening sockets.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use common::service::{Running, config};
-use common::{Client, wait_until};
+use crate::common::service::{Running, config};
+use crate::common::{Client, wait_until};
 use hotrow_server::config::Config;
 use hotrow_server::config::transport::{Transport, UnixSocket};
 use hotrow_server::listen::inherited::{Inherited, ListenerKind};

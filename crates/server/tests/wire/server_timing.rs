@@ -1,14 +1,11 @@
 //! `Server-Timing`: off by default, over both versions of HTTP, and never where records belong to
 //! tenants.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::net::SocketAddr;
 use std::process::Command;
 
-use common::service::{Running, config};
-use common::tenants::{Options, TenantService};
+use crate::common::service::{Running, config};
+use crate::common::tenants::{Options, TenantService};
 use hotrow_server::config::Config;
 use hotrow_server::config::observability::Observability;
 use hotrow_server::config::transport::Transport;

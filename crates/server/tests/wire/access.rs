@@ -1,15 +1,12 @@
 //! Every route with every kind of credential, over real connections.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::http2::Http2Connection;
-use common::service::{Running, access, config, policy};
-use common::{Answer, Client, wait_until};
+use crate::common::http2::Http2Connection;
+use crate::common::service::{Running, access, config, policy};
+use crate::common::{self, Answer, Client, wait_until};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{Access, TokenKeys, Tokens};

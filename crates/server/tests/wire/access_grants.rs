@@ -1,17 +1,14 @@
 //! Client certificates as credentials, and grants that change while connections are open.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::authority::Authority;
-use common::http2::Http2Connection;
-use common::load::{Ask, under_load};
-use common::service::{Running, access, config};
-use common::{Client, wait_until};
+use crate::common::authority::Authority;
+use crate::common::http2::Http2Connection;
+use crate::common::load::{Ask, under_load};
+use crate::common::service::{Running, access, config};
+use crate::common::{Client, wait_until};
 use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::Roles;
 use hotrow_access::key::{NewKey, StoredKey};

@@ -1,0 +1,30 @@
+//! Tests of the server over real sockets, in one program, so that it is linked once. Tests that
+//! look at their own process (its allocations, memory or descriptors) are programs of their own.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod carriers;
+mod ending;
+mod limits;
+mod reload;
+mod requests;
+mod successor;
+mod timeouts;
+
+mod h2spec;
+mod http2;
+mod tls;
+mod tls_checks;
+
+mod access;
+mod access_grants;
+mod columns;
+mod cors;
+mod jwks_url;
+mod tenants;
+
+mod access_log;
+mod server_timing;
