@@ -16,9 +16,13 @@ const REQUEST: &str = "GET /products/1 HTTP/1.1\r\nHost: x\r\nConnection: close\
 const SERVED: &str = "HTTP/1.1 200 OK";
 
 fn start(authority: &Authority, clients: ClientCertificates) -> Running {
+    Running::start(&served_with(authority, clients))
+}
+
+fn served_with(authority: &Authority, clients: ClientCertificates) -> Config {
     let tls = Some(authority.tls(clients));
     let transport = Transport { tls, http2: true, ..Transport::default() };
-    Running::start(&Config { transport, ..config() })
+    Config { transport, ..config() }
 }
 
 fn openssl(authority: &Authority, address: SocketAddr, input: &str, arguments: &[&str]) -> String {
@@ -78,7 +82,10 @@ fn of_all_suites_and_groups_only_the_documented_are_accepted() {
 #[test]
 fn there_is_no_compression_no_early_data_and_no_renegotiation() {
     let authority = Authority::new();
-    let server = start(&authority, ClientCertificates::Ignored);
+    let mut config = served_with(&authority, ClientCertificates::Ignored);
+    // The client whose renegotiation is refused stays until this is over.
+    config.limits.idle_timeout = Duration::from_secs(1);
+    let server = Running::start(&config);
     for version in ["-tls1_2", "-tls1_3"] {
         let printed = ask(&authority, &server, &[version, "-comp"]);
         assert!(printed.contains(SERVED) && printed.contains("Compression: NONE"), "{printed}");
