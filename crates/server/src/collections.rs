@@ -22,6 +22,8 @@ pub struct Collection {
     /// See the configuration.
     pub allow_min_position: bool,
     /// See the configuration.
+    pub allow_fields: bool,
+    /// See the configuration.
     pub priority: hotrow_admission::shed::Priority,
     /// See the configuration.
     pub allow_high_priority: bool,
@@ -60,6 +62,7 @@ impl Collections {
                 cache_control: HeaderValue::from_str(&collection.cache_control)?,
                 allow_no_cache: collection.allow_no_cache,
                 allow_min_position: collection.allow_min_position,
+                allow_fields: collection.allow_fields,
                 priority: collection.priority,
                 allow_high_priority: collection.allow_high_priority,
                 tenancy: collection.tenancy,

@@ -194,6 +194,8 @@ pub struct Collection {
     pub allow_no_cache: bool,
     /// `true`: `Hotrow-Min-Position` is honoured.
     pub allow_min_position: bool,
+    /// `true`: `?fields=` selects fields.
+    pub allow_fields: bool,
     /// Priority of its requests without a valid header.
     pub priority: hotrow_admission::shed::Priority,
     /// `true`: requests may raise their priority.

@@ -170,6 +170,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         cache_control: "no-cache".to_owned(),
         allow_no_cache: true,
         allow_min_position: true,
+        allow_fields: true,
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
         tenancy: None,

@@ -152,6 +152,19 @@ impl Handler {
             let tenancy = self.shared.collections.get(id).tenancy;
             context.sight = Sight::new(tenancy, &sender.tenants);
         }
+        let selection;
+        if let (Some(id), Some(query)) = (collection, query) {
+            match self.select_fields(id, query, &context) {
+                Ok(selected) => {
+                    selection = selected;
+                    context.columns = selection.as_ref();
+                }
+                // As a malformed id.
+                Err(problem) => {
+                    return self.limited(id, 1, &context, move |_, _| Step::problem(&problem));
+                }
+            }
+        }
         match routed {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),

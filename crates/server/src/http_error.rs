@@ -33,6 +33,8 @@ pub(crate) enum HttpError {
     BadId(KeyError),
     /// The batch is malformed.
     BadBatch(String),
+    /// The selection of fields is malformed or not permitted.
+    BadFields(String),
     /// A header's value is malformed or not permitted.
     BadHeader(&'static str),
     /// The body is malformed or did not arrive in full.
@@ -92,9 +94,11 @@ impl HttpError {
         match self {
             Self::NoSuchPath | Self::NoSuchCollection => StatusCode::NOT_FOUND,
             Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
-            Self::BadId(_) | Self::BadBatch(_) | Self::BadHeader(_) | Self::BadBody(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::BadId(_)
+            | Self::BadBatch(_)
+            | Self::BadFields(_)
+            | Self::BadHeader(_)
+            | Self::BadBody(_) => StatusCode::BAD_REQUEST,
             Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::Forbidden(_) | Self::NotGranted(_) => StatusCode::FORBIDDEN,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
@@ -118,6 +122,7 @@ impl HttpError {
             Self::NoSuchCollection => "No such collection",
             Self::BadId(_) => "Bad id",
             Self::BadBatch(_) => "Bad batch",
+            Self::BadFields(_) => "Bad fields",
             Self::BadHeader(_) => "Bad header",
             Self::BadBody(_) => "Bad body",
             Self::PreconditionFailed(_) => "Precondition failed",
@@ -146,7 +151,9 @@ impl HttpError {
             }
             Self::NoSuchCollection => "this server serves no collection of that name".into(),
             Self::BadId(error) => error.to_string(),
-            Self::BadBatch(detail) | Self::Forbidden(detail) => detail.clone(),
+            Self::BadBatch(detail) | Self::BadFields(detail) | Self::Forbidden(detail) => {
+                detail.clone()
+            }
             Self::BadHeader(detail)
             | Self::BadBody(detail)
             | Self::PreconditionFailed(detail)

@@ -30,6 +30,7 @@ mod consistency_check;
 pub mod context;
 mod cors;
 mod current;
+mod field_selection;
 mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

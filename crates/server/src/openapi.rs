@@ -132,6 +132,11 @@ impl ApiDescription {
         self.newest(&self.for_admin, contents, Some(servers))
     }
 
+    /// Returns the fields of a collection's records, where the catalogue lists them.
+    pub(crate) fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
+        self.source.fields(id)
+    }
+
     /// Returns the document for a sender with these columns of each collection; `None`: all.
     fn for_sender(&self, columns: impl Fn(CollectionId) -> Option<Arc<Columns>>) -> Bytes {
         let mut newest = &self.for_senders;
@@ -175,9 +180,11 @@ impl ApiDescription {
         let all = self.collections.all().iter().zip(contents);
         for (collection, content) in all.filter(|(collection, _)| !collection.is_removed) {
             let fields = content.fields.as_deref();
-            let record = schema::record(&collection.schema, fields, content.are_required);
+            // A request may select fewer.
+            let are_required = content.are_required && !collection.allow_fields;
+            let record = schema::record(&collection.schema, fields, are_required);
             schemas.insert(collection.name.clone(), record);
-            paths::add(&mut paths, collection, &self.facts);
+            paths::add(&mut paths, collection, fields, &self.facts);
         }
         let mut components = json!({
             "schemas": schemas,

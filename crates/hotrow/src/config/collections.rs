@@ -132,6 +132,7 @@ fn collection(
     let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
+    let allow_fields = section.flag("allow_fields", false);
     let priority = section.choice(
         "priority",
         [("normal", Priority::Normal), ("low", Priority::Low), ("high", Priority::High)],
@@ -150,6 +151,7 @@ fn collection(
         cache_control,
         allow_no_cache,
         allow_min_position,
+        allow_fields,
         priority,
         allow_high_priority,
         tenancy,

@@ -94,7 +94,7 @@ fn configuration(file: &Path) -> String {
     let url = format!("sqlite:{}", file.display()).replace('$', "$$");
     format!(
         "[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
-         allow_min_position = true\n",
+         allow_min_position = true\nallow_fields = true\n",
         toml::Value::String(url)
     )
 }
@@ -105,7 +105,7 @@ fn invitation(addresses: Addresses) -> String {
     let admin = reachable(addresses.admin);
     format!(
         "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  \
-         curl 'http://{data}/products?ids=1,2,3'\n  \
+         curl 'http://{data}/products?ids=1,2,3&fields=name,price_cents'\n  \
          curl http://{admin}/metrics\nCtrl-C ends it and removes the database.\n"
     )
 }

@@ -45,6 +45,7 @@ mod e2e {
     mod documented;
     mod drain;
     mod expiry;
+    mod field_selection;
     mod foreign_page;
     mod fresh;
     mod handover;

@@ -47,6 +47,7 @@ mod tests {
             cache_control: HeaderValue::from_static("no-cache"),
             allow_no_cache: false,
             allow_min_position: false,
+            allow_fields: false,
             priority,
             allow_high_priority,
             tenancy: None,

@@ -1,5 +1,6 @@
 //! Operations of one collection.
 
+use hotrow_source::field_schema::FieldSchema;
 use serde_json::{Map, Value, json};
 
 use super::responses::{POSITION_PATTERN, Possible, add_problems, refer_to_headers};
@@ -9,10 +10,22 @@ use crate::collections::Collection;
 /// Header fields of an answer with data.
 const DATA_HEADERS: [&str; 4] = ["Age", "Cache-Control", "Hotrow-Cache", "Hotrow-Position"];
 
-/// Adds the paths of a collection.
-pub(super) fn add(paths: &mut Map<String, Value>, collection: &Collection, facts: &Facts) {
+/// Adds the paths of a collection. `fields`: those of its records, where the catalogue lists them.
+pub(super) fn add(
+    paths: &mut Map<String, Value>,
+    collection: &Collection,
+    fields: Option<&[FieldSchema]>,
+    facts: &Facts,
+) {
     let name = &collection.name;
-    let item = |method: &str| operation(method, collection, Target::Item, facts);
+    let operation = |method: &str, target| {
+        let mut operation = operation(method, collection, target, facts);
+        if collection.allow_fields {
+            add_parameter(&mut operation, selection(fields));
+        }
+        operation
+    };
+    let item = |method: &str| operation(method, Target::Item);
     let id = json!({
         "name": "id",
         "in": "path",
@@ -25,7 +38,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, collection: &Collection, facts
         format!("/{name}/{{id}}"),
         json!({ "parameters": [id], "get": item("get"), "head": item("head") }),
     );
-    let batch = |method: &str| operation(method, collection, Target::Batch, facts);
+    let batch = |method: &str| operation(method, Target::Batch);
     let mut operations = json!({ "post": batch("post") });
     if let Some(ids) = schema::query_ids(&collection.schema, facts.max_batch) {
         let ids = json!({
@@ -39,12 +52,33 @@ pub(super) fn add(paths: &mut Map<String, Value>, collection: &Collection, facts
         });
         for method in ["get", "head"] {
             operations[method] = batch(method);
-            if let Some(Value::Array(parameters)) = operations[method].get_mut("parameters") {
-                parameters.push(ids.clone());
-            }
+            add_parameter(&mut operations[method], ids.clone());
         }
     }
     paths.insert(format!("/{name}"), operations);
+}
+
+fn add_parameter(operation: &mut Value, parameter: Value) {
+    if let Some(Value::Array(parameters)) = operation.get_mut("parameters") {
+        parameters.push(parameter);
+    }
+}
+
+/// Returns the parameter that selects fields.
+fn selection(fields: Option<&[FieldSchema]>) -> Value {
+    let mut name = json!({ "type": "string", "minLength": 1 });
+    if let Some(fields) = fields {
+        name["enum"] = fields.iter().map(|field| &*field.name).collect();
+    }
+    json!({
+        "name": "fields",
+        "in": "query",
+        "description": "Fields of the answer's records, separated with commas: the others are \
+                        left out.",
+        "style": "form",
+        "explode": false,
+        "schema": { "type": "array", "items": name, "minItems": 1 },
+    })
 }
 
 /// Target of an operation.

@@ -26,14 +26,14 @@ pub(super) fn shared() -> Map<String, Value> {
 }
 
 /// Returns the schema of the records of a collection. `are_required`: they have all fields for
-/// every reader.
+/// every reader and request.
 pub(super) fn record(key: &KeySchema, fields: Option<&[FieldSchema]>, are_required: bool) -> Value {
     match fields {
         Some(fields) if are_required => object(fields),
         Some(fields) => {
             let mut record = object(fields);
             record["required"] = json!([]);
-            record["description"] = json!("Some roles read some of the fields only.");
+            record["description"] = json!("Not every answer has all fields.");
             record
         }
         None => json!({

@@ -188,6 +188,7 @@ pub(crate) fn config() -> Config {
                 cache_control: "private, no-cache".to_owned(),
                 allow_no_cache: true,
                 allow_min_position: true,
+                allow_fields: false,
                 priority: hotrow_admission::shed::Priority::Normal,
                 allow_high_priority: false,
                 tenancy: None,

@@ -94,6 +94,29 @@ fn a_change_of_other_columns_does_not_change_the_tag() {
 }
 
 #[test]
+fn a_selection_of_fields_never_has_more_than_the_grants() {
+    let options = Options { columns: &["na\"me", "id"], ..Options::default() };
+    let rows = [(1, format!("\"acme\"{WHOLE}")), (2, format!("\"other\"{OTHER}"))];
+    let rows = rows.each_ref().map(|(id, row)| (*id, row.as_str()));
+    let service = TenantService::start_configured(&rows, options, |config| {
+        config.collections[0].allow_fields = true;
+    });
+    for client in ["narrow", "acme"] {
+        let both = service.ask(client, "GET", "/accounts/1?fields=id,na%22me", "");
+        assert_eq!((both.status, &*both.body), (200, VIEW), "{client}");
+        let one = service.ask(client, "GET", "/accounts?ids=1,2&fields=id", "");
+        assert_eq!(one.body, r#"{"items":{"1":{"id":1}},"missing":["2"]}"#, "{client}");
+    }
+    assert_eq!(service.ask("acme", "GET", "/accounts/1?fields=price", "").body, r#"{"price":5}"#);
+    let hidden = service.ask("narrow", "GET", "/accounts/1?fields=price", "");
+    let unknown = service.ask("narrow", "GET", "/accounts/1?fields=prize", "");
+    assert_eq!(hidden.status, 400);
+    assert_eq!(hidden.body.replace("price", "prize"), unknown.body);
+    let absent = service.ask("narrow", "GET", "/accounts/2?fields=price", "");
+    assert_eq!(absent.body, hidden.body, "the selection is judged before the record");
+}
+
+#[test]
 fn without_a_granted_column_a_record_is_an_empty_object() {
     let service = start(&[]);
     assert_eq!(get(&service, "narrow", "").body, "{}");
