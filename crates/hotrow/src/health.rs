@@ -110,6 +110,7 @@ impl HealthError {
             Self::Config(_) | Self::Request(_) | Self::Target(TargetError::Url { .. }) => {
                 Exit::Usage
             }
+            Self::Tls(error) if error.is_usage() => Exit::Usage,
             _ => Exit::Failed,
         }
     }

@@ -103,6 +103,18 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
+impl TlsError {
+    /// Returns whether an option of the command line is the cause: a file that cannot be used, or a
+    /// host that TLS cannot name.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Authority { .. } | Self::Identity { .. } | Self::Name(_) => true,
+            Self::NoSystemRoots(_) | Self::Library(_) => false,
+        }
+    }
+}
+
 /// Starts TLS on connections.
 #[derive(Clone, Debug)]
 pub struct Tls {

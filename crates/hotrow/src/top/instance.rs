@@ -35,7 +35,7 @@ pub(super) enum NoReport {
     Request(#[from] RequestError),
     #[error(transparent)]
     NoAnswer(#[from] FetchError),
-    #[error("401: the admin token is needed; give it with --token-file")]
+    #[error("401: the admin token is missing or wrong; give it with --token-file")]
     TokenNeeded,
     #[error("404: no admin address of a Hotrow with /history")]
     NotHotrow,

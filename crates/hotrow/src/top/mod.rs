@@ -110,6 +110,7 @@ impl TopError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Target(_) | Self::TooMany(_) | Self::Credential(_) => Exit::Usage,
+            Self::Tls(error) if error.is_usage() => Exit::Usage,
             Self::Tls(_) | Self::System(_) | Self::Output(_) => Exit::Failed,
         }
     }

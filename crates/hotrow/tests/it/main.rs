@@ -25,14 +25,15 @@ mod contract;
 /// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]);
-/// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`],
-/// [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
+/// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],
+/// [`foreign_page`], [`start`], [`permissions`], [`readiness`], [`drain`], [`handover`],
+/// [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
 /// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
     mod admin_access;
+    mod admin_carriers;
     mod batch;
     mod behind;
     mod carriers;

@@ -1,0 +1,206 @@
+//! Readiness, `/status`, page, changes and advice over TLS and over a Unix socket, which HAProxy
+//! adds to the admin address as docs/production.md describes, with and without the token.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server, await_until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use super::curl::curl;
+use crate::overload::fronts::Running;
+
+const TOKEN: &str = "0123456789abcdefSECRET";
+
+/// A server with a token, behind HAProxy with a certificate of a private authority.
+struct Stage {
+    folder: tempfile::TempDir,
+    haproxy: Running,
+    _server: Server,
+    _database: Database,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let database = Database::with_products(3);
+        let config = Config::new(database.path())
+            .collection("products")
+            .set("admin.token", &format!("{TOKEN:?}"));
+        let server = Server::start(&config);
+        let authorization = format!("Bearer {TOKEN}");
+        await_until("a sample of the history", SOON, || {
+            let fields = [("Authorization", authorization.as_str())];
+            let history = server.admin_client().get_with("/history", &fields);
+            history.json()["next"].as_u64() > Some(0)
+        });
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("writable");
+        };
+        let (authority, pair) = certificate();
+        write("ca.pem", &authority);
+        write("pair.pem", &pair);
+        write("other-ca.pem", &certificate().0);
+        write("token", TOKEN);
+        write("wrong-token", "0123456789abcdefWRONG");
+        write("curl-token", &format!("Authorization: Bearer {TOKEN}\n"));
+        let place = folder.path().display();
+        let haproxy = Running::start(|own, address| {
+            let text = format!(
+                "global\n  nbthread 1\n  maxconn 64\ndefaults\n  mode http\n  timeout connect 5s\n  \
+                 timeout client 30s\n  timeout server 30s\nfrontend admin\n  \
+                 bind {address} ssl crt {place}/pair.pem\n  bind unix@{place}/admin.sock mode 600\n  \
+                 default_backend hotrow\nbackend hotrow\n  server hotrow {}\n",
+                server.admin
+            );
+            let file = own.join("haproxy.cfg");
+            std::fs::write(&file, text).expect("writable");
+            let mut command = Command::new("haproxy");
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{path}:/usr/sbin")).arg("-db").arg("-f").arg(file);
+            command
+        });
+        Self { folder, haproxy, _server: server, _database: database }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn secure(&self) -> String {
+        format!("https://{}", self.haproxy.address())
+    }
+
+    fn socket(&self) -> String {
+        format!("unix:{}", self.text("admin.sock"))
+    }
+}
+
+/// Returns a new authority, and a certificate of it for 127.0.0.1 with its key.
+fn certificate() -> (String, String) {
+    let mut params = CertificateParams::new(Vec::new()).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "test authority");
+    let key = KeyPair::generate().expect("a key");
+    let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
+    let pair = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
+    let signed = params.signed_by(&pair, &authority).expect("a certificate");
+    (authority.pem(), format!("{}{}", signed.pem(), pair.serialize_pem()))
+}
+
+fn run(arguments: &[&str]) -> Ended {
+    Ended::run(arguments, SOON)
+}
+
+#[test]
+fn the_programs_reach_the_admin_address_over_tls_and_a_unix_socket() {
+    let stage = Stage::new();
+    let (secure, socket) = (stage.secure(), stage.socket());
+    let (ca, token) = (stage.text("ca.pem"), stage.text("token"));
+    let trusted = ["--cacert", ca.as_str()];
+    for (url, trust) in [(&secure, &trusted[..]), (&socket, &[])] {
+        // Health needs no token.
+        for (ready, path) in [(&[][..], "/healthz"), (&["--ready"], "/readyz")] {
+            let ended = run(&[&["health", url], trust, ready].concat());
+            assert_eq!((ended.code(), ended.log.as_str()), (0, ""), "{ended:?}");
+            assert!(ended.output.ends_with(&format!("{path} answered 200\n")), "{ended:?}");
+        }
+        let with_token = [trust, &["--token-file", &token]].concat();
+        let top = run(&[&["top", "--once", url], &with_token[..]].concat());
+        assert!(top.code() == 0 && top.output.contains("ready"), "{top:?}");
+        // The cache is empty: there is no advice yet, and the reason comes from the server.
+        let advise = run(&[&["advise", url], &with_token[..]].concat());
+        assert_eq!(advise.code(), 1, "{advise:?}");
+        assert!(advise.log.contains("does not know: the cache has 0 entries"), "{advise:?}");
+    }
+    // Several instances, by both ways at once.
+    let both = run(&["top", "--once", "--cacert", &ca, "--token-file", &token, &secure, &socket]);
+    assert!(both.code() == 0 && both.output.contains("total of 2"), "{both:?}");
+}
+
+#[test]
+fn a_browser_and_curl_reach_page_and_changes_over_tls_and_a_unix_socket() {
+    let stage = Stage::new();
+    let (secure, ca) = (stage.secure(), stage.text("ca.pem"));
+    let (sock, token) = (stage.text("admin.sock"), format!("@{}", stage.text("curl-token")));
+    let ways = [
+        (secure.as_str(), ["--cacert", &ca], secure.clone()),
+        ("http://localhost", ["--unix-socket", &sock], "http://localhost".to_owned()),
+    ];
+    for (base, way, origin) in &ways {
+        let get = |path: &str, more: &[&str]| {
+            let url = format!("{base}{path}");
+            let shown = ["--write-out", "\n%{http_code}", &url];
+            curl(&[&way[..], &shown, more].concat())
+        };
+        let Some(ready) = get("/readyz", &[]) else { return };
+        assert!(ready.contains("\"ready\":true") && ready.ends_with("\n200"), "{ready}");
+        let ask = |path: &str, more: &[&str]| get(path, more).expect("curl ran a moment ago");
+        for path in ["/status", "/", "/history", "/hot-keys", "/metrics", "/reload"] {
+            assert!(ask(path, &[]).ends_with("\n401"), "{path} without the token");
+        }
+        let authorised = ["--header", token.as_str()];
+        let status = ask("/status", &authorised);
+        assert!(status.contains("\"token_required\":true") && status.ends_with("\n200"));
+        assert!(ask("/", &authorised).contains("<!doctype html>"));
+        for path in ["/page.js", "/charts.js", "/tables.js", "/uplot.js", "/page.css"] {
+            assert!(ask(path, &authorised).ends_with("\n200"), "{path}");
+        }
+        // A change as the page sends it: the browser names the origin that it sees.
+        let own = format!("Origin: {origin}");
+        let change = ["--header", &own, "--header", "Hotrow-Admin: 1", "--request", "POST"];
+        let purged = ask("/purge/products", &[&change[..], &authorised].concat());
+        assert!(purged.ends_with("\n200"), "{purged}");
+        let foreign = ["--header", "Origin: https://evil.example", "--request", "POST"];
+        let foreign = [&foreign[..], &["--header", "Hotrow-Admin: 1"], &authorised].concat();
+        assert!(ask("/purge/products", &foreign).ends_with("\n403"));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_and_the_status_says_whose_fault_it_is() {
+    let stage = Stage::new();
+    let (secure, socket) = (stage.secure(), stage.socket());
+    let file = |name: &str| stage.text(name);
+    let (ca, other, token) = (file("ca.pem"), file("other-ca.pem"), file("token"));
+    let (wrong_token, no_socket, no_file) = (file("wrong-token"), file("no.sock"), file("none"));
+    let missing = format!("unix:{no_socket}");
+    let (secure, socket) = (secure.as_str(), socket.as_str());
+    // The command line, the exit status, and what the message names.
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["health", secure], 1, &[secure, "certificate"]),
+        (&["health", secure, "--cacert", &other], 1, &[secure, "certificate"]),
+        (&["health", secure, "--cacert", &no_file], 2, &[&no_file]),
+        (&["health", secure, "--cacert", &token], 2, &[&token, "no certificates"]),
+        (&["health", &missing], 1, &[&no_socket, "no socket"]),
+        (&["advise", secure, "--token-file", &token], 1, &[secure, "certificate"]),
+        (&["advise", secure, "--cacert", &other], 1, &[secure, "certificate"]),
+        (&["advise", secure, "--cacert", &no_file], 2, &[&no_file]),
+        (&["advise", secure, "--cacert", &ca], 1, &[secure, "401", "--token-file"]),
+        (&["advise", socket, "--token-file", &wrong_token], 1, &[socket, "401", "--token-file"]),
+        (&["advise", socket, "--token-file", &no_file], 2, &[&no_file]),
+        (&["advise", &missing], 1, &[&no_socket, "no socket"]),
+        (&["top", "--once", secure], 1, &["certificate"]),
+        (&["top", "--once", secure, "--cacert", &other], 1, &["certificate"]),
+        (&["top", "--once", secure, "--cacert", &no_file], 2, &[&no_file]),
+        (&["top", "--once", secure, "--cacert", &ca], 1, &["401", "--token-file"]),
+        (&["top", "--once", socket, "--token-file", &wrong_token], 1, &["401", "--token-file"]),
+        (&["top", "--once", socket, "--token-file", &no_file], 2, &[&no_file]),
+        (&["top", "--once", &missing], 1, &[&no_socket, "no socket"]),
+    ];
+    for (arguments, status, named) in cases {
+        let ended = run(arguments);
+        assert_eq!(ended.code(), *status, "{arguments:?}: {ended:?}");
+        // A snapshot is printed in any case, with the reason in the row of the instance.
+        let said = if ended.log.is_empty() { &ended.output } else { &ended.log };
+        for name in *named {
+            assert!(said.contains(name), "{arguments:?}: {name} is not in {said:?}");
+        }
+        assert!(!said.contains(TOKEN) && !said.contains("WRONG"), "{arguments:?}: {said:?}");
+    }
+}
