@@ -55,6 +55,12 @@ const DROPPED: [(Dropped, &str); 3] = [
     (Dropped::Rate, "rate"),
 ];
 
+/// Returns the most bytes of lines that wait and are being written.
+#[cfg(test)]
+pub(crate) fn queues_bytes_max(workers: usize) -> usize {
+    (workers + 1) * queue::QUEUE_BYTES_MAX
+}
+
 /// The access log of the process.
 #[derive(Debug)]
 pub struct AccessLog {

@@ -57,6 +57,13 @@ impl History {
         }
     }
 
+    /// Returns the bytes of samples, sketches and rings of keys, without the allocator's own.
+    #[cfg(test)]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let hot_keys = self.hot_keys.as_ref().map(|keys| keys.lock().hot_keys.memory_bytes());
+        self.recorder.lock().memory_bytes() + hot_keys.unwrap_or(0)
+    }
+
     /// Takes a sample at `now`.
     pub(crate) fn take(&self, now: Nanos, reading: Reading) {
         self.recorder.lock().add(now, reading);
@@ -112,4 +119,4 @@ pub(crate) fn start(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,7 @@
 //! sampled keys, and one thread replays all of them in small copies of the store
 //! ([`hotrow_cache::miniature`]). Once a second it publishes the curve, or why there is none.
 
+mod merge;
 mod predictor;
 mod ring;
 mod sentence;
@@ -29,8 +30,8 @@ pub(crate) use self::sentence::sentence;
 use crate::lookups::WorkerLookups;
 use crate::read::Fetcher;
 
-/// Most lookups that wait in all rings together: 1.5 MiB.
-const RINGS_LOOKUPS_MAX: usize = 1 << 16;
+/// Most lookups that wait in all rings together, of up to 128 workers: 0.75 MiB.
+const RINGS_LOOKUPS_MAX: usize = 1 << 15;
 /// Most and fewest that wait in one ring.
 const RING_LOOKUPS_MAX: usize = 1 << 13;
 const RING_LOOKUPS_MIN: usize = 1 << 8;
@@ -158,9 +159,20 @@ impl MissRatioCurve {
 
     /// Creates the ring of a worker. The ring of one that ended is forgotten when it is empty.
     pub(crate) fn worker(&self) -> WorkerSamples {
-        let ring = Arc::new(SampleRing::new(if self.is_on() { self.ring_lookups } else { 0 }));
-        self.rings.lock().push(Arc::clone(&ring));
+        let ring = Arc::new(SampleRing::new(self.ring_lookups));
+        let mut rings = self.rings.lock();
+        if rings.iter().any(|other| other.is_allocated()) {
+            ring.allocate();
+        }
+        rings.push(Arc::clone(&ring));
         WorkerSamples(ring)
+    }
+
+    /// Gives all rings their memory, before anything is sampled. Returns how many lookups fit.
+    fn allocate(&self) -> usize {
+        let rings = self.rings.lock();
+        rings.iter().for_each(|ring| ring.allocate());
+        rings.len() * self.ring_lookups
     }
 
     /// Returns what the predictor published last.

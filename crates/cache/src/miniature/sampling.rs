@@ -8,8 +8,8 @@ use hotrow_types::key::CollectionId;
 use crate::record::Presence;
 use crate::sync::Mutex;
 
-/// Most events in [`SampleLog`]: half a MiB.
-pub const LOG_SAMPLES_MAX: usize = 1 << 14;
+/// Most events in [`SampleLog`]: a quarter of a MiB.
+pub const LOG_SAMPLES_MAX: usize = 1 << 13;
 
 /// Odd, and without relation to the constants of the key's hash: digits of the golden ratio and of
 /// the square root of 2.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_cache::Cache;
-use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
+use hotrow_cache::miniature::sampling::{LOG_SAMPLES_MAX, SamplingRate};
 use hotrow_cache::miniature::{LookupTotals, MEMORY_BYTES_MAX, Simulation, Unplanned, plan};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::CollectionId;
 
+use super::merge::Collected;
 use super::{MissRatioCurve, Report, Unknown};
 use crate::lookups::{LookupKind, WorkerLookups};
 
@@ -40,7 +41,7 @@ pub(super) struct Predictor {
     rate_max: Option<(SamplingRate, u64)>,
     published_at: Nanos,
     /// Kept for its memory.
-    samples: Vec<Sample>,
+    collected: Collected,
     dropped_seen: u64,
 }
 
@@ -60,7 +61,7 @@ impl Predictor {
             simulation: None,
             rate_max: None,
             published_at: Nanos::ZERO,
-            samples: Vec::new(),
+            collected: Collected::default(),
             dropped_seen: 0,
         };
         predictor.dropped_seen = predictor.dropped_total();
@@ -69,9 +70,7 @@ impl Predictor {
 
     /// Replays what arrived, and publishes once a second. Returns whether anything arrived.
     pub(super) fn step(&mut self, now: Nanos) -> bool {
-        let mut samples = std::mem::take(&mut self.samples);
-        samples.clear();
-        self.take(&mut samples);
+        self.take();
         let dropped_total = self.dropped_total();
         let dropped = dropped_total.saturating_sub(self.dropped_seen);
         self.dropped_seen = dropped_total;
@@ -80,11 +79,16 @@ impl Predictor {
         let mut replayed = 0;
         if let Some(simulation) = &mut self.simulation {
             simulation.lose(dropped);
-            for some in samples.chunks(EVENTS_PER_LOOK) {
-                some.iter().for_each(|sample| simulation.apply(sample));
-                replayed += some.len() as u64;
+            let mut samples = self.collected.in_order();
+            loop {
+                let mut left = EVENTS_PER_LOOK;
+                samples.by_ref().take(EVENTS_PER_LOOK).for_each(|sample| {
+                    simulation.apply(sample);
+                    left -= 1;
+                });
+                replayed += (EVENTS_PER_LOOK - left) as u64;
                 is_over = simulation.memory_bytes() > MEMORY_TRIGGER_BYTES;
-                if is_over {
+                if is_over || left > 0 {
                     break;
                 }
             }
@@ -97,8 +101,7 @@ impl Predictor {
         published.replayed_total += replayed;
         published.dropped_total += dropped;
         drop(published);
-        let is_busy = !samples.is_empty();
-        self.samples = samples;
+        let is_busy = !self.collected.samples.is_empty();
         if is_over || now.since(self.published_at) >= PUBLISH_EVERY {
             self.published_at = now;
             self.publish(&totals, now);
@@ -106,18 +109,25 @@ impl Predictor {
         is_busy
     }
 
-    /// Takes all events, in the order of their time.
-    fn take(&self, samples: &mut Vec<Sample>) {
+    /// Takes all events.
+    fn take(&mut self) {
+        self.collected.clear();
         // The log last: what was stored because of a lookup comes after it.
-        let mut rings = self.curve.rings.lock();
-        rings.retain(|ring| {
+        self.curve.rings.lock().retain(|ring| {
             let has_worker = Arc::strong_count(ring) > 1;
-            ring.take(samples);
+            self.collected.add(|samples| ring.take(samples));
             has_worker
         });
-        drop(rings);
-        self.cache.samples().take(samples);
-        samples.sort_by_key(|sample| sample.at);
+        self.collected.add(|samples| self.cache.samples().take(samples));
+    }
+
+    /// Returns the bytes of all rings, of the log at its bound, and of the events while they are
+    /// replayed, with what sorting those of the log may take. The copies are not counted.
+    #[cfg(test)]
+    fn queues_bytes(&self) -> usize {
+        let rings: usize = self.curve.rings.lock().iter().map(|ring| ring.memory_bytes()).sum();
+        let samples = self.collected.samples.capacity() + 2 * LOG_SAMPLES_MAX;
+        rings + samples * size_of::<hotrow_cache::miniature::sampling::Sample>()
     }
 
     fn dropped_total(&self) -> u64 {
@@ -232,6 +242,7 @@ impl Predictor {
         };
         let kept = self.simulation.take().filter(fits);
         let simulation = kept.unwrap_or_else(|| {
+            self.collected.reserve(self.curve.allocate() + LOG_SAMPLES_MAX);
             self.cache.samples().set_rate(rate);
             Simulation::new(self.cache.miniature_settings(rate), totals, now)
         });

@@ -1,13 +1,14 @@
 //! The predictor step by step, with time as an argument.
 
 use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
-use hotrow_cache::miniature::sampling::Event;
+use hotrow_cache::miniature::sampling::{Event, Sample, Weighed};
 use hotrow_cache::{Answers, Fetched, Lookup, Presence, ReadMode};
 use hotrow_types::key::{Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::Version;
 
 use super::*;
-use crate::miss_ratio_curve::WorkerSamples;
+use crate::miss_ratio_curve::{RING_LOOKUPS_MAX, RINGS_LOOKUPS_MAX, WorkerSamples};
+use crate::{access_log, history};
 
 const FIRST: CollectionId = CollectionId(0);
 const START: Nanos = Nanos(1_000_000_000);
@@ -44,12 +45,16 @@ fn config(capacity_bytes: u64) -> Config {
     }
 }
 
-/// A worker, and the predictor that it feeds.
+/// Most bytes of all that watches a running service.
+const WATCHING_BYTES_MAX: usize = 16 << 20;
+
+/// Workers, and the predictor that they feed.
 struct Rig {
     cache: Arc<Cache<ReadFailure>>,
     curve: Arc<MissRatioCurve>,
     lookups: Arc<WorkerLookups>,
     worker: WorkerSamples,
+    others: Vec<WorkerSamples>,
     predictor: Predictor,
     schema: KeySchema,
     now: Nanos,
@@ -57,11 +62,15 @@ struct Rig {
 
 impl Rig {
     fn new(capacity_bytes: u64) -> Self {
+        Self::with_workers(capacity_bytes, 2)
+    }
+
+    fn with_workers(capacity_bytes: u64, workers: usize) -> Self {
         let day = Duration::from_hours(24);
         let policy =
             CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
         let cache = Cache::new(config(capacity_bytes), vec![policy]);
-        let curve = Arc::new(MissRatioCurve::new(2, true, true));
+        let curve = Arc::new(MissRatioCurve::new(workers, true, true));
         let lookups = Arc::new(WorkerLookups::new(1));
         let predictor = {
             let cache = cache.clone();
@@ -69,7 +78,8 @@ impl Rig {
         };
         let schema = KeySchema::new(FIRST, vec![KeyType::Integer]);
         let worker = curve.worker();
-        Self { cache, worker, curve, lookups, predictor, schema, now: START }
+        let others = (1..workers).map(|_| curve.worker()).collect();
+        Self { cache, worker, others, curve, lookups, predictor, schema, now: START }
     }
 
     fn key(&self, id: u64) -> Key {
@@ -126,6 +136,36 @@ fn a_small_or_empty_cache_has_no_curve_and_samples_nothing() {
     let Report::Unknown(reason) = report else { return };
     assert!(reason.to_string().starts_with("too small to predict: the capacity holds about 16513"));
     assert_eq!(rig.rate(), 0.0);
+    assert!(rig.curve.rings.lock().iter().all(|ring| ring.memory_bytes() == 0));
+}
+
+#[test]
+fn all_that_watches_stays_within_its_bound() {
+    for (workers, has_access_log) in [(128, false), (2, true)] {
+        let mut rig = Rig::with_workers(64 * MIB, workers);
+        (0..1_000).for_each(|id| rig.request(id));
+        rig.step();
+        let queues = rig.predictor.queues_bytes();
+        let ring = (RINGS_LOOKUPS_MAX / workers).min(RING_LOOKUPS_MAX);
+        let (rate, now) = (rig.cache.samples().rate(), rig.now);
+        let mut hashes = (1_u64..).map(|n| n.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        // All rings are full, and the log is: more is dropped, and no memory is added.
+        for worker in std::iter::once(&rig.worker).chain(&rig.others) {
+            for key_hash in hashes.by_ref().filter(|hash| rate.takes(*hash)).take(ring + 1) {
+                let event = Event::Lookup { is_scan: false, held: None };
+                worker.push(&Sample { at: now, key_hash, collection: FIRST, event });
+            }
+        }
+        (0..=LOG_SAMPLES_MAX).for_each(|_| rig.cache.note_gap(now));
+        rig.step();
+        assert_eq!(rig.curve.published().dropped_total, workers as u64 + 1);
+        assert_eq!(rig.predictor.queues_bytes(), queues);
+        let history = history::tests::full(workers).memory_bytes();
+        let log = if has_access_log { access_log::queues_bytes_max(workers) } else { 0 };
+        let all = MEMORY_BYTES_MAX as usize + queues + history + log;
+        println!("{workers} workers: {all} B: queues {queues}, history {history}, log {log}");
+        assert!(all <= WATCHING_BYTES_MAX, "{all}");
+    }
 }
 
 #[test]
@@ -133,6 +173,8 @@ fn the_curve_follows_from_requests() {
     let mut rig = Rig::new(64 * MIB);
     (0..1_000).for_each(|id| rig.request(id));
     assert_eq!(rig.step(), Report::Unknown(Unknown::FewLookups { sampled: 0 }));
+    // A worker that starts while keys are sampled has room at once.
+    assert!(rig.worker.admits() && rig.curve.worker().admits());
     let rate = rig.rate();
     assert!((0.055..0.065).contains(&rate), "{rate}");
     // The smallest copy has room for as many.
@@ -192,8 +234,7 @@ fn copies_that_need_too_much_memory_begin_anew_at_half_the_rate() {
     (0..1_000).for_each(|id| rig.request(id));
     rig.step();
     let rate = rig.rate();
-    let tiny =
-        hotrow_cache::miniature::sampling::Weighed { weight_bytes: 120, presence: Presence::Found };
+    let tiny = Weighed { weight_bytes: 120, presence: Presence::Found };
     let takes = |hash: &u64| SamplingRate::from_share(rate).takes(*hash);
     let mut hashes = (1_u64..).map(|n| n.wrapping_mul(0xd6e8_feb8_6659_fd93)).filter(takes);
     let mut highest = 0;
@@ -218,7 +259,7 @@ fn copies_that_need_too_much_memory_begin_anew_at_half_the_rate() {
 
 #[test]
 fn the_ring_of_a_worker_that_ended_is_forgotten() {
-    let mut rig = Rig::new(64 * MIB);
+    let mut rig = Rig::with_workers(64 * MIB, 1);
     for _ in 0..10 {
         drop(rig.curve.worker());
     }
