@@ -291,8 +291,14 @@ fn compose(
             tracing::error!(%error, "cannot notify the service manager");
         }
         // Behind the first report of readiness, which the end of a reload repeats.
-        if let Some(reload) = reload {
-            reload.start(&in_force, host.hangups, &shutdown, &host.supervisor);
+        match reload {
+            Some(reload) => reload.start(&in_force, host.hangups, &shutdown, &host.supervisor),
+            None => {
+                let (hangups, supervisor) = (host.hangups, &host.supervisor);
+                if let Err(error) = reload::start_without_file(hangups, &shutdown, supervisor) {
+                    tracing::error!(%error, "SIGHUP is ignored");
+                }
+            }
         }
         ready(addresses);
     };

@@ -128,6 +128,10 @@ impl Trigger {
     }
 }
 
+/// Line of the log when a reload is requested of a process that has no file.
+pub const NO_FILE: &str = "a reload was requested, and there is no configuration file to read \
+    again: this process was started without one";
+
 /// Result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadResult {

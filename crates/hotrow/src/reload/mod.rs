@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_server::in_force::InForce;
-use hotrow_server::reload::{Change, Left, ReloadRequest, ReloadResult, Reloads, Report, Trigger};
+use hotrow_server::reload::{
+    Change, Left, NO_FILE, ReloadRequest, ReloadResult, Reloads, Report, Trigger,
+};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use ring::digest;
@@ -312,6 +314,37 @@ pub fn start(
             tokio::select! {
                 () = shutdown.ending() => {}
                 never = serve_triggers(&mut reloader, &mut triggers, &mut watch) => match never {},
+            }
+        });
+        Ok(())
+    };
+    supervisor.spawn("reload", move || ending.is_ending(), || (), body)?;
+    Ok(())
+}
+
+/// Starts the thread that logs each SIGHUP of a process without a configuration file.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start_without_file(
+    mut hangups: watch::Receiver<u64>,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<()> {
+    let (shutdown, ending) = (shutdown.clone(), shutdown.clone());
+    let body = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        runtime.block_on(async {
+            loop {
+                supervisor::turn();
+                tokio::select! {
+                    () = shutdown.ending() => return,
+                    changed = hangups.changed() => match changed {
+                        Ok(()) => tracing::warn!(trigger = Trigger::Signal.label(), "{NO_FILE}"),
+                        // No signal comes any more.
+                        Err(_) => return shutdown.ending().await,
+                    },
+                }
             }
         });
         Ok(())

@@ -8,7 +8,7 @@ use super::{View, access, plain, unauthorised};
 use crate::body::Body;
 use crate::http_error::{HttpError, problem};
 use crate::metrics::{Exposition, Labels};
-use crate::reload::{Left, ReloadResult, Reloads, Report, Trigger};
+use crate::reload::{Left, NO_FILE, ReloadResult, Reloads, Report, Trigger};
 
 /// Path of the request.
 pub(super) const PATH: &str = "/reload";
@@ -28,6 +28,7 @@ impl View {
         }
         access::check_change(request)?;
         let Some(reloads) = &self.reloads else {
+            tracing::warn!(trigger = Trigger::Admin.label(), "{NO_FILE}");
             return Ok(problem(
                 StatusCode::NOT_FOUND,
                 "No configuration file",
@@ -90,6 +91,11 @@ impl View {
             &series,
         );
         out.gauge(
+            "hotrow_config_hash",
+            "The first 48 bits of the SHA-256 of the configuration file, as a number.",
+            &[(&[], number_of(&state.hash))],
+        );
+        out.gauge(
             "hotrow_config_last_reload_successful",
             "0 if the last reload was rejected.",
             &[(&[], u64::from(!reloads.has_failed()))],
@@ -100,6 +106,12 @@ impl View {
             &[(&[], self.unix_s(state.succeeded_at))],
         );
     }
+}
+
+/// Returns the first 48 bits of a hash in hexadecimal digits: as many as every reader of metrics
+/// represents exactly.
+fn number_of(hash: &str) -> u64 {
+    hash.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
 }
 
 /// Returns what `/readyz` says of reloads.
@@ -126,4 +138,18 @@ fn document(report: &Report) -> Value {
         "rate_limits_changed_by_admin": rules,
         "pending": report.pending,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_hash_is_exact_for_readers_of_metrics() {
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(number_of(hash), 0xba78_16bf_8f01);
+        let largest = number_of("ffffffffffff00");
+        assert_eq!(largest as f64 as u64, largest);
+        assert_eq!(number_of("none"), 0);
+    }
 }

@@ -58,3 +58,28 @@ fn an_interrupted_demo_cleans_up() {
     assert_eq!(ended.code(), 0, "{ended:?}");
     assert_eq!(files(folder.path()), Vec::<String>::new());
 }
+
+#[test]
+fn a_reload_without_a_configuration_file_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_demo(folder.path(), &[]);
+    server.await_ready();
+    let reported = |trigger: &str| {
+        let line = format!(
+            "no configuration file to read again: this process was started without \
+                            one trigger=\"{trigger}\""
+        );
+        server.log().matches(&line).count()
+    };
+    for times in 1..=2 {
+        server.signal(Signal::HUP);
+        await_until("the line of the log", SOON, || reported("signal") == times);
+    }
+    let answer = server.admin_client().change("/reload", "");
+    assert_eq!(answer.status, 404);
+    assert!(answer.text().contains("started without a configuration file"), "{}", answer.text());
+    await_until("the line of the log", SOON, || reported("admin") == 1);
+    assert_eq!(server.get("/products/1").status, 200, "it goes on");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended(SOON).code(), 0);
+}
