@@ -37,6 +37,8 @@ class Browser:
         os.close(commands)
         os.close(messages)
         self.rest, self.last, self.session = b"", 0, None
+        self.handlers = {}
+        """Functions that are called with the parameters of an event, by its name."""
 
     def __enter__(self):
         return self
@@ -47,20 +49,28 @@ class Browser:
         os.close(self.commands)
         os.close(self.messages)
 
-    def call(self, method, **parameters):
-        """Sends a command and returns its result."""
+    def send(self, method, **parameters):
+        """Sends a command, and returns its number without waiting for its result."""
         self.last += 1
         message = {"id": self.last, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.commands, json.dumps(message).encode() + b"\0")
+        return self.last
+
+    def call(self, method, **parameters):
+        """Sends a command and returns its result. Events that arrive before it are handled."""
+        number = self.send(method, **parameters)
         until = time.monotonic() + ANSWER_S_MAX
         while True:
             answer = self._next(until)
-            if answer.get("id") == self.last:
+            if answer.get("id") == number:
                 if "error" in answer:
                     raise TimeoutError(f"{method}: {answer['error']}")
                 return answer["result"]
+            handler = self.handlers.get(answer.get("method"))
+            if handler:
+                handler(answer["params"])
 
     def _next(self, until):
         while b"\0" not in self.rest:
@@ -70,22 +80,31 @@ class Browser:
         message, self.rest = self.rest.split(b"\0", 1)
         return json.loads(message)
 
-    def photograph(self, url, path, width, dark, shown, height_max=None):
-        """Saves the page at `url` when the expression `shown` has become true."""
+    def open(self, width, dark):
+        """Opens an empty page."""
         self.session = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.session = session
+        self.look(width, dark)
+
+    def look(self, width, dark):
+        """Sets width and colours of the page."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900,
                   deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=url)
+
+    def wait_for(self, expression):
+        """Waits until the expression is true in the page."""
         until = time.monotonic() + ANSWER_S_MAX
-        while not self.evaluate(shown):
+        while not self.evaluate(expression):
             if time.monotonic() > until:
-                raise TimeoutError(f"{url} did not show {shown}")
+                raise TimeoutError(f"this did not become true: {expression}")
             time.sleep(0.1)
+
+    def save_picture(self, path, width, height_max=None):
+        """Saves a picture of the whole page, or of its beginning."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         height = min(size["height"], height_max or size["height"])
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
@@ -93,6 +112,17 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(picture["data"]))
 
+    def photograph(self, url, path, width, dark, shown, height_max=None):
+        """Saves the page at `url` when the expression `shown` has become true."""
+        self.open(width, dark)
+        self.call("Page.navigate", url=url)
+        self.wait_for(shown)
+        self.save_picture(path, width, height_max)
+
     def evaluate(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Returns the value of an expression in the page; of a promise, when it is settled."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")

@@ -222,7 +222,8 @@ def main():
         ]
     )
     results = {
-        "settings": vars(args),
+        # Of the traces' folder, only what was read from it.
+        "settings": {**vars(args), "traces": TRACE, "requests": len(trace), "records": unique},
         "ratio_before": ratio,
         "rounds": rounds,
         "instances": many,

@@ -26,8 +26,8 @@ mod contract;
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],
-/// [`foreign_page`], [`start`], [`permissions`], [`readiness`], [`drain`], [`handover`],
-/// [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
+/// [`page_changes`], [`foreign_page`], [`start`], [`permissions`], [`readiness`], [`drain`],
+/// [`handover`], [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
 /// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
@@ -60,6 +60,7 @@ mod e2e {
     mod merging;
     mod miss_ratio_curve;
     mod page;
+    mod page_changes;
     mod permissions;
     mod position;
     mod readiness;

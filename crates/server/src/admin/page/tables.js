@@ -175,7 +175,8 @@ const tables = (() => {
       cell(row, "number", grouped(rule.limited));
       cell(row, "", button("Change", `Change rule ${name}`, () => ask({
         title: `Change rule ${name}`,
-        text: "The change holds until the process ends. Keys keep their tokens and debts.",
+        text: "The change holds until the process ends, or a reload finds the rule changed in the "
+          + "file. Keys keep their tokens and debts.",
         verb: "Change", path: `limits/rate/${encodeURIComponent(name)}`,
         done: `Rule ${name} was changed.`, rule,
       })));
