@@ -1,7 +1,8 @@
 //! HTTP servers whose limit is known by construction, to test tools that search for limits: a token
 //! bucket that delays or refuses requests beyond it, a queue with one worker and random work
-//! (M/M/1), and one with several workers and constant work (M/D/c). One epoll loop; work is only waited for, so the limit does not depend on the machine.
-//! `GET /_check` returns how late the answers left and the mean of the work.
+//! (M/M/1), and one with several workers and constant work (M/D/c). One epoll loop; work is only
+//! waited for, so the limit does not depend on the machine. `GET /_check` returns how late the
+//! answers left and the mean of the work.
 //!
 //! usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED |
 //! workers RATE WORKERS

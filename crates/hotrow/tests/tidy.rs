@@ -9,6 +9,8 @@ mod crates;
 mod dependencies;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/language.rs"]
+mod language;
 #[path = "tidy/monitoring.rs"]
 mod monitoring;
 #[path = "tidy/sources.rs"]
@@ -33,6 +35,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("no unwrap outside tests", sources::unwraps),
     ("no leftovers", sources::leftovers),
     ("blanks", sources::blanks),
+    ("columns of comments and prose", language::columns),
+    ("words of comments and prose", language::words),
     ("no test is calibrated by the clock", calibration::calibration),
     ("ARCHITECTURE.md names the crates", documents::architecture),
     ("targets of links exist", documents::links),

@@ -27,8 +27,9 @@ mod contract;
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],
 /// [`page_changes`], [`foreign_page`], [`start`], [`permissions`], [`readiness`], [`drain`],
-/// [`handover`], [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`], `slow_queries`, [`history`], [`top`],
-/// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`handover`], [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`],
+/// `slow_queries`, [`history`], [`top`], [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`,
+/// [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
