@@ -178,6 +178,11 @@ const MEMBER_COUNT: usize = 4;
 /// Bytes of the end of one member. A record has at most 16 MiB.
 const MEMBER_END: usize = 4;
 
+fn bytes_of_view<'a>(members: impl Iterator<Item = &'a [u8]>) -> usize {
+    // Braces, and a comma less than members.
+    members.fold(1, |bytes, member| bytes + member.len() + 1).max(2)
+}
+
 /// Returns the table of members: their number and their ends. A body that is no object has none.
 fn members_of(body: &[u8]) -> Vec<u8> {
     let ends = member_ends(body).unwrap_or_default();
@@ -290,9 +295,10 @@ impl Record {
     /// not kept.
     #[must_use]
     pub fn view(&self, columns: &Columns) -> Vec<u8> {
-        let mut view = Vec::with_capacity(self.view_bytes(columns));
+        let members: Vec<&[u8]> = columns.members(self.body(), self.member_ends()).collect();
+        let mut view = Vec::with_capacity(bytes_of_view(members.iter().copied()));
         view.push(b'{');
-        for (i, member) in columns.members(self.body(), self.member_ends()).enumerate() {
+        for (i, member) in members.into_iter().enumerate() {
             if i > 0 {
                 view.push(b',');
             }
@@ -305,9 +311,7 @@ impl Record {
     /// Returns the length of [`Record::view`].
     #[must_use]
     pub fn view_bytes(&self, columns: &Columns) -> usize {
-        let members = columns.members(self.body(), self.member_ends());
-        // Braces, and a comma less than members.
-        members.fold(1, |bytes, member| bytes + member.len() + 1).max(2)
+        bytes_of_view(columns.members(self.body(), self.member_ends()))
     }
 
     fn member_ends(&self) -> impl Iterator<Item = usize> {

@@ -19,7 +19,6 @@ impl Handler {
     ///
     /// # Errors
     /// See [`select`].
-    #[cold]
     pub(crate) fn select_fields(
         &self,
         id: CollectionId,

@@ -94,9 +94,17 @@ pub(crate) enum Unknown {
 /// What workers, the predictor and the admin side share.
 #[derive(Debug)]
 pub(crate) struct MissRatioCurve {
-    rings: Mutex<Vec<Arc<SampleRing>>>,
+    rings: Mutex<Rings>,
     ring_lookups: usize,
     published: Mutex<Published>,
+}
+
+/// The rings of all workers.
+#[derive(Debug, Default)]
+struct Rings {
+    list: Vec<Arc<SampleRing>>,
+    /// They have memory, and a later one gets it at once: the predictor has begun to sample.
+    are_allocated: bool,
 }
 
 /// What the predictor shows.
@@ -161,18 +169,19 @@ impl MissRatioCurve {
     pub(crate) fn worker(&self) -> WorkerSamples {
         let ring = Arc::new(SampleRing::new(self.ring_lookups));
         let mut rings = self.rings.lock();
-        if rings.iter().any(|other| other.is_allocated()) {
+        if rings.are_allocated {
             ring.allocate();
         }
-        rings.push(Arc::clone(&ring));
+        rings.list.push(Arc::clone(&ring));
         WorkerSamples(ring)
     }
 
     /// Gives all rings their memory, before anything is sampled. Returns how many lookups fit.
     fn allocate(&self) -> usize {
-        let rings = self.rings.lock();
-        rings.iter().for_each(|ring| ring.allocate());
-        rings.len() * self.ring_lookups
+        let mut rings = self.rings.lock();
+        rings.are_allocated = true;
+        rings.list.iter().for_each(|ring| ring.allocate());
+        rings.list.len() * self.ring_lookups
     }
 
     /// Returns what the predictor published last.

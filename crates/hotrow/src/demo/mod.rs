@@ -105,7 +105,7 @@ fn invitation(addresses: Addresses) -> String {
     let admin = reachable(addresses.admin);
     format!(
         "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  \
-         curl 'http://{data}/products?ids=1,2,3&fields=name,price_cents'\n  \
+         curl 'http://{data}/products?ids=1,2,3'\n  \
          curl http://{admin}/metrics\nCtrl-C ends it and removes the database.\n"
     )
 }
@@ -138,6 +138,7 @@ mod tests {
             assert!(
                 resolved.server.collections[0].allow_no_cache
                     && resolved.server.collections[0].allow_min_position
+                    && resolved.server.collections[0].allow_fields
             );
         }
     }

@@ -113,7 +113,7 @@ impl Predictor {
     fn take(&mut self) {
         self.collected.clear();
         // The log last: what was stored because of a lookup comes after it.
-        self.curve.rings.lock().retain(|ring| {
+        self.curve.rings.lock().list.retain(|ring| {
             let has_worker = Arc::strong_count(ring) > 1;
             self.collected.add(|samples| ring.take(samples));
             has_worker
@@ -125,14 +125,15 @@ impl Predictor {
     /// replayed, with what sorting those of the log may take. The copies are not counted.
     #[cfg(test)]
     fn queues_bytes(&self) -> usize {
-        let rings: usize = self.curve.rings.lock().iter().map(|ring| ring.memory_bytes()).sum();
+        let rings: usize =
+            self.curve.rings.lock().list.iter().map(|ring| ring.memory_bytes()).sum();
         let samples = self.collected.samples.capacity() + 2 * LOG_SAMPLES_MAX;
         rings + samples * size_of::<hotrow_cache::miniature::sampling::Sample>()
     }
 
     fn dropped_total(&self) -> u64 {
         let rings = self.curve.rings.lock();
-        let of_rings: u64 = rings.iter().map(|ring| ring.dropped()).sum();
+        let of_rings: u64 = rings.list.iter().map(|ring| ring.dropped()).sum();
         of_rings + self.cache.samples().dropped_total()
     }
 

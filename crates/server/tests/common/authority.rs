@@ -11,7 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Sends `input` with `openssl s_client`, and returns what it printed. `ca`: the file of the root.
 pub(crate) fn openssl(ca: &Path, address: SocketAddr, input: &str, arguments: &[&str]) -> String {
@@ -51,6 +51,11 @@ impl Authority {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Returns its own certificate.
+    pub(crate) fn root(&self) -> CertificateDer<'static> {
+        self.issuer.der().clone()
     }
 
     /// Replaces the server's certificate and its key.

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::{self, DEADLINE, Server, limits, wait_until};
 use hotrow_server::config::Limits;
-use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
+use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_server::metrics::CloseCause;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::CertificateParams;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
@@ -20,25 +20,20 @@ const LAST: &str = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 /// Exit status of curl: the server's certificate cannot be verified.
 const CURL_UNVERIFIED: i32 = 60;
 
-/// Certificates of one test: an authority, and what it has signed.
-struct Authority {
-    folder: tempfile::TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+/// The common authority, with servers of these tests.
+struct Authority(common::authority::Authority);
+
+impl Deref for Authority {
+    type Target = common::authority::Authority;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Authority {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "test authority");
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
-        Self { folder, issuer }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        Self(common::authority::Authority::new())
     }
 
     fn ca(&self) -> String {
@@ -46,18 +41,14 @@ impl Authority {
     }
 
     /// Writes `{name}.pem` and `{name}.key` for a host, valid until `end`.
-    fn sign(&self, name: &str, host: &str, end: SystemTime) {
-        let key = KeyPair::generate().unwrap();
+    fn sign_for(&self, name: &str, host: &str, end: SystemTime) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_after = end.into();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
-        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        self.sign(name, &params);
     }
 
     /// A server with a valid certificate for 127.0.0.1.
     fn server(&self, limits: Limits, workers: usize) -> Server {
-        self.sign("server", "127.0.0.1", later());
         self.server_with(limits, workers, ClientCertificates::Ignored, DEADLINE)
     }
 
@@ -68,17 +59,14 @@ impl Authority {
         clients: ClientCertificates,
         handshake_timeout: Duration,
     ) -> Server {
-        let tls =
-            Tls { certificate: self.path("server.pem"), key: self.path("server.key"), clients };
-        let transport = Transport { tls: Some(tls), handshake_timeout, ..Transport::default() };
+        let tls = Some(self.tls(clients));
+        let transport = Transport { tls, handshake_timeout, ..Transport::default() };
         Server::start_over(limits, workers, transport)
     }
 
     /// A server that speaks HTTP/2 too.
     fn http2_server(&self) -> Server {
-        self.sign("server", "127.0.0.1", later());
-        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
-        let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+        let tls = Some(self.tls(ClientCertificates::Ignored));
         let transport = Transport { tls, http2: true, ..Transport::default() };
         Server::start_over(limits(), 1, transport)
     }
@@ -86,7 +74,7 @@ impl Authority {
     /// A client that trusts the authority and resumes nothing.
     fn client(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).unwrap();
+        roots.add(self.root()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -98,12 +86,7 @@ impl Authority {
     }
 
     fn curl(&self, address: SocketAddr, target: &str, arguments: &[&str]) -> Output {
-        Command::new("curl")
-            .args(["-sS", "--max-time", "20", "--cacert", &self.ca()])
-            .args(arguments)
-            .arg(format!("https://{address}{target}"))
-            .output()
-            .unwrap()
+        self.0.curl(&format!("https://{address}{target}"), arguments)
     }
 
     /// Sends one request with `openssl s_client` and returns what it printed.
@@ -156,13 +139,13 @@ fn certificates_that_do_not_fit_are_refused_by_the_client() {
     let unknown = Command::new("curl").args(["-sS", &here]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(CURL_UNVERIFIED), "{unknown:?}");
     drop(server);
-    authority.sign("server", "127.0.0.1", SystemTime::now() - Duration::from_secs(3_600));
+    authority.sign_for("server", "127.0.0.1", SystemTime::now() - Duration::from_secs(3_600));
     let server = authority.server_with(limits(), 1, ClientCertificates::Ignored, DEADLINE);
     let expired = authority.curl(server.address, "/a", &[]);
     assert_eq!(expired.status.code(), Some(CURL_UNVERIFIED), "{expired:?}");
     assert!(String::from_utf8_lossy(&expired.stderr).contains("expired"), "{expired:?}");
     drop(server);
-    authority.sign("server", "elsewhere.test", later());
+    authority.sign_for("server", "elsewhere.test", later());
     let server = authority.server_with(limits(), 1, ClientCertificates::Ignored, DEADLINE);
     let elsewhere = authority.curl(server.address, "/a", &[]);
     assert_eq!(elsewhere.status.code(), Some(CURL_UNVERIFIED), "{elsewhere:?}");
@@ -212,10 +195,9 @@ fn sessions_are_resumed_on_any_worker() {
 #[test]
 fn client_certificates_are_required_or_optional() {
     let authority = Authority::new();
-    authority.sign("server", "127.0.0.1", later());
-    authority.sign("client", "client.test", later());
+    authority.sign_for("client", "client.test", later());
     let stranger = Authority::new();
-    stranger.sign("client", "client.test", later());
+    stranger.sign_for("client", "client.test", later());
     let certificate = |authority: &Authority| {
         let path = |name| authority.path(name).display().to_string();
         ["--cert".to_owned(), path("client.pem"), "--key".to_owned(), path("client.key")]
@@ -239,7 +221,6 @@ fn client_certificates_are_required_or_optional() {
 fn a_handshake_that_does_not_end_delays_no_other_client() {
     const HALF_OPEN: usize = 50;
     let authority = Authority::new();
-    authority.sign("server", "127.0.0.1", later());
     let limits = Limits { connections: 1_000, ..limits() };
     let timeout = Duration::from_secs(1);
     let server = authority.server_with(limits, 1, ClientCertificates::Ignored, timeout);
@@ -370,7 +351,7 @@ fn certificates_are_replaced_under_load() {
         for count in 2..=3 {
             wait_until(|| seen.lock().unwrap().len() == count - 1);
             // One file after the other, and not at once.
-            authority.sign("server", "127.0.0.1", later());
+            authority.sign_for("server", "127.0.0.1", later());
             wait_until(|| seen.lock().unwrap().len() >= count);
         }
         ended.store(true, Ordering::Relaxed);
@@ -382,9 +363,7 @@ fn certificates_are_replaced_under_load() {
 #[test]
 fn the_header_of_a_proxy_precedes_the_handshake() {
     let authority = Authority::new();
-    authority.sign("server", "127.0.0.1", later());
-    let (certificate, key) = (authority.path("server.pem"), authority.path("server.key"));
-    let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+    let tls = Some(authority.tls(ClientCertificates::Ignored));
     let proxies = vec!["127.0.0.1".parse().unwrap()];
     let server =
         Server::start_over(limits(), 1, Transport { tls, proxies, ..Transport::default() });

@@ -47,10 +47,12 @@ impl Stage {
         let place = folder.path().display();
         let haproxy = Running::start(|own, address| {
             let text = format!(
-                "global\n  nbthread 1\n  maxconn 64\ndefaults\n  mode http\n  timeout connect 5s\n  \
-                 timeout client 30s\n  timeout server 30s\nfrontend admin\n  \
-                 bind {address} ssl crt {place}/pair.pem\n  bind unix@{place}/admin.sock mode 600\n  \
-                 default_backend hotrow\nbackend hotrow\n  server hotrow {}\n",
+                "global\n  nbthread 1\n  maxconn 64\n\
+                 defaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  \
+                 timeout server 30s\n\
+                 frontend admin\n  bind {address} ssl crt {place}/pair.pem\n  \
+                 bind unix@{place}/admin.sock mode 600\n  default_backend hotrow\n\
+                 backend hotrow\n  server hotrow {}\n",
                 server.admin
             );
             let file = own.join("haproxy.cfg");

@@ -188,7 +188,9 @@ fn threads_recover_from_a_panic_at_their_start() {
         let failpoint = format!("panic:{thread}");
         let server = Server::start_with(&config, &[("HOTROW_FAILPOINTS", &failpoint)]);
         server.await_ready();
-        let panics = || server.metrics().sum("hotrow_thread_panics_total", &[("thread", thread)]);
+        // A thread that starts behind readiness has no series before.
+        let labels = [("thread", thread)];
+        let panics = || server.metrics().sum_or_zero("hotrow_thread_panics_total", &labels);
         await_until("the panic", SOON, || panics() == 1.0);
         server.signal(rustix::process::Signal::TERM);
         assert_eq!(server.ended(SOON).code(), 0);

@@ -136,7 +136,7 @@ fn a_small_or_empty_cache_has_no_curve_and_samples_nothing() {
     let Report::Unknown(reason) = report else { return };
     assert!(reason.to_string().starts_with("too small to predict: the capacity holds about 16513"));
     assert_eq!(rig.rate(), 0.0);
-    assert!(rig.curve.rings.lock().iter().all(|ring| ring.memory_bytes() == 0));
+    assert!(rig.curve.rings.lock().list.iter().all(|ring| ring.memory_bytes() == 0));
 }
 
 #[test]
@@ -263,7 +263,20 @@ fn the_ring_of_a_worker_that_ended_is_forgotten() {
     for _ in 0..10 {
         drop(rig.curve.worker());
     }
-    assert_eq!(rig.curve.rings.lock().len(), 11);
+    assert_eq!(rig.curve.rings.lock().list.len(), 11);
     rig.step();
-    assert_eq!(rig.curve.rings.lock().len(), 1);
+    assert_eq!(rig.curve.rings.lock().list.len(), 1);
+}
+
+#[test]
+fn a_worker_that_replaces_the_only_one_has_room_at_once() {
+    let mut rig = Rig::with_workers(64 * MIB, 1);
+    (0..1_000).for_each(|id| rig.request(id));
+    rig.step();
+    assert!(rig.worker.admits(), "keys are sampled");
+    // It ended, and its ring is forgotten before the next one starts.
+    rig.worker = WorkerSamples(Arc::new(crate::miss_ratio_curve::ring::SampleRing::new(0)));
+    rig.step();
+    assert_eq!(rig.curve.rings.lock().list.len(), 0);
+    assert!(rig.curve.worker().admits());
 }
