@@ -12,6 +12,7 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_load::fetch::{self, FetchError, FetchedResponse};
 use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_server::config::transport::Transport;
 use hotrow_transport::target::{Address, TargetError, Url};
 use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
 
@@ -31,7 +32,7 @@ pub struct HealthArgs {
     /// http://127.0.0.1:8081]
     #[arg(value_name = "URL", conflicts_with = "config")]
     url: Option<String>,
-    /// Probe the admin address of this configuration file
+    /// Probe the admin API of this configuration file, by its Unix socket if it has one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Connect to this Unix socket; the URL then gives only the path
@@ -152,10 +153,10 @@ struct Probe {
 
 impl Probe {
     fn new(args: &HealthArgs) -> Result<Self, HealthError> {
-        let url = match (&args.url, &args.config) {
-            (Some(url), _) => url.clone(),
-            (None, Some(file)) => admin_url(file)?,
-            (None, None) => DEFAULT_URL.to_owned(),
+        let (url, unix) = match (&args.url, &args.config) {
+            (Some(url), _) => (url.clone(), args.unix.clone()),
+            (None, Some(file)) => configured(file)?,
+            (None, None) => (DEFAULT_URL.to_owned(), args.unix.clone()),
         };
         let mut url = Url::parse(&url)?;
         if url.path == "/" {
@@ -178,7 +179,7 @@ impl Probe {
             Some(file) => Trust::Authority(file.clone()),
             None => Trust::System,
         };
-        Ok(Self { url, unix: args.unix.clone(), request, trust, timeout: args.timeout })
+        Ok(Self { url, unix, request, trust, timeout: args.timeout })
     }
 
     /// Returns what is probed, for messages.
@@ -206,10 +207,14 @@ impl Probe {
     }
 }
 
-/// Returns the URL of a configuration's admin address, which never uses TLS.
-fn admin_url(file: &Path) -> Result<String, ConfigError> {
-    let resolved = config::load(file, &Overrides::default())?;
-    Ok(format!("http://{}", reachable(resolved.server.admin)))
+/// Returns the URL of a configuration's admin API, and its Unix socket. That is preferred: it needs
+/// no certificate.
+fn configured(file: &Path) -> Result<(String, Option<PathBuf>), ConfigError> {
+    let server = config::load(file, &Overrides::default())?.server;
+    let Transport { unix, tls, .. } = server.admin_transport;
+    let scheme = if tls.is_some() && unix.is_none() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", reachable(server.admin));
+    Ok((url, unix.map(|unix| unix.path)))
 }
 
 /// Returns the address to connect to for an address that is listened on: loopback for "all
