@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server, await_until};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
+use super::carriers::certificate_for;
 use super::curl::curl;
 
 const TOKEN: &str = "0123456789abcdefSECRET";
@@ -32,11 +32,11 @@ impl Stage {
         let write = |name: &str, text: &str| {
             std::fs::write(folder.path().join(name), text).expect("writable");
         };
-        let (authority, certificate, key) = certificate();
+        let (authority, certificate, key) = certificate_for("127.0.0.1");
         write("ca.pem", &authority);
         write("certificate.pem", &certificate);
         write("key.pem", &key);
-        write("other-ca.pem", &self::certificate().0);
+        write("other-ca.pem", &certificate_for("127.0.0.1").0);
         write("token", TOKEN);
         write("wrong-token", "0123456789abcdefWRONG");
         write("curl-token", &format!("Authorization: Bearer {TOKEN}\n"));
@@ -82,19 +82,6 @@ impl Stage {
     fn socket(&self) -> String {
         format!("unix:{}", self.text("admin.sock"))
     }
-}
-
-/// Returns a new authority, and a certificate of it for 127.0.0.1 with its key.
-fn certificate() -> (String, String, String) {
-    let mut params = CertificateParams::new(Vec::new()).expect("a name");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "test authority");
-    let key = KeyPair::generate().expect("a key");
-    let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
-    let pair = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
-    let signed = params.signed_by(&pair, &authority).expect("a certificate");
-    (authority.pem(), signed.pem(), pair.serialize_pem())
 }
 
 fn run(arguments: &[&str]) -> Ended {
@@ -258,7 +245,7 @@ fn client_certificates_may_be_required_and_the_socket_has_its_permissions() {
 #[test]
 fn new_certificates_are_taken_over_while_it_runs() {
     let stage = Stage::new();
-    let (authority, certificate, key) = certificate();
+    let (authority, certificate, key) = certificate_for("127.0.0.1");
     let counted = |result: &str| {
         let line =
             format!("hotrow_tls_reloads_total{{listener=\"admin\",result=\"{result}\"}} 1\n");
