@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
@@ -20,7 +19,7 @@ use crate::admission::pressure;
 use crate::admission::rate;
 use crate::breaker_probe;
 use crate::compression;
-use crate::config::transport::{Transport, UnixSocket};
+use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::current::Current;
@@ -117,8 +116,9 @@ impl Service {
         let Inherited { data, admin, unix, admin_unix, holder, start } = inherited;
         let failed = |address| move |source| ListenError::Other { address, source };
         let Config { transport, admin_transport, .. } = config;
-        let unix = bind_or_take_unix(&transport.unix, unix, holder)?;
-        let admin_unix = bind_or_take_unix(&admin_transport.unix, admin_unix, holder)?;
+        let unix = UnixEndpoint::bind_or_take(transport.unix.as_ref(), unix, holder)?;
+        let admin_unix =
+            UnixEndpoint::bind_or_take(admin_transport.unix.as_ref(), admin_unix, holder)?;
         let tls = load_tls(transport).map_err(ListenError::Tls)?;
         let admin_tls = load_tls(admin_transport).map_err(ListenError::AdminTls)?;
         let start = match start {
@@ -311,24 +311,6 @@ impl Service {
         }
         admin_shutdown.drain();
         result.and(admin.join())
-    }
-}
-
-/// Opens a Unix socket, or takes one over that another process opened.
-fn bind_or_take_unix(
-    configured: &Option<UnixSocket>,
-    inherited: Option<UnixListener>,
-    holder: Holder,
-) -> Result<Option<UnixEndpoint>, ListenError> {
-    match (inherited, configured) {
-        (Some(unix), configured) => {
-            // The service manager removes its own.
-            let own = configured.as_ref().filter(|_| holder == Holder::None);
-            let path = own.map(|unix| unix.path.as_path());
-            Ok(Some(UnixEndpoint::taken_over(unix, holder, path)))
-        }
-        (None, Some(configured)) => Ok(Some(UnixEndpoint::bind(configured)?)),
-        (None, None) => Ok(None),
     }
 }
 

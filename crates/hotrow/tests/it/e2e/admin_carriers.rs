@@ -47,7 +47,7 @@ impl Stage {
             .set("admin.unix", &named("admin.sock"))
             .set("admin.tls.cert", &named("certificate.pem"))
             .set("admin.tls.key", &named("key.pem"));
-        let server = Server::start(&settings(config, folder.path()));
+        let server = Server::start_unready(&settings(config, folder.path()));
         let stage = Self { folder, server, _database: database };
         await_until("a sample of the history", SOON, || {
             let answer = stage.ask_socket("/history", TOKEN);

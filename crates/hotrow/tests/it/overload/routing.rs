@@ -224,6 +224,8 @@ fn positions_hold_at_every_instance(start_front: impl Fn(&[&Server]) -> Running)
     (1..=RECORDS).for_each(|id| _ = client.get(&format!("/products/{id}")));
     let log = client.get("/products/1").position();
     for round in 0..20 {
+        // A proxy ends connections after some number of requests.
+        client = Client::connect(front.address());
         let name = format!("round {round}");
         database.execute(&format!("UPDATE products SET name = '{name}'"));
         let written = log.with(database.log_end()).to_string();
