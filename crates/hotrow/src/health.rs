@@ -14,9 +14,10 @@ use hotrow_load::fetch::{self, FetchError, FetchedResponse};
 use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
 use hotrow_server::config::transport::Transport;
 use hotrow_transport::target::{Address, TargetError, Url};
-use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
+use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions};
 
 use crate::config::{self, ConfigError, Overrides};
+use crate::transport_args::TlsArgs;
 
 /// The admin address when a configuration names none.
 const DEFAULT_URL: &str = "http://127.0.0.1:8081";
@@ -44,12 +45,9 @@ pub struct HealthArgs {
     /// Time for the whole probe
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     timeout: Duration,
-    /// Trust the certificates of this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    cacert: Option<PathBuf>,
-    /// Do not verify the server's certificate
-    #[arg(long)]
-    insecure: bool,
+    /// Options of HTTPS.
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -147,7 +145,7 @@ struct Probe {
     url: Url,
     unix: Option<PathBuf>,
     request: RequestMix,
-    trust: Trust,
+    tls: TlsOptions,
     timeout: Duration,
 }
 
@@ -174,12 +172,8 @@ impl Probe {
             }],
             None,
         )?;
-        let trust = match &args.cacert {
-            _ if args.insecure => Trust::Anyone,
-            Some(file) => Trust::Authority(file.clone()),
-            None => Trust::System,
-        };
-        Ok(Self { url, unix, request, trust, timeout: args.timeout })
+        let tls = args.tls.options(HttpVersion::Http1);
+        Ok(Self { url, unix, request, tls, timeout: args.timeout })
     }
 
     /// Returns what is probed, for messages.
@@ -196,10 +190,7 @@ impl Probe {
             None => self.url.resolve(self.timeout)?,
         };
         let tls = match self.url.secure {
-            true => {
-                let options = TlsOptions { trust: self.trust.clone(), ..TlsOptions::default() };
-                Some(Tls::new(&self.url.host, &options)?)
-            }
+            true => Some(Tls::new(&self.url.host, &self.tls)?),
             false => None,
         };
         fetch::fetch(&address, tls.as_ref(), &self.request, 1, self.timeout, BODY_BYTES_MAX)

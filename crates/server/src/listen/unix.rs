@@ -98,8 +98,8 @@ impl UnixEndpoint {
         }
     }
 
-    /// Takes over the socket of another process that `holder` keeps open, if there is one; else opens
-    /// the configured one.
+    /// Takes over the socket of another process that `holder` keeps open, if there is one;
+    /// otherwise opens the configured one.
     pub(crate) fn bind_or_take(
         configured: Option<&UnixSocket>,
         inherited: Option<UnixListener>,

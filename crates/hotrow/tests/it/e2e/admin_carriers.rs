@@ -226,16 +226,20 @@ fn client_certificates_may_be_required_and_the_socket_has_its_permissions() {
         let ca = format!("{:?}", folder.join("ca.pem").display().to_string());
         config.set("admin.tls.client_ca", &ca).set("admin.unix_mode", "\"0600\"")
     });
-    let (url, ca) = (format!("{}/readyz", stage.secure()), stage.text("ca.pem"));
+    let (url, ca, token) = (stage.secure(), stage.text("ca.pem"), stage.text("token"));
     let (cert, key) = (stage.text("certificate.pem"), stage.text("key.pem"));
-    let ask = |more: &[&str]| {
-        let way = ["--cacert", &ca, "--write-out", "\n%{http_code}", "--output", "/dev/null", &url];
-        curl(&[&way[..], more].concat())
-    };
-    let Some(answer) = ask(&["--cert", &cert, "--key", &key]) else { return };
-    assert!(answer.ends_with("\n200"), "{answer}");
-    let refused = ask(&[]).expect("curl ran a moment ago");
-    assert!(refused.ends_with("\n000"), "{refused}");
+    let trusted = ["--cacert", ca.as_str()];
+    let own = [&trusted[..], &["--cert", &cert, "--key", &key]].concat();
+    let with_token = ["--token-file", token.as_str()];
+    for command in [&["health"][..], &["top", "--once", "--token-file", &token]] {
+        let ended = run(&[command, &[&url], &own].concat());
+        assert_eq!(ended.code(), 0, "{command:?}: {ended:?}");
+        let refused = run(&[command, &[&url], &trusted].concat());
+        assert_eq!(refused.code(), 1, "{command:?}: {refused:?}");
+    }
+    // The cache is empty: it answers that it does not know.
+    let advise = run(&[&["advise", &url], &own[..], &with_token].concat());
+    assert!(advise.log.contains("does not know"), "{advise:?}");
     let file = std::fs::metadata(stage.path("admin.sock")).expect("it is there");
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
     assert!(stage.ask_socket("/readyz", "").starts_with("HTTP/1.1 200"));
