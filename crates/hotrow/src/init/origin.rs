@@ -102,7 +102,9 @@ fn is_variable(name: &str) -> bool {
 /// parameters.
 fn may_have_secret(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else { return true };
-    scheme != "sqlite" && (rest.contains('?') || credentials(rest).contains(':'))
+    let parameters = rest.split_once('?').map_or("", |(_, parameters)| parameters);
+    let names_secret = parameters.to_ascii_lowercase().contains("pass");
+    scheme != "sqlite" && (names_secret || credentials(rest).contains(':'))
 }
 
 /// Returns everything before the last `@`: a password may contain any character.
@@ -128,6 +130,12 @@ mod tests {
             ("sqlite:a$b.db", None, "\"sqlite:a$$b.db\"", false),
             ("sqlite:/x:y@z.db", None, "\"sqlite:/x:y@z.db\"", false),
             ("postgres://u@h:5432/db", None, "\"postgres://u@h:5432/db\"", false),
+            (
+                "mysql://u@h/db?ssl-mode=required",
+                None,
+                "\"mysql://u@h/db?ssl-mode=required\"",
+                false,
+            ),
             ("postgres://u@h/db", Some("X"), "\"${X}\"", false),
             ("postgres://u:pw@h/db", None, "\"${DATABASE_URL}\"", true),
             ("postgres://u:p@w@h/db", None, "\"${DATABASE_URL}\"", true),
