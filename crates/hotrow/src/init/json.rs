@@ -47,3 +47,31 @@ fn table(table: &DiscoveredTable) -> Value {
 fn findings(findings: &[Finding]) -> Vec<Value> {
     findings.iter().map(|f| json!({"problem": f.problem, "remedy": f.remedy})).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use hotrow_source::discovery::{ListedColumn, ListedTable, joined};
+
+    use super::*;
+    use crate::doc_sync::assert_keys_documented;
+    use crate::init::choice;
+
+    #[test]
+    fn every_key_is_documented() {
+        let column = ListedColumn { name: "id".into(), ..ListedColumn::default() };
+        let listed = ListedTable { columns: vec![column], ..ListedTable::default() };
+        let configs = choice::configs(std::slice::from_ref(&listed));
+        let reasons = vec![vec![Finding::new("a", "b")]];
+        let found = Discovered {
+            database: String::new(),
+            tables: joined(vec![listed], configs, reasons),
+            is_cut: false,
+            findings: vec![Finding::new("a", "b")],
+            unknown: Vec::new(),
+        };
+        let origin = Origin::read("sqlite:x", None, &|_| Err(std::env::VarError::NotPresent));
+        let document = object(&found, &origin.expect("a path"), None, "");
+        let page = include_str!("../../../../docs/init.md");
+        assert_keys_documented(page, "hotrow.init/1", &document, &[]);
+    }
+}

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hotrow_testkit::harness::{Ended, SOON, Server, binary};
+use hotrow_testkit::harness::{Ended, SOON, Server, program};
 use tempfile::TempDir;
 
 /// Time limit of one run.
@@ -59,7 +59,7 @@ impl Written {
     /// Serves the file as it is, on free ports.
     #[track_caller]
     fn serve(&self) -> Server {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(program("hotrow"));
         command.arg("serve").arg("--config").arg(self.file()).env(VARIABLE, &self.url);
         command.args(["--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).stdin(Stdio::null());
         let server = Server::start_command(command);
