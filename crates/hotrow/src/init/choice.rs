@@ -97,12 +97,17 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Chooses a valid name for each table, none twice. A table keeps its own name where that is valid;
-/// the first one does if several schemas have the same.
+/// Chooses a valid name for each table, none twice. A table keeps its own name where that is valid.
+/// If several schemas have the same, the table that needs no schema in the setting `table` keeps
+/// it, or else the first one.
 fn names(tables: &[ListedTable]) -> Vec<String> {
     let mut taken: HashMap<String, usize> = HashMap::new();
-    for (i, table) in tables.iter().enumerate().filter(|(_, table)| name_is_valid(&table.name)) {
-        taken.entry(table.name.clone()).or_insert(i);
+    for needs_schema in [false, true] {
+        for (i, table) in tables.iter().enumerate() {
+            if name_is_valid(&table.name) && needs_schema == (table.table != table.name) {
+                taken.entry(table.name.clone()).or_insert(i);
+            }
+        }
     }
     let mut used: HashSet<String> = taken.keys().cloned().collect();
     let mut name = |(i, table): (usize, &ListedTable)| {
@@ -185,6 +190,15 @@ mod tests {
                 "gr_e_x"
             ]
         );
+    }
+
+    #[test]
+    fn of_equal_names_the_one_without_a_schema_is_kept() {
+        let mut tables = [table("a", "t"), table("b", "t"), table("c", "t")];
+        for (table, setting) in tables.iter_mut().zip(["a.t", "t", "c.t"]) {
+            setting.clone_into(&mut table.table);
+        }
+        assert_eq!(names(&tables), ["a_t", "t", "c_t"]);
     }
 
     #[test]

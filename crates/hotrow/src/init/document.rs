@@ -54,15 +54,10 @@ impl Document<'_> {
 
     fn head(&self, out: &mut String, served: usize) {
         let of = self.found.tables.len();
-        comment(
-            out,
-            &format!(
-                "Written by hotrow init {} from {}: {served} of {of} tables can be served{}",
-                env!("CARGO_PKG_VERSION"),
-                self.found.database,
-                if served < of { "; the others are comments below." } else { "." }
-            ),
-        );
+        let version = env!("CARGO_PKG_VERSION");
+        comment(out, &format!("Written by hotrow init {version} from {}.", self.found.database));
+        let others = if served < of { "; the others are comments below" } else { "" };
+        comment(out, &format!("{served} of {of} tables can be served{others}."));
         if self.found.is_cut {
             let max = grouped(self.tables_max as u64);
             comment(
@@ -218,7 +213,8 @@ fn summary(table: &ListedTable, key: &[String]) -> String {
     };
     let mut text = format!("{name}: {}", table.kind);
     if let Some(rows) = table.rows {
-        let _ = write!(text, ", about {} rows", grouped(rows));
+        let noun = if rows == 1 { "row" } else { "rows" };
+        let _ = write!(text, ", about {} {noun}", grouped(rows));
     }
     if let Some(bytes) = table.bytes {
         let _ = write!(text, ", {}", size(bytes));

@@ -70,8 +70,8 @@ fn the_whole_file() {
     assert_eq!(
         written,
         format!(
-            r#"# Written by hotrow init {version} from PostgreSQL 15, database shop: 2 of 3 tables can be served;
-# the others are comments below.
+            r#"# Written by hotrow init {version} from PostgreSQL 15, database shop.
+# 2 of 3 tables can be served; the others are comments below.
 # Every setting is in docs/configuration.md. Next:
 #   DATABASE_URL=... hotrow check --config hotrow.toml
 #   DATABASE_URL=... hotrow serve --config hotrow.toml

@@ -1,7 +1,7 @@
 //! MariaDB, or the server of HOTROW_TEST_MYSQL_URL.
 
 use super::{Written, assert_has, run};
-use crate::mysql::server::Server;
+use hotrow_testkit::mysql::Server;
 
 const TABLES: &str = r#"
     CREATE TABLE users(id BIGINT PRIMARY KEY, email VARCHAR(99) NOT NULL UNIQUE, api_token TEXT);

@@ -1,9 +1,8 @@
 //! PostgreSQL.
 
 use super::{RUN_WITHIN, Written, assert_has, run};
-use crate::postgres::server::Server as Postgres;
 use hotrow_testkit::harness::Ended;
-use hotrow_testkit::postgres::ROLE;
+use hotrow_testkit::postgres::{ROLE, Server as Postgres, Stop};
 
 const TABLES: &str = r#"
     CREATE TABLE users(id bigint PRIMARY KEY, email text NOT NULL UNIQUE, "passwordHash" text);
@@ -58,10 +57,10 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         &written.text,
         &[
             "9 of 17 tables can be served",
-            "# public.users: table, about 1 rows, ",
+            "# public.users: table, about 1 row, ",
             "; key id (bigint)\n",
             "exclude = [\"passwordHash\"]",
-            "# public.parted: partitioned table, about 1 rows",
+            "# public.parted: partitioned table, about 1 row",
             "table = \"odd.schema.users\"",
             "key = \"code\"",
         ],
@@ -87,7 +86,7 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         "/select/1",
         "/we_quoted_it_x/k",
         "/parted/1",
-        "/odd_schema/1",
+        "/table/1",
         "/odd_schema_users/1",
     ]);
     // With the publication that the service has created, and with the printed remedies.
@@ -161,9 +160,9 @@ fn an_unreachable_server_and_a_wrong_password() {
     let argument = Ended::run(&["init", "--from", &url], RUN_WITHIN);
     assert_has(&argument.log, &["list of processes", "--from env:NAME"]);
     assert!(!argument.log.contains("wr0ng-pw"), "{}", argument.log);
-    server.stop(hotrow_testkit::postgres::Stop::Fast);
+    server.stop(Stop::Fast);
     let unreachable = run(&url, &[]);
     assert_eq!(unreachable.code(), 1, "{unreachable:?}");
-    assert_has(&unreachable.log, &["127.0.0.1", "cannot be reached"]);
+    assert_has(&unreachable.log, &["cannot connect to 127.0.0.1"]);
     assert!(!unreachable.log.contains("wr0ng-pw"), "{}", unreachable.log);
 }
