@@ -63,14 +63,9 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         "/gr_e/1",
         "/line_break/1",
     ]);
-    // The remedy works, and the same database gives the same file.
+    // The printed remedy works.
     database.execute("CREATE UNIQUE INDEX \"bare_a\" ON \"bare\"(\"a\")");
-    let again = Written::of(&url(&database), &[]);
-    assert_has(&again.text, &["7 of 12 tables"]);
-    database.execute(
-        "DROP INDEX bare_a; ALTER TABLE bare RENAME TO old;
-        CREATE TABLE bare(a INTEGER NOT NULL UNIQUE, b TEXT); INSERT INTO bare VALUES (3, 'b')",
-    );
+    database.execute("INSERT INTO bare VALUES (3, 'b')");
     let again = Written::of(&url(&database), &["--tables", "bare"]);
     again.assert_serves(&["/bare/3"]);
     assert_eq!(again.text, Written::of(&url(&database), &["--tables", "bare"]).text);
