@@ -29,13 +29,13 @@ pub fn check(args: &CheckArgs) -> Result<(), ConfigError> {
         std::io::stdout(),
         &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
     );
-    if let Some(certificates) = certificates {
+    for (table, certificates) in certificates {
         let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
         let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
         let file = args.config.display();
         print_line(
             std::io::stdout(),
-            &format!("{file}: listen.tls: valid until {valid_until}, {days} days{warning}"),
+            &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
         );
     }
     Ok(())

@@ -11,6 +11,7 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
+use hotrow_server::config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
@@ -319,11 +320,13 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
     let Loaded { resolved, text } = config::load_text(file, &overrides)?;
-    let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
+    let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
+    let scheme = scheme_of(&resolved.server.transport);
+    let admin_scheme = scheme_of(&resolved.server.admin_transport);
     let ready = |at: serve::Addresses| {
         print_line(
             std::io::stdout(),
-            &format!("records on {scheme}://{}, admin on http://{}", at.data, at.admin),
+            &format!("records on {scheme}://{}, admin on {admin_scheme}://{}", at.data, at.admin),
         );
     };
     let file = ConfigFile { path: file.clone(), overrides, text };

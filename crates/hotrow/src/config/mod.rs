@@ -10,6 +10,7 @@
 mod access;
 mod access_log;
 mod admin;
+mod carriers;
 mod collections;
 mod compression;
 mod cors;
@@ -179,19 +180,31 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
     Ok(resolved)
 }
 
-/// Checks the files that a configuration names: the certificates of `[listen.tls]`.
+/// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
+/// `[admin.tls]`. Returns them with the names of these tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
-pub fn check_files(resolved: &Resolved, path: &Path) -> Result<Option<Certificates>, ConfigError> {
-    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
-    match hotrow_server::tls::files::check(tls) {
-        Ok(certificates) => Ok(Some(certificates)),
-        Err(error) => {
-            let problem =
-                Problem { line: None, path: "listen.tls".to_owned(), what: error.to_string() };
-            Err(ConfigError::sorted(&path.display().to_string(), vec![problem]))
+pub fn check_files(
+    resolved: &Resolved,
+    path: &Path,
+) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
+    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
+    let (mut certificates, mut problems) = (Vec::new(), Vec::new());
+    for (table, tls) in configured {
+        match tls.as_ref().map(hotrow_server::tls::files::check) {
+            Some(Ok(found)) => certificates.push((table, found)),
+            Some(Err(error)) => {
+                let (path, what) = (table.to_owned(), error.to_string());
+                problems.push(Problem { line: None, path, what });
+            }
+            None => {}
         }
+    }
+    match problems.is_empty() {
+        true => Ok(certificates),
+        false => Err(ConfigError::sorted(&path.display().to_string(), problems)),
     }
 }
 
