@@ -16,11 +16,13 @@ use hotrow_server::config::transport::Transport;
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
-use crate::config::{self, ConfigError, Loaded, Overrides, Resolved, SourceConfig};
+use crate::check::CheckArgs;
+use crate::config::{self, ConfigError, Loaded, Overrides};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
 use crate::health::{HealthArgs, HealthError};
+use crate::init::{InitArgs, InitError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
@@ -57,6 +59,9 @@ pub enum Command {
     /// Check a configuration file and list every problem in it
     #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
     Check(CheckArgs),
+    /// Write a configuration file from a database's catalogue
+    #[command(after_help = INIT_EXAMPLES)]
+    Init(Box<InitArgs>),
     /// Probe a running service: exit status 0 if it is alive or, with --ready, ready
     #[command(
         after_help = "Examples:\n  hotrow health\n  hotrow health --config hotrow.toml --ready\n  \
@@ -127,6 +132,12 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   hotrow doctor --threads 20000 --verify-limits threads
   hotrow doctor --connections 100000 --fail-below --json";
 
+const INIT_EXAMPLES: &str = "Examples:
+  hotrow init --from sqlite:shop.db
+  DATABASE_URL=postgres://hotrow:secret@db/shop hotrow init --from env:DATABASE_URL \\
+      --output hotrow.toml
+  hotrow init --from mysql://hotrow@db/shop --tables products,prices --output hotrow.toml --force";
+
 const LAB_EXAMPLES: &str = "Examples:
   hotrow lab list
   hotrow lab run backends-limited-cpu";
@@ -179,14 +190,6 @@ struct What {
     demo: bool,
 }
 
-/// Arguments of `check`.
-#[derive(Debug, Args)]
-pub struct CheckArgs {
-    /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-}
-
 fn demo_writes(text: &str) -> Result<NonZeroU32, String> {
     let most = demo::writer::WRITES_PER_SECOND_MAX;
     let number: Option<NonZeroU32> = text.parse().ok();
@@ -210,6 +213,9 @@ pub enum Failure {
     /// The triggers could not be removed.
     #[error(transparent)]
     UninstallTriggers(UninstallError),
+    /// No configuration file could be written.
+    #[error(transparent)]
+    Init(#[from] InitError),
     /// The probed service is not healthy.
     #[error(transparent)]
     Health(#[from] HealthError),
@@ -261,6 +267,10 @@ impl Failure {
                 Exit::Usage
             }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
+            Self::Init(e) => {
+                print_line(std::io::stderr(), &format!("hotrow init: {e}"));
+                e.exit()
+            }
             Self::Health(e) => {
                 print_line(std::io::stderr(), &format!("hotrow health: {e}"));
                 e.exit()
@@ -323,55 +333,6 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     Ok(serve::run(resolved, Some(file), host, ready)?)
 }
 
-/// Runs `hotrow check`.
-///
-/// # Errors
-/// Returns every problem of the file.
-pub fn check(args: &CheckArgs) -> Result<(), Failure> {
-    let resolved = config::load(&args.config, &Overrides::default())?;
-    let certificates = config::check_files(&resolved, &args.config)?;
-    for warning in &resolved.warnings {
-        print_line(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));
-    }
-    print_line(
-        std::io::stdout(),
-        &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
-    );
-    for (table, certificates) in certificates {
-        let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
-        let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
-        let file = args.config.display();
-        print_line(
-            std::io::stdout(),
-            &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
-        );
-    }
-    Ok(())
-}
-
-/// Days before its end at which a certificate should be renewed.
-const EXPIRY_WARNING_DAYS: i64 = 30;
-
-fn unix_s() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
-fn summary(resolved: &Resolved) -> String {
-    let (collections, database) = match &resolved.source {
-        SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
-        #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(source) => (&source.server.collections, "PostgreSQL".to_owned()),
-        #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => (&source.server.collections, "MySQL or MariaDB".to_owned()),
-        #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
-    };
-    let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
-    let noun = if names.len() == 1 { "collection" } else { "collections" };
-    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
-}
-
 /// Runs `hotrow pages`.
 ///
 /// # Errors
@@ -401,6 +362,8 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
+            "hotrow init --from sqlite:f",
+            "hotrow init --from env:A --output f --force --schema a,b --tables c --url-env B --json",
             "hotrow health",
             "hotrow health --config f --ready --timeout 500ms",
             "hotrow health --unix /s https://a/x --cacert f",
@@ -441,6 +404,9 @@ mod tests {
             ("hotrow health --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow key", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("hotrow key new --name Billing", ErrorKind::ValueValidation),
+            ("hotrow init", ErrorKind::MissingRequiredArgument),
+            ("hotrow init --from sqlite:f --force", ErrorKind::MissingRequiredArgument),
+            ("hotrow init --from sqlite:f --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),
             ("hotrow uninstall-triggers", ErrorKind::MissingRequiredArgument),
             ("hotrow load", ErrorKind::MissingRequiredArgument),

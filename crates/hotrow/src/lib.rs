@@ -1,12 +1,13 @@
 //! Library part of the `hotrow` binary, so that tests can reach its modules.
 //!
-//! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
-//! [`reload`], [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`],
-//! `tui` (the live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`],
-//! [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
+//! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`check`], [`init`],
+//! [`serve`], [`reload`], [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`],
+//! [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`], [`doctor`], [`health`],
+//! [`top`], [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod advise;
 pub mod capacity;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod demo;
@@ -19,6 +20,7 @@ pub mod failpoints;
 mod granted_columns;
 pub mod handover;
 pub mod health;
+pub mod init;
 pub mod key;
 pub mod lab;
 pub mod load;

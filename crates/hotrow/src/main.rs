@@ -9,7 +9,10 @@ fn main() -> std::process::ExitCode {
     // clap reports wrong usage itself and exits with status 2.
     let done = match Cli::parse().command {
         Command::Serve(args) => hotrow::cli::serve(&args).map(|()| Exit::Fine),
-        Command::Check(args) => hotrow::cli::check(&args).map(|()| Exit::Fine),
+        Command::Check(args) => {
+            hotrow::check::check(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
+        Command::Init(args) => hotrow::init::init(&args).map_err(Failure::from),
         Command::Health(args) => {
             hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }

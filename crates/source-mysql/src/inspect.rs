@@ -7,7 +7,7 @@ mod catalog;
 mod foreign_keys;
 mod keys;
 
-pub(crate) use self::catalog::current_user;
+pub(crate) use self::catalog::{current_user, text};
 
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};

@@ -9,7 +9,7 @@
 //! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
 //!   readers
 //! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `probe`
-//! - preflight checks: `checks`
+//! - preflight checks: `checks`; of a first configuration: `discover`
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, prefligh
 use hotrow_supervisor::Supervisor;
 
 pub use self::connect::ConnectError;
+pub use self::discover::discover;
 pub use self::feed::MysqlFeed;
 pub use self::target::TargetError;
 pub use hotrow_source::hooks::{Hook, Hooks};
@@ -43,6 +44,7 @@ mod checks;
 pub mod config;
 mod connect;
 mod delivery;
+mod discover;
 mod dump;
 mod feed;
 mod inspect;

@@ -27,31 +27,11 @@ pub(super) async fn feed(
     if config.server.follow == Follow::Nothing {
         return Ok(others);
     }
-    let tuning = Tuning::new(config);
-    let connector = Connector { config, target, tuning: &tuning };
     let mut findings = others;
-    let session = match connector.connect_sql().await {
-        Ok(session) => session,
-        Err(ended) => {
-            findings.push(Finding::new(
-                format!("the feed cannot connect: {}", ended.detail),
-                "correct `feed_url` (or `url`)",
-            ));
-            return Ok(findings);
-        }
-    };
-    if session.identity != *readers {
-        findings.push(Finding::new(
-            format!("`feed_url` leads to {}, and `url` to {readers}", session.identity),
-            "let both lead to one server and one database; only `url` may go through a pooler",
-        ));
-        return Ok(findings);
-    }
+    let (of_server, session) = server(config, target, readers).await?;
+    findings.extend(of_server);
+    let Some(session) = session else { return Ok(findings) };
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
-    findings.extend(settings(&session.client).await.map_err(failed)?);
-    if let Err(attempt) = connector.connect_replication(&session.host, &session.identity).await {
-        findings.push(attempt_finding(&attempt));
-    }
     let repair = if findings.is_empty() { Repair::Yes } else { Repair::Later };
     let survey = Survey::take(&session.client, config, repair).await.map_err(failed)?;
     findings.extend(survey.findings);
@@ -62,6 +42,43 @@ pub(super) async fn feed(
         }
     }
     Ok(findings)
+}
+
+/// Checks what every collection needs of the server and of the feed's role. Also returns the feed's
+/// session, if it leads to the readers' server.
+///
+/// # Errors
+/// A failure of the server during the checks.
+pub(super) async fn server(
+    config: &Config,
+    target: &Target,
+    readers: &Identity,
+) -> Result<(Vec<Finding>, Option<connect::Session>), OpenError> {
+    let tuning = Tuning::new(config);
+    let connector = Connector { config, target, tuning: &tuning };
+    let session = match connector.connect_sql().await {
+        Ok(session) => session,
+        Err(ended) => {
+            let finding = Finding::new(
+                format!("the feed cannot connect: {}", ended.detail),
+                "correct `feed_url` (or `url`)",
+            );
+            return Ok((vec![finding], None));
+        }
+    };
+    if session.identity != *readers {
+        let finding = Finding::new(
+            format!("`feed_url` leads to {}, and `url` to {readers}", session.identity),
+            "let both lead to one server and one database; only `url` may go through a pooler",
+        );
+        return Ok((vec![finding], None));
+    }
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let mut findings = settings(&session.client).await.map_err(failed)?;
+    if let Err(attempt) = connector.connect_replication(&session.host, &session.identity).await {
+        findings.push(attempt_finding(&attempt));
+    }
+    Ok((findings, Some(session)))
 }
 
 /// Checks the server's settings.

@@ -7,7 +7,8 @@
 //! Reading order:
 //! - reaching a server: [`config`], `target`, `tls`, `stream`; a session and the server's identity:
 //!   `connect`, `server`;
-//! - the tables and the checks at the start: `inspect`, `checks`;
+//! - the tables and the checks at the start: `inspect`, `checks`; of a first configuration:
+//!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
 //!   `shared`;
 //! - the feed: `feed`, `link` (from a connection to a replication slot), `session`, `gap`,
@@ -35,7 +36,9 @@ use hotrow_source::catalog_watermark;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
+use tokio_postgres::Client;
 
+pub use self::discover::discover;
 pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;
@@ -47,6 +50,7 @@ mod checks;
 pub mod config;
 mod connect;
 mod delivery;
+mod discover;
 mod feed;
 mod gap;
 mod inspect;
@@ -143,10 +147,13 @@ pub fn open_supervised(
                 connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
             let checks = async {
                 // A check may take longer than a read: the catalogue of a busy server is slow.
-                set(&session, &format!("SET statement_timeout = {}", CHECKS_TIMEOUT.as_millis()))
-                    .await?;
+                set(
+                    &session.client,
+                    &format!("SET statement_timeout = {}", CHECKS_TIMEOUT.as_millis()),
+                )
+                .await?;
                 let tables = check(&session, &config, &feed_target).await?;
-                set(&session, "RESET statement_timeout").await?;
+                set(&session.client, "RESET statement_timeout").await?;
                 Ok::<_, OpenError>(tables)
             };
             let tables = tokio::time::timeout(CHECKS_TIMEOUT, checks).await;
@@ -185,8 +192,8 @@ pub fn open_supervised(
 }
 
 /// Runs a statement that changes the session.
-async fn set(session: &connect::Session, sql: &str) -> Result<(), OpenError> {
-    let done = session.client.batch_execute(sql).await;
+async fn set(client: &Client, sql: &str) -> Result<(), OpenError> {
+    let done = client.batch_execute(sql).await;
     done.map_err(|e| OpenError::Failed { detail: connect::full_text(&e) })
 }
 

@@ -117,7 +117,8 @@ impl Survey {
     }
 }
 
-fn wanted(collection: &str, table: &Table) -> Wanted {
+/// Returns the table as the publication needs it.
+pub(crate) fn wanted(collection: &str, table: &Table) -> Wanted {
     Wanted {
         collection: collection.to_owned(),
         oid: table.oid,

@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`config`], `inspect` (table definitions), `triggers` and `log` (additions to the
 //! database), `plan`, `reader` and [`json`] (a read), `connect`, `feed`, `session` (changes),
-//! `prune`.
+//! `prune`; the tables for a first configuration (`discover`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use self::reader::Queue;
 use self::shared::Shared;
 use hotrow_supervisor::Supervisor;
 
+pub use self::discover::discover;
 pub use self::error::OpenError;
 pub use self::feed::SqliteFeed;
 pub use self::log::Removed;
@@ -31,6 +32,7 @@ pub use hotrow_source::hooks::{Hook, Hooks};
 
 pub mod config;
 mod connect;
+mod discover;
 mod error;
 mod feed;
 mod file;

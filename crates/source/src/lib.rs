@@ -281,6 +281,7 @@ pub mod attempts;
 pub mod background;
 pub mod catalog_watermark;
 pub mod connection_string;
+pub mod discovery;
 pub mod feed_loop;
 pub mod field_schema;
 pub mod hooks;

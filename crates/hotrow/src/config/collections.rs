@@ -14,9 +14,10 @@ use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
 
-const COLLECTIONS_MAX: usize = 1_000;
+/// Most collections of a configuration.
+pub(crate) const COLLECTIONS_MAX: usize = 1_000;
 /// Longest name of a collection or a source.
-pub(super) const NAME_BYTES_MAX: usize = 64;
+pub(crate) const NAME_BYTES_MAX: usize = 64;
 const IDENTIFIER_BYTES_MAX: usize = 256;
 /// Most columns of a table in SQLite (SQLITE_MAX_COLUMN).
 const COLUMNS_MAX: usize = 2_000;
@@ -214,7 +215,7 @@ fn check_source(section: &mut Section<'_>, source: &str) {
 }
 
 /// Returns whether a collection or a source may have this name.
-pub(super) fn name_is_valid(name: &str) -> bool {
+pub(crate) fn name_is_valid(name: &str) -> bool {
     let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
     rest_is_valid
         && name.len() <= NAME_BYTES_MAX

@@ -40,6 +40,7 @@ use hotrow_server::tls::files::Certificates;
 use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
+pub(crate) use collections::{COLLECTIONS_MAX, NAME_BYTES_MAX, name_is_valid};
 pub use expand::Env;
 pub use problem::{ConfigError, Problem};
 pub use reader::Known;
@@ -49,7 +50,7 @@ pub(crate) use units::parse_duration;
 
 /// Largest configuration file in bytes; 1,000 collections with long lists of columns stay far
 /// below.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A checked configuration with every default applied.
 #[derive(Clone, Debug)]

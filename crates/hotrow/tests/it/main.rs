@@ -79,6 +79,8 @@ mod e2e {
     mod warm_start;
 }
 
+mod init;
+
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment
 /// that `HOTROW_TEST_MONGODB_URL` names. Tests that need a fault always use the stand-in.
 ///

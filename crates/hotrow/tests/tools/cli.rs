@@ -112,7 +112,7 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!((status, short), (Some(0), format!("{}\n", lines[0])));
     let (status, out, _) = outcome(&["--help"]);
     assert_eq!(status, Some(0));
-    for command in ["serve", "check", "uninstall-triggers"] {
+    for command in ["serve", "check", "init", "uninstall-triggers"] {
         assert!(out.contains(command), "{out}");
         let (status, out, _) = outcome(&[command, "--help"]);
         assert!(status == Some(0) && out.contains(&format!("  hotrow {command} --")), "{out}");

@@ -278,7 +278,7 @@ impl Facts {
 }
 
 /// Returns a text literal for SQL. Backslashes escape, because `sql_mode` is empty.
-pub(super) fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''").replace('\0', "\\0"))
 }
 

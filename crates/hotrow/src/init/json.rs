@@ -1,0 +1,77 @@
+//! The result of `hotrow init` for programs.
+
+use std::path::Path;
+
+use hotrow_source::discovery::{Discovered, DiscoveredTable};
+use hotrow_source::preflight::Finding;
+use serde_json::{Value, json};
+
+use super::origin::Origin;
+
+/// Returns the object; `docs/init.md` describes it.
+pub(super) fn object(
+    found: &Discovered,
+    origin: &Origin,
+    output: Option<&Path>,
+    text: &str,
+) -> Value {
+    json!({
+        "schema": "hotrow.init/1",
+        "database": found.database,
+        "url_env": origin.variable,
+        "output": output.map(|path| path.display().to_string()),
+        "file": text,
+        "findings": findings(&found.findings),
+        "has_more_tables": found.is_cut,
+        "tables": found.tables.iter().map(table).collect::<Vec<_>>(),
+    })
+}
+
+fn table(table: &DiscoveredTable) -> Value {
+    let DiscoveredTable { listed, config, findings: reasons } = table;
+    json!({
+        "name": listed.name,
+        "namespace": listed.schema,
+        "kind": listed.kind,
+        "rows": listed.rows,
+        "bytes": listed.bytes,
+        "collection": config.name,
+        "table": config.table,
+        "key": config.key,
+        "exclude": config.exclude,
+        "is_served": reasons.is_empty(),
+        "reasons": findings(reasons),
+    })
+}
+
+fn findings(findings: &[Finding]) -> Vec<Value> {
+    findings.iter().map(|f| json!({"problem": f.problem, "remedy": f.remedy})).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_source::discovery::{ListedColumn, ListedTable, joined};
+
+    use super::*;
+    use crate::doc_sync::assert_keys_documented;
+    use crate::init::choice;
+
+    #[test]
+    fn every_key_is_documented() {
+        let column = ListedColumn { name: "id".into(), ..ListedColumn::default() };
+        let listed = ListedTable { columns: vec![column], ..ListedTable::default() };
+        let configs = choice::configs(std::slice::from_ref(&listed));
+        let reasons = vec![vec![Finding::new("a", "b")]];
+        let found = Discovered {
+            database: String::new(),
+            tables: joined(vec![listed], configs, reasons),
+            is_cut: false,
+            findings: vec![Finding::new("a", "b")],
+            unknown: Vec::new(),
+        };
+        let origin = Origin::read("sqlite:x", None, &|_| Err(std::env::VarError::NotPresent));
+        let document = object(&found, &origin.expect("a path"), None, "");
+        let page = include_str!("../../../../docs/init.md");
+        assert_keys_documented(page, "hotrow.init/1", &document, &[]);
+    }
+}

@@ -1,0 +1,307 @@
+//! `hotrow init`: writes a configuration file from a database's catalogue.
+//!
+//! Reading order: here; `origin` (the connection string), `choice` (settings of each collection),
+//! `document` (the file, with `toml_text`), `file` (writing it), `json`.
+
+mod choice;
+mod document;
+mod file;
+mod json;
+mod origin;
+mod toml_text;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use hotrow_cli::Exit;
+use hotrow_cli::output::{self, OutputError, print_line};
+use hotrow_source::discovery::{Configure, Discovered, Request};
+use hotrow_source::preflight::Finding;
+
+use crate::config::{self, ConfigError, Overrides, SourceConfig};
+
+use self::document::Document;
+use self::file::{Target, WriteError};
+use self::origin::Origin;
+
+/// Most tables that are listed: the most collections of a configuration.
+const TABLES_MAX: usize = config::COLLECTIONS_MAX;
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Database: sqlite:FILE, a connection string as in source.url, or env:NAME for one in an
+    /// environment variable, which keeps its password off the command line
+    #[arg(long, value_name = "URL")]
+    from: FromUrl,
+    /// File to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Environment variable that the file refers to instead of the connection string [default:
+    /// that of --from, or DATABASE_URL if the connection string may contain a password]
+    #[arg(long, value_name = "NAME")]
+    url_env: Option<String>,
+    /// Only tables of these schemas; in MySQL and MariaDB of these databases
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    schema: Vec<String>,
+    /// Only these tables: their names, or SCHEMA.NAME
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    tables: Vec<String>,
+    /// Time to list the tables, and again to check them
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout)]
+    timeout: Duration,
+    /// Print what was found as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--from`, which may contain a password.
+#[derive(Clone)]
+struct FromUrl(String);
+
+impl std::fmt::Debug for FromUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl std::str::FromStr for FromUrl {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let timeout = hotrow_cli::duration(text)?;
+    if timeout.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(timeout) }
+}
+
+/// Reason why no file was written.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// The variable of `--from` cannot be read.
+    #[error("--from: the environment variable {name} {problem}")]
+    Variable {
+        /// Its name.
+        name: String,
+        /// The problem.
+        problem: &'static str,
+    },
+    /// A shell cannot set a variable of this name.
+    #[error("{0:?} is no name of an environment variable; use letters, digits and _")]
+    VariableName(String),
+    /// The connection string is wrong. It is not repeated.
+    #[error("--from: the connection string {0}")]
+    Url(String),
+    /// The database cannot be examined.
+    #[error("{0}")]
+    Database(String),
+    /// No table has a name of `--tables`.
+    #[error(
+        "--tables: the database has no table {}, or this account may not see it; name tables as \
+         the database spells them",
+        .0.join(", ")
+    )]
+    UnknownTables(Vec<String>),
+    /// The database has no table.
+    #[error("the database has no table that this account may see; see --schema and --tables")]
+    NoTables,
+    /// The file would not pass `hotrow check`, and no single table is the cause.
+    #[error("the file would not be valid; this is a bug in Hotrow: {0}")]
+    Invalid(ConfigError),
+    /// The file would be too large.
+    #[error("the file would have {bytes} bytes, and at most {max} can be read; name fewer tables")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: u64,
+    },
+    /// The output file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Standard output cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl InitError {
+    /// Returns the exit status: 2 if the command line is wrong.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+/// Runs `hotrow init`. The exit status is 1 if the file is written, but no table can be served.
+///
+/// # Errors
+/// Returns the reason why no file was written.
+pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
+    let environment = |name: &str| std::env::var(name);
+    let origin = Origin::read(&args.from.0, args.url_env.as_deref(), &environment)?;
+    if origin.is_password_exposed {
+        warn(
+            "other users of this machine can read the connection string in the list of processes; \
+             put it into an environment variable and pass --from env:NAME",
+        );
+    }
+    let source = origin.source()?;
+    let target = args.output.as_deref().map(|path| Target::open(path, args.force)).transpose()?;
+    let is_sqlite = matches!(source, SourceConfig::Sqlite(_));
+    let request = Request {
+        schemas: args.schema.clone(),
+        tables: args.tables.clone(),
+        tables_max: TABLES_MAX,
+        timeout: args.timeout,
+    };
+    let mut found = discover(source, &request)?;
+    if !found.unknown.is_empty() {
+        return Err(InitError::UnknownTables(found.unknown));
+    }
+    if found.tables.is_empty() {
+        return Err(InitError::NoTables);
+    }
+    let text = valid_text(&mut found, &origin, is_sqlite)?;
+    if let Some(target) = &target {
+        target.write(&text)?;
+    }
+    match (args.json, &target) {
+        (true, _) => {
+            let object = json::object(&found, &origin, args.output.as_deref(), &text);
+            output::print(std::io::stdout(), &object.to_string())?;
+        }
+        (false, None) => output::print(std::io::stdout(), text.trim_end())?,
+        (false, Some(_)) => {}
+    }
+    report(args, &found, &origin);
+    let is_any_served = found.tables.iter().any(|table| table.findings.is_empty());
+    Ok(if is_any_served { Exit::Fine } else { Exit::Failed })
+}
+
+/// Lists and checks the tables.
+fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitError> {
+    let configure: &Configure<'_> = &choice::configs;
+    match source {
+        SourceConfig::Sqlite(config) => {
+            text_of(hotrow_source_sqlite::discover(config, request, configure))
+        }
+        #[cfg(feature = "postgres")]
+        SourceConfig::Postgres(config) => {
+            text_of(hotrow_source_postgres::discover(config, request, configure))
+        }
+        #[cfg(feature = "mysql")]
+        SourceConfig::Mysql(config) => {
+            text_of(hotrow_source_mysql::discover(config, request, configure))
+        }
+        #[cfg(feature = "mongodb")]
+        SourceConfig::Mongodb(_) => Err(InitError::Database(
+            "the collections of MongoDB have no catalogue of keys and fields to write a \
+             configuration from; docs/mongodb.md shows one to begin with"
+                .to_owned(),
+        )),
+    }
+}
+
+fn text_of<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, InitError> {
+    result.map_err(|error| InitError::Database(error.to_string()))
+}
+
+/// Returns the file's text, which the configuration accepts: a table with a name that it refuses
+/// gets its rule as a finding. Without a table that can be served the text is returned as it is.
+fn valid_text(
+    found: &mut Discovered,
+    origin: &Origin,
+    is_sqlite: bool,
+) -> Result<String, InitError> {
+    loop {
+        let document = Document {
+            found,
+            url: origin.setting(),
+            variable: origin.variable.as_deref(),
+            is_sqlite,
+            tables_max: TABLES_MAX,
+        };
+        let text = document.text();
+        if text.len() as u64 > config::FILE_BYTES_MAX {
+            return Err(InitError::TooLarge { bytes: text.len(), max: config::FILE_BYTES_MAX });
+        }
+        if found.tables.iter().all(|table| !table.findings.is_empty()) {
+            return Ok(text);
+        }
+        let parsed =
+            config::parse(&text, "hotrow.toml", &origin.environment(), &Overrides::default());
+        let Err(error) = parsed else { return Ok(text) };
+        // Each round refuses at least one table more, so the loop ends.
+        if !refuse(found, &error) {
+            return Err(InitError::Invalid(error));
+        }
+    }
+}
+
+/// Notes the problems of a file as findings of its tables. Returns whether a table that was to be
+/// served is refused now.
+fn refuse(found: &mut Discovered, error: &ConfigError) -> bool {
+    let mut is_any_refused = false;
+    for problem in &error.problems {
+        let mut parts = problem.path.split('.');
+        let (Some("collections"), Some(name)) = (parts.next(), parts.next()) else { continue };
+        let setting = parts.next().unwrap_or("its name");
+        let table = found.tables.iter_mut().find(|table| table.config.name == name);
+        if let Some(table) = table {
+            is_any_refused |= table.findings.is_empty();
+            let what = format!("collection `{name}`: {setting} {}", problem.what);
+            table.findings.push(Finding::new(what, ""));
+        }
+    }
+    is_any_refused
+}
+
+fn warn(text: &str) {
+    print_line(std::io::stderr(), &format!("hotrow init: warning: {text}"));
+}
+
+/// Reports on standard error what is in the file and what is left to do.
+fn report(args: &InitArgs, found: &Discovered, origin: &Origin) {
+    let served = found.tables.iter().filter(|table| table.findings.is_empty()).count();
+    let of = found.tables.len();
+    let file =
+        args.output.as_deref().map_or("standard output".into(), |path| path.display().to_string());
+    let others = match of - served {
+        0 => "",
+        _ => "; the others are comments with their reasons",
+    };
+    let line = format!("hotrow init: {file}: {served} of {of} tables can be served{others}");
+    print_line(std::io::stderr(), &line);
+    if let Some(name) = &origin.variable {
+        let text = format!(
+            "hotrow init: the file has ${{{name}}} instead of the connection string: set that \
+             variable for hotrow check and hotrow serve"
+        );
+        print_line(std::io::stderr(), &text);
+    }
+    if found.is_cut {
+        warn(&format!(
+            "the database has more than {TABLES_MAX} tables, and the others are not in the file; \
+             select with --schema or --tables"
+        ));
+    }
+    for finding in &found.findings {
+        warn(&format!("before hotrow serve can start: {}", finding.problem));
+        for line in finding.remedy.lines() {
+            print_line(std::io::stderr(), &format!("  -> {line}"));
+        }
+    }
+    if served == 0 {
+        warn("no table can be served as it is; the file names what each needs");
+    }
+}

@@ -1,0 +1,171 @@
+//! The connection string of `hotrow init`: where it comes from, and how the written file names it
+//! without its password.
+
+use std::env::VarError;
+use std::fmt;
+
+use crate::config::{self, Env, Overrides, SourceConfig};
+
+use super::InitError;
+use super::toml_text::quoted;
+
+/// Prefix of `--from` that names an environment variable.
+const VARIABLE_PREFIX: &str = "env:";
+/// Variable in the written file if the command line names none.
+const DEFAULT_VARIABLE: &str = "DATABASE_URL";
+
+/// A connection string, and the variable that stands for it in the written file.
+pub(super) struct Origin {
+    url: String,
+    /// `None`: the connection string has no secret and is written as it is.
+    pub(super) variable: Option<String>,
+    /// The password was an argument, which other users of the machine can read.
+    pub(super) is_password_exposed: bool,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").field("variable", &self.variable).finish_non_exhaustive()
+    }
+}
+
+impl Origin {
+    /// Reads `--from`, a connection string or `env:NAME`. `variable`: `--url-env`.
+    ///
+    /// # Errors
+    /// A variable has no valid name, or the one of `--from` is not set.
+    pub(super) fn read(
+        from: &str,
+        variable: Option<&str>,
+        env: &Env<'_>,
+    ) -> Result<Self, InitError> {
+        let named = from.strip_prefix(VARIABLE_PREFIX);
+        for name in named.into_iter().chain(variable) {
+            if !is_variable(name) {
+                return Err(InitError::VariableName(name.to_owned()));
+            }
+        }
+        let url = match named {
+            None => from.to_owned(),
+            Some(name) => env(name).map_err(|e| InitError::Variable {
+                name: name.to_owned(),
+                problem: match e {
+                    VarError::NotPresent => "is not set",
+                    VarError::NotUnicode(_) => "is not valid UTF-8",
+                },
+            })?,
+        };
+        let may_be_secret = may_have_secret(&url);
+        let default = may_be_secret.then_some(DEFAULT_VARIABLE);
+        let variable = variable.or(named).or(default).map(str::to_owned);
+        Ok(Self { is_password_exposed: named.is_none() && may_be_secret, url, variable })
+    }
+
+    /// Returns the value of `source.url` as TOML.
+    pub(super) fn setting(&self) -> String {
+        match &self.variable {
+            // The dollar sign of a variable is not doubled.
+            Some(name) => format!("\"${{{name}}}\""),
+            None => quoted(&self.url),
+        }
+    }
+
+    /// Returns the settings of the engine that the connection string names.
+    ///
+    /// # Errors
+    /// The connection string is wrong. The message does not repeat it.
+    pub(super) fn source(&self) -> Result<SourceConfig, InitError> {
+        let text = format!("[source]\nurl = {}\n[collections.any]\n", self.setting());
+        let parsed = config::parse(&text, "--from", &self.environment(), &Overrides::default());
+        parsed.map(|resolved| resolved.source).map_err(|error| {
+            let rules: Vec<String> = error.problems.into_iter().map(|p| p.what).collect();
+            InitError::Url(rules.join("; "))
+        })
+    }
+
+    /// Returns an environment in which the file's variable is set.
+    pub(super) fn environment(&self) -> impl Fn(&str) -> Result<String, VarError> + '_ {
+        |name| match &self.variable {
+            Some(variable) if variable == name => Ok(self.url.clone()),
+            _ => Err(VarError::NotPresent),
+        }
+    }
+}
+
+/// Returns whether a shell can set a variable of this name.
+fn is_variable(name: &str) -> bool {
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    !name.is_empty() && name.bytes().all(is_part) && !name.as_bytes()[0].is_ascii_digit()
+}
+
+/// Returns whether a connection string may contain a password: in its authority, or as one of its
+/// parameters.
+fn may_have_secret(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once(':') else { return true };
+    let parameters = rest.split_once('?').map_or("", |(_, parameters)| parameters);
+    let names_secret = parameters.to_ascii_lowercase().contains("pass");
+    scheme != "sqlite" && (names_secret || credentials(rest).contains(':'))
+}
+
+/// Returns everything before the last `@`: a password may contain any character.
+fn credentials(rest: &str) -> &str {
+    let rest = rest.trim_start_matches('/');
+    rest.rsplit_once('@').map_or("", |(credentials, _)| credentials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(from: &str, variable: Option<&str>) -> Result<Origin, InitError> {
+        Origin::read(from, variable, &|name| match name {
+            "SHOP_URL" => Ok("mysql://u:pw$x@h/db".to_owned()),
+            _ => Err(VarError::NotPresent),
+        })
+    }
+
+    #[test]
+    fn a_connection_string_with_a_secret_becomes_a_variable() {
+        for (from, variable, setting, is_exposed) in [
+            ("sqlite:a$b.db", None, "\"sqlite:a$$b.db\"", false),
+            ("sqlite:/x:y@z.db", None, "\"sqlite:/x:y@z.db\"", false),
+            ("postgres://u@h:5432/db", None, "\"postgres://u@h:5432/db\"", false),
+            (
+                "mysql://u@h/db?ssl-mode=required",
+                None,
+                "\"mysql://u@h/db?ssl-mode=required\"",
+                false,
+            ),
+            ("postgres://u@h/db", Some("X"), "\"${X}\"", false),
+            ("postgres://u:pw@h/db", None, "\"${DATABASE_URL}\"", true),
+            ("postgres://u:p@w@h/db", None, "\"${DATABASE_URL}\"", true),
+            ("postgres://u@h/db?password=pw", Some("X"), "\"${X}\"", true),
+            ("env:SHOP_URL", None, "\"${SHOP_URL}\"", false),
+            ("env:SHOP_URL", Some("X"), "\"${X}\"", false),
+        ] {
+            let origin = read(from, variable).expect(from);
+            assert_eq!(
+                (origin.setting().as_str(), origin.is_password_exposed),
+                (setting, is_exposed)
+            );
+            assert!(!format!("{origin:?}").contains("pw"), "{from}");
+        }
+    }
+
+    #[test]
+    fn wrong_variables_and_connection_strings_are_refused_without_their_text() {
+        for (from, variable, part) in [
+            ("env:MISSING", None, "MISSING"),
+            ("env:1A", None, "1A"),
+            ("sqlite:x", Some("A-B"), "A-B"),
+        ] {
+            let text = read(from, variable).expect_err(from).to_string();
+            assert!(text.contains(part), "{text}");
+        }
+        for url in ["nothing-secret-pw", "ftp://u:pw@h/db", "postgres://u:pw@h:port/db"] {
+            let text = read(url, None).and_then(|origin| origin.source()).expect_err(url);
+            assert!(matches!(text, InitError::Url(_)), "{text}");
+            assert!(!text.to_string().contains("pw"), "{text}");
+        }
+    }
+}

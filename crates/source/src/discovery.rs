@@ -1,0 +1,157 @@
+//! Discovery of the tables of a database, for a first configuration: what the catalogue reports of
+//! each table, and what keeps it from being served.
+//!
+//! An engine lists the tables, the caller chooses the settings of each ([`Configure`]), and the
+//! engine runs the checks of a start on these settings. Nothing is written to the database.
+
+use std::time::Duration;
+
+use crate::preflight::Finding;
+use crate::spec::CollectionConfig;
+
+/// Most columns of all listed tables together.
+pub const COLUMNS_MAX: usize = 100_000;
+
+/// Selection of the tables, and the bounds of a discovery.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Schemas to list; empty: those that the engine lists by default.
+    pub schemas: Vec<String>,
+    /// Tables to list, each by its name or by `schema.name`; empty: all of these schemas.
+    pub tables: Vec<String>,
+    /// Most tables to list.
+    pub tables_max: usize,
+    /// Time limit of the listing, and again of the checks, once a server is reached.
+    pub timeout: Duration,
+}
+
+/// A table, view or other relation as the catalogue lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedTable {
+    /// Its schema, or its database on a server that has no schemas. Empty without either.
+    pub schema: String,
+    /// Its own name.
+    pub name: String,
+    /// Value of the setting `table` that names it.
+    pub table: String,
+    /// `table`, `view` and the like.
+    pub kind: String,
+    /// Number of rows, as the server estimates it.
+    pub rows: Option<u64>,
+    /// Bytes in the database, without indexes.
+    pub bytes: Option<u64>,
+    /// Columns in the table's order.
+    pub columns: Vec<ListedColumn>,
+    /// Unique keys without optional columns, the one that suits the feed best first.
+    pub keys: Vec<Vec<String>>,
+}
+
+/// A column as the catalogue lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedColumn {
+    /// Its name.
+    pub name: String,
+    /// Its declared type.
+    pub sql_type: String,
+    /// The account may read it, as far as the catalogue shows for single columns.
+    pub is_readable: bool,
+}
+
+/// Chooses the settings of each listed table, in the same order.
+pub type Configure<'a> = dyn Fn(&[ListedTable]) -> Vec<CollectionConfig> + 'a;
+
+/// Result of a discovery.
+#[derive(Clone, Debug)]
+pub struct Discovered {
+    /// Product and database, for people.
+    pub database: String,
+    /// Tables, ordered by schema and name, byte by byte.
+    pub tables: Vec<DiscoveredTable>,
+    /// Whether there are more tables than [`Request::tables_max`].
+    pub is_cut: bool,
+    /// What keeps every table from being served.
+    pub findings: Vec<Finding>,
+    /// Names of [`Request::tables`] that no table has.
+    pub unknown: Vec<String>,
+}
+
+/// A listed table with the settings chosen for it.
+#[derive(Clone, Debug)]
+pub struct DiscoveredTable {
+    /// The table.
+    pub listed: ListedTable,
+    /// Settings that were chosen.
+    pub config: CollectionConfig,
+    /// What keeps it from being served with these settings.
+    pub findings: Vec<Finding>,
+}
+
+impl Request {
+    /// Returns whether a table was asked for by its name.
+    #[must_use]
+    pub fn selects(&self, schema: &str, name: &str) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(|wanted| names(wanted, schema, name))
+    }
+
+    /// Returns the names of tables that none of these has.
+    #[must_use]
+    pub fn unknown(&self, tables: &[ListedTable]) -> Vec<String> {
+        let is_known =
+            |wanted: &&String| tables.iter().any(|table| names(wanted, &table.schema, &table.name));
+        self.tables.iter().filter(|wanted| !is_known(wanted)).cloned().collect()
+    }
+}
+
+/// Returns whether `wanted` is the table's name, or `schema.name`.
+fn names(wanted: &str, schema: &str, name: &str) -> bool {
+    wanted == name
+        || wanted.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(name)
+}
+
+/// Returns the finding for a table whose setting names another one.
+#[must_use]
+pub fn hidden_by_another(collection: &str, table: &str) -> Finding {
+    Finding::new(
+        format!(
+            "collection `{collection}`: the name `{table}` leads to another table or schema, so \
+             this one cannot be named"
+        ),
+        "rename one of the two",
+    )
+}
+
+/// Joins the listed tables with the settings chosen for them and the findings of each.
+#[must_use]
+pub fn joined(
+    listed: Vec<ListedTable>,
+    configs: Vec<CollectionConfig>,
+    findings: Vec<Vec<Finding>>,
+) -> Vec<DiscoveredTable> {
+    let parts = listed.into_iter().zip(configs).zip(findings);
+    let table = |((listed, config), findings)| DiscoveredTable { listed, config, findings };
+    parts.map(table).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_selected_by_their_name_with_or_without_the_schema() {
+        let request = |tables: &[&str]| Request {
+            schemas: Vec::new(),
+            tables: tables.iter().map(ToString::to_string).collect(),
+            tables_max: 1,
+            timeout: Duration::from_secs(1),
+        };
+        assert!(request(&[]).selects("public", "a"));
+        assert!(request(&["a"]).selects("public", "a"));
+        assert!(request(&["public.a"]).selects("public", "a"));
+        assert!(request(&["x.y"]).selects("public", "x.y"), "a dot may be part of a name");
+        for other in ["b", "publi.a", "public.", "publica", "A"] {
+            assert!(!request(&[other]).selects("public", "a"), "{other}");
+        }
+        let table = ListedTable { schema: "s".into(), name: "a".into(), ..ListedTable::default() };
+        assert_eq!(request(&["s.a", "a", "t.a"]).unknown(&[table]), ["t.a"]);
+    }
+}
