@@ -93,6 +93,17 @@ fn go() {
 }
 
 #[test]
+#[ignore = "long: needs a JDK"]
+fn java() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut compile = Command::new("javac");
+    succeed(compile.arg("-d").arg(folder.path()).arg(example("java/Read.java")));
+    Shop::start().check(Path::new("java"), |command| {
+        with_arguments(Command::new("java").arg("-cp").arg(folder.path()).arg("Read"), &command)
+    });
+}
+
+#[test]
 #[ignore = "long: npm fetches the compiler of TypeScript"]
 fn typescript() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,11 +115,14 @@ fn typescript() {
     succeed(Command::new("npx").current_dir(folder.path()).arg("tsc"));
     let script = folder.path().join("read.js");
     Shop::start().check(Path::new("node"), |command| {
-        let mut node = Command::new("node");
-        node.arg(&script).args(command.get_args());
-        command.get_envs().for_each(|(name, value)| {
-            node.env(name, value.unwrap_or_default());
-        });
-        node
+        with_arguments(Command::new("node").arg(&script), &command)
     });
+}
+
+/// Returns `program` with its arguments, then the arguments and variables of `command`.
+fn with_arguments(program: &Command, command: &Command) -> Command {
+    let mut whole = Command::new(program.get_program());
+    whole.args(program.get_args()).args(command.get_args());
+    command.get_envs().for_each(|(name, value)| _ = whole.env(name, value.unwrap_or_default()));
+    whole
 }
