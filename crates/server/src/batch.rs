@@ -8,8 +8,8 @@ mod number;
 mod render;
 
 use std::borrow::Borrow;
-use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
@@ -24,7 +24,7 @@ use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
-use crate::handle::{Handler, Step};
+use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, mode_of};
 use crate::metrics::CacheOutcome;
@@ -36,6 +36,7 @@ use crate::respond::{HOTROW_POSITION, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
+use crate::traces::{ReadKind, TraceSlot, WaitingRequest};
 
 use self::answers::{Answers, View};
 pub(crate) use self::ids::{Ids, parse_query};
@@ -48,7 +49,7 @@ impl Handler {
         id: CollectionId,
         body: RequestBody,
         request: PendingRequest,
-        ids: &OnceCell<Rc<Ids>>,
+        (ids, trace): &(ReceivedIds, Option<TraceSlot>),
     ) -> Outcome {
         let arrived = request.times.arrived;
         let received =
@@ -66,7 +67,14 @@ impl Handler {
         let request = PendingRequest { times, ..request };
         match self.limited_batch(id, parsed, &request.context()) {
             Step::Now(outcome) => outcome,
-            Step::Later(pending) => pending.future.await,
+            Step::Later(pending) => {
+                let begun = pending.trace.as_ref().and_then(|slot| slot.get());
+                if let (Some(slot), Some(begun)) = (trace, begun) {
+                    // Empty until now: a request waits for its keys once.
+                    _ = slot.set(Arc::clone(begun));
+                }
+                pending.future.await
+            }
         }
     }
 
@@ -181,9 +189,11 @@ impl Handler {
         if waiters.is_empty() {
             return Step::Now(self.render(request.connection, id, ids, answers));
         }
-        let first = waiters.first().map(|((place, _), _)| &ids.keys[*place]);
-        let trace = first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
-        let reads = (PendingReads::new(waiters).traced(trace), deadline);
+        let fetcher = &self.shared.fetcher;
+        let cold: Vec<&Key> = waiters.iter().map(|((place, _), _)| &ids.keys[*place]).collect();
+        let logged = cold.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
+        let waiting = fetcher.trace(request.headers, &cold, mode.into());
+        let reads = (PendingReads::new(waiters).traced(logged, waiting), deadline);
         self.batch_later(request.connection, id, ids_kept, mode, answers, reads)
     }
 
@@ -256,7 +266,7 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
         let arrived = Nanos::now();
-        Step::later(async move {
+        Step::later(reads.trace(), async move {
             let _place = place;
             let ids = ids.borrow();
             let budgets = &handler.shared.budgets;
@@ -313,11 +323,14 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
         let view = View::of(request);
-        Step::later(async move {
+        let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
+        let fetcher = &self.shared.fetcher;
+        let waiting = fetcher.trace(request.headers, &keys, ReadKind::MinPosition);
+        Step::later(waiting.as_ref().map(WaitingRequest::trace), async move {
             let _place = place;
             let ids = ids.borrow();
             let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
-            let wait = (&**feed_progress, limits.position_wait);
+            let wait = (&**feed_progress, limits.position_wait, waiting.as_ref());
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),

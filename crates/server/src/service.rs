@@ -41,6 +41,8 @@ use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
 use crate::tls::{self, TlsEndpoint};
+#[cfg(feature = "otel")]
+use crate::traces;
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
@@ -343,6 +345,7 @@ fn start_before_ready(
     let shared = &in_force.newest().shared;
     let mut helpers = Vec::new();
     let mut start = || {
+        start_export(shared, shutdown, supervisor, &mut helpers)?;
         start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
         // A reload may enable the breaker.
@@ -357,6 +360,20 @@ fn start_before_ready(
             Err(error)
         }
     }
+}
+
+/// Starts the thread that exports traces, if they are configured.
+fn start_export(
+    shared: &Shared,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+    helpers: &mut Vec<BackgroundThread>,
+) -> io::Result<()> {
+    #[cfg(feature = "otel")]
+    if let Some(tracer) = &shared.fetcher.tracer {
+        helpers.push(traces::start(Arc::clone(tracer), shutdown, supervisor)?);
+    }
+    Ok(())
 }
 
 /// Starts the threads that keep credentials current, if they come from files or a URL.

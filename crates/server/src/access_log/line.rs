@@ -112,7 +112,6 @@ mod tests {
     use crate::config::access::Names;
     use crate::connection::request::Protocol;
     use crate::metrics::CacheOutcome;
-    use crate::trace_context::TraceId;
 
     fn entry<'a>(method: &'a [u8], target: &'a [u8]) -> Entry<'a> {
         Entry {

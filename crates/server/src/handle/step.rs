@@ -4,11 +4,13 @@ use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::answer::{Answer, Outcome};
 use crate::batch::Ids;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
+use crate::traces::{RequestTrace, TraceSlot};
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
 pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
@@ -39,6 +41,8 @@ pub struct Pending {
     pub(crate) future: Pin<Box<dyn Future<Output = Outcome>>>,
     /// Where the ids of its body will be, if it has one.
     pub(crate) ids: Option<ReceivedIds>,
+    /// Where its trace is, or will be when its body has arrived; `None`: it is not traced.
+    pub(crate) trace: Option<TraceSlot>,
 }
 
 impl Step {
@@ -50,7 +54,12 @@ impl Step {
         Self::ready(problem.response())
     }
 
-    pub(crate) fn later(future: impl Future<Output = Outcome> + 'static) -> Self {
-        Self::Later(Pending { future: Box::pin(future), ids: None })
+    /// Returns the step of a request that waits. `trace`: its trace, if it is traced.
+    pub(crate) fn later(
+        trace: Option<Arc<RequestTrace>>,
+        future: impl Future<Output = Outcome> + 'static,
+    ) -> Self {
+        let trace = trace.map(|trace| TraceSlot::new(trace.into()));
+        Self::Later(Pending { future: Box::pin(future), ids: None, trace })
     }
 }

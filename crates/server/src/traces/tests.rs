@@ -1,0 +1,1 @@
+//! Traces in virtual parts.
