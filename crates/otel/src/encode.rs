@@ -4,9 +4,7 @@
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use opentelemetry_proto::tonic::common::v1::{
-    AnyValue, InstrumentationScope, KeyValue, any_value,
-};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{self as wire_span, Link};
 use opentelemetry_proto::tonic::trace::v1::{self as wire, ResourceSpans, ScopeSpans, Status};
@@ -33,7 +31,7 @@ pub struct Rejected {
 
 /// Encodes a message: spans of the process that `resource` describes.
 #[must_use]
-pub fn request(resource: &[Attribute], program_version: &str, spans: Vec<Span>) -> Vec<u8> {
+pub fn request(resource: &[Attribute], program_version: &str, spans: &[Span]) -> Vec<u8> {
     let scope = InstrumentationScope {
         name: "hotrow".to_owned(),
         version: program_version.to_owned(),
@@ -41,7 +39,7 @@ pub fn request(resource: &[Attribute], program_version: &str, spans: Vec<Span>) 
     };
     let scope_spans = ScopeSpans {
         scope: Some(scope),
-        spans: spans.into_iter().map(span).collect(),
+        spans: spans.iter().map(span).collect(),
         schema_url: SCHEMA_URL.to_owned(),
     };
     let resource = Resource { attributes: attributes(resource), ..Resource::default() };
@@ -65,7 +63,7 @@ pub fn rejected(answer: &[u8]) -> Rejected {
     }
 }
 
-fn span(span: Span) -> wire::Span {
+fn span(span: &Span) -> wire::Span {
     let kind = match span.kind {
         SpanKind::Internal => wire_span::SpanKind::Internal,
         SpanKind::Server => wire_span::SpanKind::Server,
@@ -73,10 +71,9 @@ fn span(span: Span) -> wire::Span {
     };
     let remote = if span.has_remote_parent { FLAGS_REMOTE_PARENT } else { 0 };
     let parent = span.parent.map(|parent| parent.0.to_vec());
-    let status = span.is_error.then(|| Status {
-        code: wire::status::StatusCode::Error.into(),
-        ..Status::default()
-    });
+    let status = span
+        .is_error
+        .then(|| Status { code: wire::status::StatusCode::Error.into(), ..Status::default() });
     wire::Span {
         trace_id: span.context.trace_id.0.to_vec(),
         span_id: span.context.span_id.0.to_vec(),
@@ -152,7 +149,7 @@ mod tests {
         span.attributes.push(Attribute::new("http.response.status_code", 503_usize));
         span.attributes.push(Attribute::new("hotrow.flag", true));
         let resource = [Attribute::new("service.name", "shop")];
-        let message = request(&resource, "1.2.3", vec![span.clone()]);
+        let message = request(&resource, "1.2.3", &[span.clone()]);
         let decoded = ExportTraceServiceRequest::decode(&message[..]).unwrap();
         let of_resource = &decoded.resource_spans[0];
         let attributes = &of_resource.resource.as_ref().unwrap().attributes;
@@ -182,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_span_without_parent_and_failure_has_neither_field() {
-        let message = request(&[], "", vec![example(0)]);
+        let message = request(&[], "", &[example(0)]);
         let decoded = ExportTraceServiceRequest::decode(&message[..]).unwrap();
         let wire = &decoded.resource_spans[0].scope_spans[0].spans[0];
         assert!(wire.parent_span_id.is_empty() && wire.status.is_none());
@@ -193,15 +190,13 @@ mod tests {
     fn a_message_is_no_larger_than_its_spans_in_memory() {
         let spans: Vec<Span> = (0..BATCH_SPANS_MAX).map(|_| example(64)).collect();
         let memory: usize = spans.iter().map(Span::bytes).sum();
-        assert!(request(&[], "", spans).len() <= memory.min(BATCH_BYTES_MAX));
+        assert!(request(&[], "", &spans).len() <= memory.min(BATCH_BYTES_MAX));
     }
 
     #[test]
     fn answers_say_what_they_reject() {
-        let partial = ExportTracePartialSuccess {
-            rejected_spans: 3,
-            error_message: "too old".to_owned(),
-        };
+        let partial =
+            ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".to_owned() };
         let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
         let expected = Rejected { spans: 3, message: "too old".to_owned() };
         assert_eq!(rejected(&answer.encode_to_vec()), expected);

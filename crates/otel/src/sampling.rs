@@ -40,9 +40,10 @@ impl Sampler {
     ) -> Option<Reason> {
         match parent {
             Some(parent) => parent.is_sampled.then_some(Reason::Parent),
-            None => {
-                self.threshold.is_none_or(|threshold| random() < threshold).then_some(Reason::Sample)
-            }
+            None => self
+                .threshold
+                .is_none_or(|threshold| random() < threshold)
+                .then_some(Reason::Sample),
         }
     }
 }

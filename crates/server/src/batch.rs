@@ -9,7 +9,6 @@ mod render;
 
 use std::borrow::Borrow;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
@@ -65,17 +64,7 @@ impl Handler {
         let complete = Nanos::now();
         let times = RequestTimes { arrived, complete, now: complete };
         let request = PendingRequest { times, ..request };
-        match self.limited_batch(id, parsed, &request.context()) {
-            Step::Now(outcome) => outcome,
-            Step::Later(pending) => {
-                let begun = pending.trace.as_ref().and_then(|slot| slot.get());
-                if let (Some(slot), Some(begun)) = (trace, begun) {
-                    // Empty until now: a request waits for its keys once.
-                    _ = slot.set(Arc::clone(begun));
-                }
-                pending.future.await
-            }
-        }
+        self.limited_batch(id, parsed, &request.context()).rest(trace.as_ref()).await
     }
 
     pub(crate) fn batch(
@@ -266,7 +255,7 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
         let arrived = Nanos::now();
-        Step::later(reads.trace(), async move {
+        Step::later(reads.trace_slot(), async move {
             let _place = place;
             let ids = ids.borrow();
             let budgets = &handler.shared.budgets;
@@ -326,7 +315,7 @@ impl Handler {
         let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
         let fetcher = &self.shared.fetcher;
         let waiting = fetcher.trace(request.headers, &keys, ReadKind::MinPosition);
-        Step::later(waiting.as_ref().map(WaitingRequest::trace), async move {
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let ids = ids.borrow();
             let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;

@@ -44,7 +44,7 @@ use crate::route::{METHODS, Route};
 use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
-use crate::traces::{ReadKind, TraceSlot, WaitingRequest};
+use crate::traces::{ReadKind, WaitingRequest};
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
@@ -218,7 +218,7 @@ impl Handler {
         let handler = Rc::clone(self);
         let request = context.to_pending();
         let ids = ReceivedIds::default();
-        let trace = self.shared.fetcher.tracer.as_ref().map(|_| TraceSlot::default());
+        let trace = self.shared.fetcher.trace_slot();
         let received = (Rc::clone(&ids), trace.clone());
         let future =
             Box::pin(async move { handler.batch_post(id, body, request, &received).await });
@@ -343,7 +343,7 @@ impl Handler {
         let logged = self.shared.fetcher.query_log.enter(&key, request.headers);
         let waiting = self.shared.fetcher.trace(request.headers, &[&key], mode.into());
         let request = request.to_pending();
-        Step::later(waiting.as_ref().map(WaitingRequest::trace), async move {
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = (place, logged, waiting);
             let request = request.context();
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
@@ -387,7 +387,7 @@ impl Handler {
         let fetcher = &self.shared.fetcher;
         let waiting = fetcher.trace(request.headers, &[&key], ReadKind::MinPosition);
         let request = request.to_pending();
-        Step::later(waiting.as_ref().map(WaitingRequest::trace), async move {
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;

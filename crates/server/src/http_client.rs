@@ -105,10 +105,8 @@ impl Connection {
     /// `None`: the system's.
     pub(crate) async fn open(url: &HttpUrl, roots: Option<&Path>) -> Result<Self, ClientError> {
         let transport = connect(url, roots).await?;
-        let (sender, connection) = Builder::new()
-            .max_buf_size(HEAD_BYTES_MAX)
-            .handshake(TokioIo::new(transport))
-            .await?;
+        let (sender, connection) =
+            Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(transport)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
         Ok(Self { sender, _driver: driver })

@@ -49,8 +49,11 @@ impl Observer {
         let access_log = shared.access_log.clone().map(of_worker);
         let has_server_timing = shared.has_server_timing;
         let tracer = shared.fetcher.tracer.clone();
-        (access_log.is_some() || has_server_timing || tracer.is_some())
-            .then_some(Self { access_log, has_server_timing, tracer })
+        (access_log.is_some() || has_server_timing || tracer.is_some()).then_some(Self {
+            access_log,
+            has_server_timing,
+            tracer,
+        })
     }
 }
 

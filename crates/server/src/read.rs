@@ -24,7 +24,7 @@ use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
 use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
-use crate::traces::{self, QuerySpan, ReadKind, RequestTrace, Tracer, WaitingRequest};
+use crate::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
 pub(crate) struct Fetcher {
@@ -72,6 +72,12 @@ impl Fetcher {
         kind: ReadKind,
     ) -> Option<WaitingRequest> {
         self.tracer.as_ref()?.wait(headers, keys, kind)
+    }
+
+    /// Returns a place for the trace of a request that may begin to wait for keys later; `None`:
+    /// none is traced.
+    pub(crate) fn trace_slot(&self) -> Option<TraceSlot> {
+        self.tracer.as_ref().map(|_| TraceSlot::default())
     }
 
     /// Reports a query to the traced requests that wait for it, before they get its rows.
@@ -273,9 +279,9 @@ impl<T> PendingReads<T> {
         Self { _logged: logged, waiting, ..self }
     }
 
-    /// Returns the trace of their request, if it is traced.
-    pub(crate) fn trace(&self) -> Option<Arc<RequestTrace>> {
-        self.waiting.as_ref().map(WaitingRequest::trace)
+    /// Returns the trace of their request for its end, if it is traced.
+    pub(crate) fn trace_slot(&self) -> Option<TraceSlot> {
+        self.waiting.as_ref().map(WaitingRequest::slot)
     }
 
     /// Returns the next finished read, or a time-out for all unfinished ones at the deadline;

@@ -54,9 +54,8 @@ impl FeedCounts {
     /// Returns gaps by cause, with the label of each.
     #[must_use]
     pub fn losses_total(&self) -> [(&'static str, u64); 6] {
-        LossCause::ALL.map(|cause| {
-            (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed))
-        })
+        LossCause::ALL
+            .map(|cause| (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed)))
     }
 
     /// Returns flushes by cause, with the label of each.
@@ -78,9 +77,11 @@ impl CacheSink {
             refresh: Arc::clone(&shared.refresh),
             progress: Arc::clone(&shared.feed_progress),
             counts,
-            trace: shared.fetcher.tracer.clone().map(|tracer| {
-                FeedTrace::new(tracer, shared.cache.config().max_staleness)
-            }),
+            trace: shared
+                .fetcher
+                .tracer
+                .clone()
+                .map(|tracer| FeedTrace::new(tracer, shared.cache.config().max_staleness)),
         }
     }
 

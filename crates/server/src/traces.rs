@@ -51,9 +51,9 @@ use crate::metrics::{CacheOutcome, Exposition, Labels};
 use crate::trace_context::parent_of;
 
 /// Most memory of traces: waiting requests, and spans on their way to the collector.
-#[cfg(test)]
 pub(crate) const MEMORY_BYTES_MAX: usize =
     hotrow_otel::recorder::MEMORY_BYTES_MAX + waiting::MEMORY_BYTES_MAX;
+const _: () = assert!(MEMORY_BYTES_MAX <= 1 << 20);
 
 /// What became of spans that left the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

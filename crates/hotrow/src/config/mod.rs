@@ -2,7 +2,7 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `reload`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
+//! `access_log`, `trace`, `reload`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -24,6 +24,7 @@ mod reader;
 mod reload;
 mod resolve;
 mod source;
+mod trace;
 mod units;
 mod warm;
 
@@ -178,20 +179,24 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
     Ok(resolved)
 }
 
-/// Checks the files that a configuration names: the certificates of `[listen.tls]`.
+/// Checks the files that a configuration names: the certificates of `[listen.tls]`, and the header
+/// fields of `[trace]`.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
 pub fn check_files(resolved: &Resolved, path: &Path) -> Result<Option<Certificates>, ConfigError> {
-    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
-    match hotrow_server::tls::files::check(tls) {
-        Ok(certificates) => Ok(Some(certificates)),
-        Err(error) => {
-            let problem =
-                Problem { line: None, path: "listen.tls".to_owned(), what: error.to_string() };
-            Err(ConfigError::sorted(&path.display().to_string(), vec![problem]))
-        }
+    let refused = |key: &str, what: String| {
+        let problem = Problem { line: None, path: key.to_owned(), what };
+        ConfigError::sorted(&path.display().to_string(), vec![problem])
+    };
+    #[cfg(feature = "otel")]
+    if let Some(trace) = &resolved.server.observability.trace {
+        let checked = hotrow_server::traces::check_headers(trace);
+        checked.map_err(|error| refused("trace", error.to_string()))?;
     }
+    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
+    let certificates = hotrow_server::tls::files::check(tls);
+    certificates.map(Some).map_err(|error| refused("listen.tls", error.to_string()))
 }
 
 /// Checks the text of a file; `file` is its name in messages.

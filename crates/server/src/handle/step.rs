@@ -10,7 +10,7 @@ use crate::answer::{Answer, Outcome};
 use crate::batch::Ids;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
-use crate::traces::{RequestTrace, TraceSlot};
+use crate::traces::TraceSlot;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
 pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
@@ -54,12 +54,27 @@ impl Step {
         Self::ready(problem.response())
     }
 
-    /// Returns the step of a request that waits. `trace`: its trace, if it is traced.
+    /// Returns the step of a request that waits. `trace`: where its trace is or will be, if it may
+    /// be traced.
     pub(crate) fn later(
-        trace: Option<Arc<RequestTrace>>,
+        trace: Option<TraceSlot>,
         future: impl Future<Output = Outcome> + 'static,
     ) -> Self {
-        let trace = trace.map(|trace| TraceSlot::new(trace.into()));
         Self::Later(Pending { future: Box::pin(future), ids: None, trace })
+    }
+
+    /// Continues a request that has waited for something else. `trace`: where the end of the
+    /// request looks for its trace.
+    pub(crate) async fn rest(self, trace: Option<&TraceSlot>) -> Outcome {
+        let Pending { future, trace: own, .. } = match self {
+            Self::Now(outcome) => return outcome,
+            Self::Later(pending) => pending,
+        };
+        let outcome = future.await;
+        if let (Some(slot), Some(begun)) = (trace, own.as_ref().and_then(|own| own.get())) {
+            // A request begins to wait for keys once, so the place is empty.
+            _ = slot.set(Arc::clone(begun));
+        }
+        outcome
     }
 }

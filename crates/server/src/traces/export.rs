@@ -156,7 +156,8 @@ impl<'a> Exporter<'a> {
     async fn deliver(&mut self, batch: Vec<hotrow_otel::span::Span>) {
         let spans = batch.len() as u64;
         self.in_hand.store(spans, Ordering::Relaxed);
-        let message = encode::request(&self.resource, env!("CARGO_PKG_VERSION"), batch);
+        let message = encode::request(&self.resource, env!("CARGO_PKG_VERSION"), &batch);
+        drop(batch);
         let message = Bytes::from(message);
         let begun = Instant::now();
         let mut attempts = 0;

@@ -13,7 +13,7 @@ use hotrow_types::key::Key;
 use parking_lot::Mutex;
 
 use super::Tracer;
-use super::request::RequestTrace;
+use super::request::{RequestTrace, TraceSlot};
 
 /// Most traced requests that wait at once.
 pub(super) const REQUESTS_MAX: usize = 256;
@@ -131,8 +131,13 @@ impl WaitingRequest {
     }
 
     /// Returns its trace.
-    pub(crate) fn trace(&self) -> Arc<RequestTrace> {
-        Arc::clone(&self.trace)
+    pub(crate) fn trace(&self) -> &RequestTrace {
+        &self.trace
+    }
+
+    /// Returns its trace for the end of the request.
+    pub(crate) fn slot(&self) -> TraceSlot {
+        TraceSlot::new(Arc::clone(&self.trace).into())
     }
 }
 
