@@ -200,9 +200,8 @@ fn a_wait_for_a_position_is_a_part_of_its_request() {
     let server = Server::start(&config);
     let mut client = server.client();
     let log = client.get("/products/1").position();
-    let (incarnation, _) = log.split_once('-').expect("two parts");
     database.execute("UPDATE products SET price = 5 WHERE id = 2");
-    let position = format!("{incarnation}-{}", database.log_end());
+    let position = log.with(database.log_end()).to_string();
     let trace = traceparent(1, true);
     let headers = [("Hotrow-Min-Position", &*position), ("traceparent", &trace)];
     let answer = client.get_with("/products/2", &headers);
