@@ -95,10 +95,12 @@ fn hits_do_not_allocate() {
         has_keys: false,
     };
     let observability = Observability { trace: Some(trace), ..Observability::default() };
-    let server = Running::start(&Config { observability, ..config() });
     let not_recorded = "traceparent: 00-000000000000000000000000000000ff-00f067aa0ba902b7-00\r\n";
-    count_hits(&server, "traces that no caller records", "");
-    count_hits(&server, "traces that the caller does not record", not_recorded);
+    for (how, field) in [("traces", ""), ("a trace that is not recorded", not_recorded)] {
+        let observability = observability.clone();
+        let server = Running::start(&Config { observability, ..config() });
+        count_hits(&server, how, field);
+    }
     let secret = [7; 32];
     let (mut access, key) = access();
     access.tokens = Some(Tokens {

@@ -369,10 +369,12 @@ fn a_feed_that_loses_its_position_has_a_span_of_its_own() {
     let server = Server::start(&config(&database, &collector));
     let start = collector.await_span("the start", |span| span.name == "feed start");
     assert!(start.parent_span_id.is_empty() && start.kind == INTERNAL);
-    // Another process prunes changes that the feed has not read.
+    // Another instance prunes changes that the feed has not read.
     server.stop();
+    database.execute("UPDATE products SET price = 1");
     database.execute(
-        "UPDATE products SET price = 1; UPDATE products SET price = 2; DELETE FROM _hotrow_log",
+        "BEGIN; UPDATE _hotrow_meta SET pruned_to = 5; DELETE FROM _hotrow_log WHERE seq <= 5;
+         COMMIT",
     );
     server.signal(Signal::CONT);
     let gap = collector.await_span("the gap", |span| span.name == "feed gap");
