@@ -131,7 +131,6 @@ impl<'a> Exporter<'a> {
 
     async fn send_all(&mut self) {
         loop {
-            supervisor::turn();
             // Before the last look at the queue, so that nothing recorded before the end is missed.
             let is_ending = self.shutdown.is_ending();
             loop {
@@ -162,6 +161,7 @@ impl<'a> Exporter<'a> {
         let begun = Instant::now();
         let mut attempts = 0;
         let delivered = loop {
+            supervisor::turn();
             attempts += 1;
             let is_ending = self.shutdown.is_ending();
             let error = match self.attempt(&message).await {
