@@ -11,6 +11,7 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
+use hotrow_server::config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
@@ -310,11 +311,13 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
     let Loaded { resolved, text } = config::load_text(file, &overrides)?;
-    let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
+    let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
+    let scheme = scheme_of(&resolved.server.transport);
+    let admin_scheme = scheme_of(&resolved.server.admin_transport);
     let ready = |at: serve::Addresses| {
         print_line(
             std::io::stdout(),
-            &format!("records on {scheme}://{}, admin on http://{}", at.data, at.admin),
+            &format!("records on {scheme}://{}, admin on {admin_scheme}://{}", at.data, at.admin),
         );
     };
     let file = ConfigFile { path: file.clone(), overrides, text };
@@ -335,13 +338,13 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
         std::io::stdout(),
         &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
     );
-    if let Some(certificates) = certificates {
+    for (table, certificates) in certificates {
         let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
         let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
         let file = args.config.display();
         print_line(
             std::io::stdout(),
-            &format!("{file}: listen.tls: valid until {valid_until}, {days} days{warning}"),
+            &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
         );
     }
     Ok(())

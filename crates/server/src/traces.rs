@@ -20,8 +20,10 @@ mod request;
 mod tests;
 mod waiting;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use hotrow_http1::fields::Fields;
@@ -31,11 +33,11 @@ use hotrow_otel::recorder::{DropReason, Recorder};
 use hotrow_otel::sampling::{PerSecond, Sampler};
 use hotrow_otel::span::Span;
 use hotrow_source::Source;
+use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::Key;
 use tokio::sync::Notify;
 
-#[cfg(feature = "otel")]
-pub(crate) use self::export::start;
 pub(crate) use self::feed::FeedTrace;
 #[cfg(feature = "otel")]
 pub use self::headers::{HeadersError, check_headers};
@@ -243,6 +245,26 @@ impl Tracer {
             &[(&[], self.recorder.queued_bytes() as u64)],
         );
     }
+}
+
+/// Starts the thread that exports spans, if any are recorded.
+#[cfg(feature = "otel")]
+pub(crate) fn start(
+    tracer: Option<&Arc<Tracer>>,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Option<JoinHandle<Option<()>>>> {
+    tracer.map(|tracer| export::start(Arc::clone(tracer), shutdown, supervisor)).transpose()
+}
+
+/// Starts nothing: the configuration refuses traces.
+#[cfg(not(feature = "otel"))]
+pub(crate) fn start(
+    _: Option<&Arc<Tracer>>,
+    _: &Shutdown,
+    _: &Supervisor,
+) -> io::Result<Option<JoinHandle<Option<()>>>> {
+    Ok(None)
 }
 
 /// Maps readings of the process's clock to Unix time, as the wall clock is at one moment.

@@ -11,6 +11,7 @@
 mod access;
 mod access_log;
 mod admin;
+mod carriers;
 mod collections;
 mod compression;
 mod cors;
@@ -180,24 +181,40 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
     Ok(resolved)
 }
 
-/// Checks the files that a configuration names: the certificates of `[listen.tls]`, and the header
-/// fields of `[trace]`.
+/// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
+/// `[admin.tls]`, and the header fields of `[trace]`. Returns the certificates with the names of
+/// their tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
-pub fn check_files(resolved: &Resolved, path: &Path) -> Result<Option<Certificates>, ConfigError> {
-    let refused = |key: &str, what: String| {
-        let problem = Problem { line: None, path: key.to_owned(), what };
-        ConfigError::sorted(&path.display().to_string(), vec![problem])
-    };
-    #[cfg(feature = "otel")]
-    if let Some(trace) = &resolved.server.observability.trace {
-        let checked = hotrow_server::traces::check_headers(trace);
-        checked.map_err(|error| refused("trace", error.to_string()))?;
+pub fn check_files(
+    resolved: &Resolved,
+    path: &Path,
+) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
+    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
+    let (mut certificates, mut problems) = (Vec::new(), Vec::new());
+    for (table, tls) in configured {
+        match tls.as_ref().map(hotrow_server::tls::files::check) {
+            Some(Ok(found)) => certificates.push((table, found)),
+            Some(Err(error)) => {
+                let (path, what) = (table.to_owned(), error.to_string());
+                problems.push(Problem { line: None, path, what });
+            }
+            None => {}
+        }
     }
-    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
-    let certificates = hotrow_server::tls::files::check(tls);
-    certificates.map(Some).map_err(|error| refused("listen.tls", error.to_string()))
+    #[cfg(feature = "otel")]
+    if let Some(trace) = &resolved.server.observability.trace
+        && let Err(error) = hotrow_server::traces::check_headers(trace)
+    {
+        let (path, what) = ("trace".to_owned(), error.to_string());
+        problems.push(Problem { line: None, path, what });
+    }
+    match problems.is_empty() {
+        true => Ok(certificates),
+        false => Err(ConfigError::sorted(&path.display().to_string(), problems)),
+    }
 }
 
 /// Checks the text of a file; `file` is its name in messages.

@@ -69,7 +69,7 @@ pub fn passed_sockets() -> Result<Inherited, ActivationError> {
             source,
         };
         let socket = match kind {
-            ListenerKind::Unix => {
+            ListenerKind::Unix | ListenerKind::AdminUnix => {
                 passed.take_unix_listener(index).map(|taken| taken.map(OwnedFd::from))
             }
             ListenerKind::Data | ListenerKind::Admin => {

@@ -36,7 +36,7 @@ mod e2e {
     mod admin_carriers;
     mod batch;
     mod behind;
-    mod carriers;
+    pub(crate) mod carriers;
     mod column_grants;
     mod conditional;
     mod conduct;

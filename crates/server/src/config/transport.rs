@@ -1,11 +1,11 @@
-//! Configuration of what carries data requests besides plain TCP.
+//! Configuration of what carries requests besides plain TCP.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::rate::Network;
 
-/// Carriers of data requests. The default is plain TCP.
+/// Carriers of requests to one address. The default is plain TCP.
 #[derive(Clone, Debug)]
 pub struct Transport {
     /// Unix socket that is listened on too.

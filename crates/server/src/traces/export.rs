@@ -35,7 +35,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 10;
 const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Starts the thread that sends spans until everything must end, and what is left then.
-pub(crate) fn start(
+pub(super) fn start(
     tracer: Arc<Tracer>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
