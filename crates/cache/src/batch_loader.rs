@@ -3,6 +3,9 @@
 //! Merging needs no timer. The first cold key is read at once and alone; keys requested while
 //! queries are in flight go together into the next one.
 
+mod fills;
+mod interest;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +13,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
+use self::fills::{Fill, jittered};
 use crate::cache::{Cache, LookupError};
 use crate::config::InvalidationMode;
 use crate::flight::{Flight, Kind, Lease};
@@ -19,6 +23,9 @@ use crate::stats::Removal;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
+pub use self::fills::Fills;
+pub use self::interest::Interest;
+
 /// Result of one query.
 #[derive(Debug)]
 pub struct Answers<E> {
@@ -26,7 +33,7 @@ pub struct Answers<E> {
     pub version: Version,
     /// End of the log, read together with the rows.
     pub position: Option<Position>,
-    /// One entry per key of the query, in its order; missing ones at the end count as failed.
+    /// One per key of the query, in its order; missing ones at the end count as failed.
     pub rows: Vec<Fetched<E>>,
 }
 
@@ -66,20 +73,8 @@ struct Taken<E> {
     answered: usize,
     /// Those of them whose keys the query read.
     read: usize,
-    /// Duration of the query.
+    fills: Fills,
     latency: Duration,
-}
-
-/// Interest in a query: its reader may check whether any waiter is left.
-#[derive(Debug)]
-pub struct Interest<E>(Vec<Arc<Flight<E>>>);
-
-impl<E: Clone> Interest<E> {
-    /// Returns whether any of the query's answers is still wanted.
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.0.iter().any(|flight| flight.is_wanted())
-    }
 }
 
 /// The right to send queries for a collection, one at a time. Dropping it during a query (a
@@ -99,6 +94,8 @@ pub struct BatchLoader<E: Clone> {
     number: u64,
     /// Longest wait among the flights of the query.
     waited: Duration,
+    /// Of the last query whose waiters were answered.
+    fills: Fills,
     over: bool,
 }
 
@@ -116,6 +113,7 @@ impl<E: Clone> BatchLoader<E> {
             lease,
             number: 0,
             waited: Duration::ZERO,
+            fills: Fills::default(),
             over: false,
         }
     }
@@ -130,6 +128,12 @@ impl<E: Clone> BatchLoader<E> {
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Returns what became of the rows of the last query whose waiters were answered.
+    #[must_use]
+    pub fn fills(&self) -> Fills {
+        self.fills
     }
 
     #[cfg(test)]
@@ -165,6 +169,7 @@ impl<E: Clone> BatchLoader<E> {
             return None;
         }
         self.hand_over();
+        self.fills = Fills::default();
         let cache = self.cache.clone();
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
@@ -242,6 +247,7 @@ impl<E: Clone> BatchLoader<E> {
             unread: Vec::new(),
             answered: 0,
             read: 0,
+            fills: Fills::default(),
             latency,
         });
     }
@@ -261,6 +267,7 @@ impl<E: Clone> BatchLoader<E> {
         }
         let query = std::mem::take(&mut self.query);
         self.put_back(&mut taken, query.len());
+        self.fills = taken.fills;
         self.query_ended();
         // An incomplete query says nothing about the cost of its keys.
         if taken.read == query.len() {
@@ -296,7 +303,9 @@ impl<E: Clone> BatchLoader<E> {
         let bytes = body.map_or(0, <[u8]>::len);
         let record = self.record(&flight.key, body, taken.visibilities[at], &taken.answers, now);
         taken.read += 1;
-        if !self.answer(flight, record, (&taken.answers.version, stay), now) {
+        let fill = self.answer(flight, record, (&taken.answers.version, stay), now);
+        taken.fills.count(fill);
+        if fill == Fill::Repeated {
             self.put_back_one(flight);
         }
         if taken.last_use[row] == at {
@@ -335,7 +344,6 @@ impl<E: Clone> BatchLoader<E> {
         ended.iter().for_each(|flight| flight.finish(Err(LookupError::Abandoned)));
     }
 
-    /// Releases the state of the query.
     fn query_ended(&self) {
         let (collection, stats) = self.cache.collection(self.collection);
         stats.queries_in_flight.sub(1);
@@ -390,19 +398,18 @@ impl<E: Clone> BatchLoader<E> {
         })
     }
 
-    /// Answers the waiters of the flight. Returns `false` when the key must be read again because
-    /// another request received a newer answer.
+    /// Answers the waiters of the flight, unless another request received a newer answer.
     fn answer(
         &self,
         flight: &Arc<Flight<E>>,
         record: Record,
         (version, stay): (&Version, Stay),
         now: Nanos,
-    ) -> bool {
+    ) -> Fill {
         let (collection, stats) = self.cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
         if !flight.accept(version) {
-            return false;
+            return Fill::Repeated;
         }
         let alive = fetches.is_current(flight)
             && self.lease.epoch == collection.epoch()
@@ -413,9 +420,10 @@ impl<E: Clone> BatchLoader<E> {
             && self.cache.scan_filter.take(self.cache.hash(&flight.key));
         let is_kept = stay == Stay::Kept
             && !(flight.kind == Kind::WarmUp && record.presence() == Presence::Missing);
-        if alive && is_kept && !passes && !collection.has_gap() {
+        let fill = if alive && is_kept && !passes && !collection.has_gap() {
             self.cache.store.insert(&flight.key, &record);
             self.cache.note_stored(&flight.key, &record, flight.kind, now);
+            Fill::Kept
         } else {
             // No later answer may be older than this one: an entry that may be older is removed,
             // and a read in flight gets this version as its floor.
@@ -428,10 +436,11 @@ impl<E: Clone> BatchLoader<E> {
             if let Some(other) = fetches.in_flight.get(&flight.key) {
                 other.raise_floor(version);
             }
-        }
+            if passes { Fill::NotAdmitted } else { Fill::Discarded }
+        };
         drop(fetches);
         flight.finish(Ok(record));
-        true
+        fill
     }
 
     fn fail(&self, flight: &Arc<Flight<E>>, failure: LookupError<E>, now: Nanos) {
@@ -481,15 +490,6 @@ impl<E: Clone> Drop for BatchLoader<E> {
         let queued = self.cache.collection(self.collection).0.fetch_queue.lock().abandon_loader();
         queued.iter().for_each(|flight| flight.call_leader());
     }
-}
-
-/// Shortens a lifetime by up to `jitter` of itself; `random` is a number without pattern.
-fn jittered(ttl: Duration, jitter: f64, random: u64) -> Duration {
-    // The upper bits of a multiplicative hash, as a fraction of 0 to 1.
-    let unit = (random.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
-    let jitter = if jitter > 0.0 { jitter.min(1.0) } else { 0.0 };
-    // `as` saturates at 584 years.
-    Duration::from_nanos((ttl.as_nanos() as f64 * (1.0 - jitter * unit)) as u64)
 }
 
 #[cfg(test)]

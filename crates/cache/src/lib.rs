@@ -34,7 +34,7 @@ mod sync;
 #[cfg(test)]
 mod testkit;
 
-pub use batch_loader::{Answers, BatchLoader, Fetched, Interest};
+pub use batch_loader::{Answers, BatchLoader, Fetched, Fills, Interest};
 pub use cache::{Attached, Cache, Lookup, LookupError, ReadMode};
 pub use freshness::Freshness;
 pub use min_position::NotReached;

@@ -111,6 +111,7 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = [
         ("mongodb", cfg!(feature = "mongodb")),
         ("mysql", cfg!(feature = "mysql")),
+        ("otel", cfg!(feature = "otel")),
         ("postgres", cfg!(feature = "postgres")),
         ("failpoints", cfg!(feature = "failpoints")),
     ];

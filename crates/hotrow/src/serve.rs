@@ -241,6 +241,10 @@ fn compose(
     let access_log = server.observability.access_log.as_ref();
     let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
     let access_log = access_log.transpose().map_err(subsystem)?;
+    #[cfg(feature = "otel")]
+    if let Some(trace) = &server.observability.trace {
+        hotrow_server::traces::check_headers(trace).map_err(subsystem)?;
+    }
     let addresses = Addresses { data: service.data(), admin: service.admin() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;

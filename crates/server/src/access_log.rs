@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_otel::context::TraceId;
 use parking_lot::{Condvar, Mutex};
 
 pub use self::output::OpenError;
@@ -29,7 +30,6 @@ use crate::config::observability::AccessLog as Config;
 use crate::connection::request::Protocol;
 use crate::context::Peer;
 use crate::metrics::{CacheOutcome, Exposition, Labels};
-use crate::trace_context::TraceId;
 
 /// Most lines of failed and slow requests in a second of one worker; beyond it they are sampled as
 /// others are, so that an attack does not fill the disk.

@@ -8,7 +8,6 @@ mod number;
 mod render;
 
 use std::borrow::Borrow;
-use std::cell::OnceCell;
 use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
@@ -24,7 +23,7 @@ use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
-use crate::handle::{Handler, Step};
+use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, mode_of};
 use crate::metrics::CacheOutcome;
@@ -36,6 +35,7 @@ use crate::respond::{HOTROW_POSITION, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
+use crate::traces::{ReadKind, TraceSlot, WaitingRequest};
 
 use self::answers::{Answers, View};
 pub(crate) use self::ids::{Ids, parse_query};
@@ -48,7 +48,7 @@ impl Handler {
         id: CollectionId,
         body: RequestBody,
         request: PendingRequest,
-        ids: &OnceCell<Rc<Ids>>,
+        (ids, trace): &(ReceivedIds, Option<TraceSlot>),
     ) -> Outcome {
         let arrived = request.times.arrived;
         let received =
@@ -64,10 +64,7 @@ impl Handler {
         let complete = Nanos::now();
         let times = RequestTimes { arrived, complete, now: complete };
         let request = PendingRequest { times, ..request };
-        match self.limited_batch(id, parsed, &request.context()) {
-            Step::Now(outcome) => outcome,
-            Step::Later(pending) => pending.future.await,
-        }
+        self.limited_batch(id, parsed, &request.context()).rest(trace.as_ref()).await
     }
 
     pub(crate) fn batch(
@@ -181,9 +178,11 @@ impl Handler {
         if waiters.is_empty() {
             return Step::Now(self.render(request.connection, id, ids, answers));
         }
-        let first = waiters.first().map(|((place, _), _)| &ids.keys[*place]);
-        let trace = first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
-        let reads = (PendingReads::new(waiters).traced(trace), deadline);
+        let fetcher = &self.shared.fetcher;
+        let cold: Vec<&Key> = waiters.iter().map(|((place, _), _)| &ids.keys[*place]).collect();
+        let logged = cold.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
+        let waiting = fetcher.trace(request.headers, &cold, mode.into());
+        let reads = (PendingReads::new(waiters).traced(logged, waiting), deadline);
         self.batch_later(request.connection, id, ids_kept, mode, answers, reads)
     }
 
@@ -256,7 +255,7 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
         let arrived = Nanos::now();
-        Step::later(async move {
+        Step::later(reads.trace_slot(), async move {
             let _place = place;
             let ids = ids.borrow();
             let budgets = &handler.shared.budgets;
@@ -313,11 +312,14 @@ impl Handler {
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
         let view = View::of(request);
-        Step::later(async move {
+        let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
+        let fetcher = &self.shared.fetcher;
+        let waiting = fetcher.trace(request.headers, &keys, ReadKind::MinPosition);
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let ids = ids.borrow();
             let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
-            let wait = (&**feed_progress, limits.position_wait);
+            let wait = (&**feed_progress, limits.position_wait, waiting.as_ref());
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),

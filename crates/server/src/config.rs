@@ -2,8 +2,10 @@
 
 pub mod access;
 pub mod cors;
+pub mod http_url;
 pub mod observability;
 pub mod rate;
+pub mod trace;
 pub mod transport;
 
 use std::net::SocketAddr;

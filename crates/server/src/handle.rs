@@ -44,6 +44,7 @@ use crate::route::{METHODS, Route};
 use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
+use crate::traces::{ReadKind, WaitingRequest};
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
@@ -217,10 +218,11 @@ impl Handler {
         let handler = Rc::clone(self);
         let request = context.to_pending();
         let ids = ReceivedIds::default();
-        let received = Rc::clone(&ids);
+        let trace = self.shared.fetcher.trace_slot();
+        let received = (Rc::clone(&ids), trace.clone());
         let future =
             Box::pin(async move { handler.batch_post(id, body, request, &received).await });
-        Step::Later(Pending { future, ids: Some(ids) })
+        Step::Later(Pending { future, ids: Some(ids), trace })
     }
 
     /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
@@ -338,10 +340,11 @@ impl Handler {
             Err(problem) => return Step::problem(&problem),
         };
         let handler = Rc::clone(self);
-        let trace = self.shared.fetcher.query_log.enter(&key, request.headers);
+        let logged = self.shared.fetcher.query_log.enter(&key, request.headers);
+        let waiting = self.shared.fetcher.trace(request.headers, &[&key], mode.into());
         let request = request.to_pending();
-        Step::later(async move {
-            let _place = (place, trace);
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
+            let _place = (place, logged, waiting);
             let request = request.context();
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
             handler.waited(arrived, &result);
@@ -381,12 +384,14 @@ impl Handler {
             Err(problem) => return Step::problem(&problem),
         };
         let handler = Rc::clone(self);
+        let fetcher = &self.shared.fetcher;
+        let waiting = fetcher.trace(request.headers, &[&key], ReadKind::MinPosition);
         let request = request.to_pending();
-        Step::later(async move {
+        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
-            let wait = (&**feed_progress, limits.position_wait);
+            let wait = (&**feed_progress, limits.position_wait, waiting.as_ref());
             let context = request.context();
             let sought = (&keys[..], context.sight, context.columns);
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {

@@ -4,12 +4,13 @@
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
 //! `position` (from request to answer), `current`, [`in_force`], [`reload`] (settings that change),
-//! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see),
-//! `read` (to the database and back), `breaker_probe`,
-//! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
-//! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
-//! them), [`sink`] (delivery of the feed), `warm_start` (hot records after a start), [`admin`],
-//! `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them, and hot keys).
+//! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing`, [`traces`] (what
+//! operators see), `read` (to the database and back), `breaker_probe`, `precondition`,
+//! `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`, `respond`,
+//! `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of them),
+//! `http_client` (what the program itself requests), [`sink`] (delivery of the feed), `warm_start`
+//! (hot records after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten
+//! minutes of them, and hot keys).
 
 mod accept_budget;
 mod acceptor;
@@ -37,6 +38,7 @@ pub mod fuzzing;
 pub mod handle;
 mod header_writer;
 mod history;
+mod http_client;
 mod http_error;
 pub mod in_force;
 pub mod listen;
@@ -68,5 +70,6 @@ pub mod sink;
 mod throttle;
 pub mod tls;
 mod trace_context;
+pub mod traces;
 mod warm_start;
 pub mod worker;

@@ -1,4 +1,4 @@
-//! Notes for operators of each request: lines of the access log, and `Server-Timing`.
+//! Notes for operators of each request: lines of the access log, `Server-Timing`, and spans.
 //!
 //! A request that is answered at once is looked at where it lies; one that waits takes along a copy
 //! of what its note needs. Without a note to make, the one branch on [`Handler`]'s observer is all
@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use hotrow_http1::fields::Fields;
 use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
+use hotrow_otel::context::TraceParent;
 use hotrow_types::key::CollectionId;
 use http::Response;
 
@@ -27,13 +28,15 @@ use crate::handle::Handler;
 use crate::metrics::CacheOutcome;
 use crate::server_timing::{ReadAt, ServerTiming};
 use crate::shared::Shared;
-use crate::trace_context::TraceId;
+use crate::trace_context::parent_of;
+use crate::traces::{AnsweredRequest, TraceSlot, Tracer};
 
 /// Notes of one worker.
 #[derive(Debug)]
 pub(crate) struct Observer {
     access_log: Option<WorkerAccessLog>,
     has_server_timing: bool,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Observer {
@@ -45,8 +48,12 @@ impl Observer {
         };
         let access_log = shared.access_log.clone().map(of_worker);
         let has_server_timing = shared.has_server_timing;
-        (access_log.is_some() || has_server_timing)
-            .then_some(Self { access_log, has_server_timing })
+        let tracer = shared.fetcher.tracer.clone();
+        (access_log.is_some() || has_server_timing || tracer.is_some()).then_some(Self {
+            access_log,
+            has_server_timing,
+            tracer,
+        })
     }
 }
 
@@ -92,7 +99,9 @@ pub(crate) struct PendingNote {
     since: Nanos,
     notes: Notes,
     names: Option<Arc<Names>>,
-    trace_id: Option<TraceId>,
+    parent: Option<TraceParent>,
+    /// Its trace, once it waits for keys and is traced.
+    trace: Option<TraceSlot>,
 }
 
 impl Handler {
@@ -104,7 +113,12 @@ impl Handler {
     }
 
     /// Returns what a request takes along while it waits.
-    pub(crate) fn pending_note(&self, arrived: &Arrived<'_>, notes: Notes) -> PendingNote {
+    pub(crate) fn pending_note(
+        &self,
+        arrived: &Arrived<'_>,
+        notes: Notes,
+        trace: Option<TraceSlot>,
+    ) -> PendingNote {
         let (method, target) = (arrived.head.method(), arrived.head.target().as_bytes());
         let headers = arrived.head.fields();
         PendingNote {
@@ -115,7 +129,8 @@ impl Handler {
             since: arrived.since,
             notes,
             names: self.names(),
-            trace_id: TraceId::of(headers),
+            parent: parent_of(headers),
+            trace,
         }
     }
 
@@ -144,8 +159,21 @@ impl Handler {
         let now = Nanos::now();
         let took = now.since(arrived.since);
         if let Some(log) = observer.access_log_of(answer.status(), took, now) {
-            let pending = self.pending_note(arrived, notes);
+            let pending = self.pending_note(arrived, notes, None);
             self.log(log, &pending, took, (answer, outcome));
+        }
+        if let Some(tracer) = &observer.tracer {
+            let head = &arrived.head;
+            tracer.note_at_once(head.fields(), || AnsweredRequest {
+                line: RequestLine { method: head.method(), target: head.target().as_bytes() },
+                protocol: arrived.protocol,
+                is_over_unix: matches!(arrived.connection.peer, Peer::User(_)),
+                notes,
+                status: answer.status(),
+                outcome,
+                since: arrived.since,
+                now,
+            });
         }
         self.shows_time(observer, &notes).then(|| ServerTiming::at_once(outcome, took))
     }
@@ -161,6 +189,21 @@ impl Handler {
         let took = now.since(pending.since);
         if let Some(log) = observer.access_log_of(answer.status(), took, now) {
             self.log(log, pending, took, (answer, outcome));
+        }
+        if let Some(tracer) = &observer.tracer {
+            let (method, target) = pending.line.split_at(pending.method_bytes);
+            let request = AnsweredRequest {
+                line: RequestLine { method, target },
+                protocol: pending.protocol,
+                is_over_unix: matches!(pending.client, Peer::User(_)),
+                notes: pending.notes,
+                status: answer.status(),
+                outcome,
+                since: pending.since,
+                now,
+            };
+            let trace = pending.trace.as_ref().and_then(|slot| slot.get());
+            tracer.note_ended(trace.map(|trace| &**trace), pending.parent, &request);
         }
         self.shows_time(observer, &pending.notes)
             .then(|| ServerTiming::waited(outcome, pending.since, now, answer.read_at()))
@@ -214,7 +257,7 @@ impl Handler {
             outcome,
             bytes: Some(body_bytes),
             sender: pending.names.as_deref().map(|names| (names, pending.notes.caller)),
-            trace_id: pending.trace_id,
+            trace_id: pending.parent.map(|parent| parent.span.trace_id),
         });
     }
 

@@ -19,6 +19,7 @@ use crate::metrics::CacheOutcome;
 use crate::read::{Fetcher, PendingReads, lead};
 use crate::respond::Provenance;
 use crate::sight::Sight;
+use crate::traces::WaitingRequest;
 
 const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");
@@ -106,13 +107,16 @@ type Sought<'a> = (&'a [Key], Sight<'a>, Option<&'a Arc<Columns>>);
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
 pub(crate) async fn read_at_least(
     (fetcher, cache): (&Arc<Fetcher>, &Cache<ReadFailure>),
-    (feed_progress, wait_max): (&FeedProgress, Duration),
+    (feed_progress, wait_max, traced): (&FeedProgress, Duration, Option<&WaitingRequest>),
     (keys, sight, columns): Sought<'_>,
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
     let until = Instant::now() + deadline.since(Nanos::now());
     let passed = feed_progress.passes(cache, wanted, until, wait_max).await?;
+    if let Some(waiting) = traced {
+        waiting.trace().note_position(passed);
+    }
     let mut pause = RETRY.start;
     let mut size = fetcher.budgets.answer();
     loop {

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hotrow_http1::fields::Fields;
+use hotrow_otel::context::TraceId;
 use hotrow_types::key::{CollectionId, Key};
 use parking_lot::Mutex;
 
 use crate::collections::Collections;
 use crate::metrics::{Exposition, Labels};
 use crate::throttle::SLOW_QUERY;
-use crate::trace_context::TraceId;
+use crate::trace_context::parent_of;
 
 /// Most keys of a query that are looked up.
 const KEYS_MAX: usize = 64;
@@ -94,7 +95,7 @@ impl QueryLog {
     /// Enters the trace of a request that waits for a key, if it has one. Of several requests for
     /// one key, the first is entered.
     pub(crate) fn enter(&self, key: &Key, headers: Fields<'_>) -> Option<WaitingTrace> {
-        let trace = TraceId::of(headers)?;
+        let trace = parent_of(headers)?.span.trace_id;
         let mut by_key = self.waiting.by_key.lock();
         if by_key.contains_key(key) {
             return None;

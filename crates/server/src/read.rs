@@ -10,10 +10,11 @@ use hotrow_admission::breaker::State;
 use hotrow_admission::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, LookupError, Record};
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
-use hotrow_types::key::CollectionId;
+use hotrow_types::key::{CollectionId, Key};
 use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
@@ -23,6 +24,7 @@ use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
 use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
+use crate::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
 pub(crate) struct Fetcher {
@@ -40,6 +42,8 @@ pub(crate) struct Fetcher {
     pub(crate) budgets: Arc<Budgets>,
     /// Log of slow queries, and traces that wait.
     pub(crate) query_log: QueryLog,
+    /// Traces, if they are configured.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// The cache under the settings in force, for readers that outlive them. Locked once per query.
@@ -60,6 +64,27 @@ impl CacheInForce {
 }
 
 impl Fetcher {
+    /// Begins the trace of a request that waits for `keys`; `None`: it is not traced.
+    pub(crate) fn trace(
+        &self,
+        headers: Fields<'_>,
+        keys: &[&Key],
+        kind: ReadKind,
+    ) -> Option<WaitingRequest> {
+        self.tracer.as_ref()?.wait(headers, keys, kind)
+    }
+
+    /// Returns a place for the trace of a request that may begin to wait for keys later; `None`:
+    /// none is traced.
+    pub(crate) fn trace_slot(&self) -> Option<TraceSlot> {
+        self.tracer.as_ref().map(|_| TraceSlot::default())
+    }
+
+    /// Reports a query to the traced requests that wait for it, before they get its rows.
+    fn traced(&self, query: &traces::EndedQuery<'_>) -> Option<QuerySpan> {
+        self.tracer.as_ref()?.query_ended(query)
+    }
+
     /// Returns whether the database may be read for no request: not in place of a probe of the
     /// breaker, and not under load.
     pub(crate) fn may_read_in_background(&self, load_shedder: &LoadShedder, now: Nanos) -> bool {
@@ -100,6 +125,7 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         let count = keys.len();
         let first_key = keys.first().cloned();
         let traces = fetcher.query_log.traces_of(&keys);
+        let traced_keys = fetcher.tracer.as_ref().map(|_| keys.clone());
         let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
         let rows = fetcher.budgets.query(move || interest.is_wanted());
@@ -115,6 +141,15 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             traces: &traces,
         };
         fetcher.query_log.ended(&ended, &fetcher.collections);
+        let span = traced_keys.and_then(|keys| {
+            fetcher.traced(&traces::EndedQuery {
+                collection: id,
+                keys: &keys,
+                sent_at,
+                ended_at: now,
+                result: &result,
+            })
+        });
         fetcher.breaker.note_failed_key(first_key, &result);
         breaker_permit.record(&result, now);
         record(query, &result, now);
@@ -125,6 +160,9 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         loader.arrived(convert_result(result, count, collection, &traces), now);
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
+        }
+        if let (Some(tracer), Some(span)) = (&fetcher.tracer, span) {
+            tracer.record_query(span, loader.fills());
         }
         // All rows have been taken.
         drop(rows);
@@ -220,19 +258,30 @@ type FinishedRead<T, E> = (T, Result<Record, E>);
 pub(crate) struct PendingReads<T> {
     pending: Vec<(T, Waiter<ReadFailure>)>,
     done: VecDeque<FinishedRead<T, LookupError<ReadFailure>>>,
-    /// Trace of their request.
-    _trace: Option<WaitingTrace>,
+    /// Trace of their request, for the log of queries.
+    _logged: Option<WaitingTrace>,
+    /// Trace of their request, if it is traced.
+    waiting: Option<WaitingRequest>,
 }
 
 impl<T> PendingReads<T> {
     /// Takes reads in the order in which they were queued.
     pub(crate) fn new(reads: Vec<(T, Waiter<ReadFailure>)>) -> Self {
-        Self { pending: reads, done: VecDeque::new(), _trace: None }
+        Self { pending: reads, done: VecDeque::new(), _logged: None, waiting: None }
     }
 
-    /// Keeps the trace of their request until all are done.
-    pub(crate) fn traced(self, trace: Option<WaitingTrace>) -> Self {
-        Self { _trace: trace, ..self }
+    /// Keeps the traces of their request until all are done.
+    pub(crate) fn traced(
+        self,
+        logged: Option<WaitingTrace>,
+        waiting: Option<WaitingRequest>,
+    ) -> Self {
+        Self { _logged: logged, waiting, ..self }
+    }
+
+    /// Returns the trace of their request for its end, if it is traced.
+    pub(crate) fn trace_slot(&self) -> Option<TraceSlot> {
+        self.waiting.as_ref().map(WaitingRequest::slot)
     }
 
     /// Returns the next finished read, or a time-out for all unfinished ones at the deadline;

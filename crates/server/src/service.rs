@@ -42,6 +42,7 @@ use crate::shared::Shared;
 use crate::sink::FeedCounts;
 use crate::tls::files::TlsError;
 use crate::tls::{self, ListenerTls, TlsEndpoint};
+use crate::traces;
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
@@ -348,6 +349,7 @@ fn start_before_ready(
     let shared = &in_force.newest().shared;
     let mut helpers = Vec::new();
     let mut start = || {
+        helpers.extend(traces::start(shared.fetcher.tracer.as_ref(), shutdown, supervisor)?);
         start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
         // A reload may enable the breaker.

@@ -32,6 +32,7 @@ use crate::query_log::QueryLog;
 use crate::read::{CacheInForce, Fetcher};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
+use crate::traces::Tracer;
 use crate::warm_start::WarmProgress;
 
 /// All shared parts. A clone shares them too.
@@ -103,6 +104,7 @@ impl Shared {
         let access =
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
         let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
+        let tracer = Tracer::new(config, &collections, &*source);
         let load_shedder = Arc::default();
         let inflight = InflightLimits::new(&config.limits);
         Ok(Self {
@@ -124,6 +126,7 @@ impl Shared {
                 ),
                 budgets: Arc::clone(&budgets),
                 query_log: QueryLog::new(config.observability.slow_query, collections.count()),
+                tracer,
             }),
             feed_progress: Arc::default(),
             access,

@@ -15,6 +15,7 @@ use crate::position::FeedProgress;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
 use crate::shared::Shared;
+use crate::traces::FeedTrace;
 
 /// The cache's end of the feed.
 pub struct CacheSink {
@@ -24,6 +25,8 @@ pub struct CacheSink {
     refresh: Arc<Refresh>,
     progress: Arc<FeedProgress>,
     counts: Arc<FeedCounts>,
+    /// Spans of the feed, if traces are configured.
+    trace: Option<FeedTrace>,
 }
 
 /// Counters of the feed since the start.
@@ -51,15 +54,8 @@ impl FeedCounts {
     /// Returns gaps by cause, with the label of each.
     #[must_use]
     pub fn losses_total(&self) -> [(&'static str, u64); 6] {
-        const LABELS: [&str; 6] = [
-            "log_pruned",
-            "other_log",
-            "other_database",
-            "unavailable",
-            "not_watched",
-            "feed_failed",
-        ];
-        std::array::from_fn(|i| (LABELS[i], self.losses[i].load(Ordering::Relaxed)))
+        LossCause::ALL
+            .map(|cause| (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed)))
     }
 
     /// Returns flushes by cause, with the label of each.
@@ -81,6 +77,11 @@ impl CacheSink {
             refresh: Arc::clone(&shared.refresh),
             progress: Arc::clone(&shared.feed_progress),
             counts,
+            trace: shared
+                .fetcher
+                .tracer
+                .clone()
+                .map(|tracer| FeedTrace::new(tracer, shared.cache.config().max_staleness)),
         }
     }
 
@@ -122,6 +123,7 @@ impl Sink for CacheSink {
 
     fn open_gap(&self, collection: CollectionId, detail: &str) {
         self.cache.open_gap(collection);
+        self.trace.iter().for_each(|trace| trace.gap_opened(collection));
         self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
@@ -134,6 +136,7 @@ impl Sink for CacheSink {
 
     fn close_gap(&self, collection: CollectionId) {
         self.cache.close_gap(collection);
+        self.trace.iter().for_each(|trace| trace.gap_closed(collection));
         tracing::info!(
             collection = self.name(collection),
             "all changes of the collection are delivered again"
@@ -143,6 +146,7 @@ impl Sink for CacheSink {
     fn loss(&self, cause: LossCause, detail: &str) {
         self.cache.mark_gap(None);
         self.cache.note_gap(Nanos::now());
+        self.trace.iter().for_each(|trace| trace.lost(cause));
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
     }
@@ -150,6 +154,7 @@ impl Sink for CacheSink {
     fn started(&self, position: Option<Position>) {
         self.cache.mark_gap(position);
         self.cache.note_gap(Nanos::now());
+        self.trace.iter().for_each(FeedTrace::started);
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");
@@ -164,6 +169,7 @@ impl Sink for CacheSink {
         };
         let before = self.cache.applied();
         self.cache.advance(probe_sent_at, position);
+        self.trace.iter().for_each(|trace| trace.advanced(probe_sent_at));
         if let Some(version) = visible {
             self.cache.advance_visibility(version);
         }

@@ -16,6 +16,9 @@ pub(crate) static SLOW_QUERY: Throttle = Throttle::new();
 pub(crate) static INCONSISTENT: Throttle = Throttle::new();
 /// Failures of the access log's output.
 pub(crate) static ACCESS_LOG: Throttle = Throttle::new();
+/// Failures of the export of traces.
+#[cfg(feature = "otel")]
+pub(crate) static TRACE_EXPORT: Throttle = Throttle::new();
 /// Records without a JSON form.
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 

@@ -17,6 +17,7 @@ use hotrow_access::jwks::KeySet;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};
 use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
+use hotrow_server::config::trace::Trace;
 use hotrow_testkit::tokens::SigningKey;
 use serde_json::json;
 
@@ -84,6 +85,22 @@ fn hits_do_not_allocate() {
     let observability = Observability { access_log: Some(log), ..Observability::default() };
     let server = Running::start(&Config { observability, ..config() });
     count_hits(&server, "an access log without a line of it", "");
+    let trace = Trace {
+        endpoint: "http://127.0.0.1:9/v1/traces".parse().unwrap(),
+        ca_file: None,
+        headers_file: None,
+        sample: 1.0,
+        service_name: "hotrow".to_owned(),
+        requests_per_s_max: 100,
+        has_keys: false,
+    };
+    let observability = Observability { trace: Some(trace), ..Observability::default() };
+    let not_recorded = "traceparent: 00-000000000000000000000000000000ff-00f067aa0ba902b7-00\r\n";
+    for (how, field) in [("traces", ""), ("a trace that is not recorded", not_recorded)] {
+        let observability = observability.clone();
+        let server = Running::start(&Config { observability, ..config() });
+        count_hits(&server, how, field);
+    }
     let secret = [7; 32];
     let (mut access, key) = access();
     access.tokens = Some(Tokens {

@@ -52,6 +52,7 @@ use self::shared::Shared;
 use self::stream::{ChangeStream, Start};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
+use hotrow_source::database_name::DatabaseName;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
@@ -101,6 +102,7 @@ pub struct MongoSource {
     read_timeout: Duration,
     permits: Semaphore,
     hooks: Hooks,
+    name: DatabaseName,
     /// Drives the connections.
     _background: Background,
 }
@@ -182,6 +184,8 @@ fn open_source(
         })?
     };
     let schemas: Arc<[KeySchema]> = served.iter().map(Served::schema).collect();
+    let (namespace, collections) = (database.name().to_owned(), &config.server.collections);
+    let name = DatabaseName::new(("mongodb", "find"), Some(namespace), collections);
     Ok(MongoSource {
         shared: Arc::new(Shared::new(identity)),
         database,
@@ -192,6 +196,7 @@ fn open_source(
         read_timeout: config.server.read_timeout,
         permits: Semaphore::new(config.server.reads_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
         hooks,
+        name,
         _background: background,
     })
 }
@@ -284,6 +289,10 @@ impl Source for MongoSource {
     fn health(&self) -> Result<(), String> {
         self.shared.deployment().map_err(|why| why.to_string())?;
         self.shared.outage.health()
+    }
+
+    fn database(&self) -> DatabaseName {
+        self.name.clone()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -22,9 +22,11 @@ use self::config::{Config, Tuning};
 use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connector, Pool};
+use self::server::Flavor;
 use self::shared::Shared;
 use self::target::Target;
 use hotrow_source::background::Background;
+use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::spec::{CollectionConfig, Follow};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
@@ -87,6 +89,7 @@ pub struct MysqlSource {
     read_timeout: Duration,
     follow: Follow,
     hooks: Hooks,
+    name: DatabaseName,
     /// Runtime of the connections.
     _background: Background,
 }
@@ -143,6 +146,12 @@ pub fn open_supervised(
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
     let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
+    let system = match session.identity.flavor {
+        Flavor::MariaDb => "mariadb",
+        Flavor::MySql => "mysql",
+    };
+    let (namespace, collections) = (readers.database.clone(), &config.server.collections);
+    let name = DatabaseName::new((system, "SELECT"), Some(namespace), collections);
     let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
     let pool = Pool::start(connector, session, config.server.reads_in_flight, &background);
     let feed = MysqlFeed {
@@ -160,6 +169,7 @@ pub fn open_supervised(
         read_timeout: config.server.read_timeout,
         follow: config.server.follow,
         hooks,
+        name,
         _background: background,
     };
     Ok(Mysql { source: Arc::new(source), feed })
@@ -249,6 +259,10 @@ impl Source for MysqlSource {
     fn health(&self) -> Result<(), String> {
         self.shared.published.plan().map_err(|why| why.to_string())?;
         self.pool.outage().health()
+    }
+
+    fn database(&self) -> DatabaseName {
+        self.name.clone()
     }
 
     fn unseen_changes(&self) -> &'static str {

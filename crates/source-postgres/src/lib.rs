@@ -33,6 +33,7 @@ use self::shared::Shared;
 use self::target::Target;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
+use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
@@ -96,6 +97,7 @@ pub struct PostgresSource {
     specs: Vec<CollectionConfig>,
     read_timeout: Duration,
     hooks: Hooks,
+    name: DatabaseName,
     /// Drives the connections.
     _background: Background,
 }
@@ -169,6 +171,8 @@ pub fn open_supervised(
     let shared = Arc::new(Shared::new(Arc::clone(&schemas), shape_age_max));
     shared.publish(session.identity, &tables.into_iter().map(Ok).collect::<Vec<_>>());
     shared.confirm_shapes(check_sent_at);
+    let (namespace, collections) = (readers.dbname.clone(), &config.server.collections);
+    let name = DatabaseName::new(("postgresql", "SELECT"), Some(namespace), collections);
     let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
     let first = Connection::new(session);
     let pool = Pool::start(connector, first, config.server.reads_in_flight, &background);
@@ -186,6 +190,7 @@ pub fn open_supervised(
         specs: config.server.collections.clone(),
         read_timeout: config.server.read_timeout,
         hooks,
+        name,
         _background: background,
     };
     Ok(Postgres { source: Arc::new(source), feed })
@@ -243,6 +248,10 @@ impl Source for PostgresSource {
     fn health(&self) -> Result<(), String> {
         self.shared.published.plan().map_err(|why| why.to_string())?;
         self.pool.outage().health()
+    }
+
+    fn database(&self) -> DatabaseName {
+        self.name.clone()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -22,6 +22,7 @@ use self::feed::Next;
 use self::inspect::Table;
 use self::reader::Queue;
 use self::shared::Shared;
+use hotrow_source::database_name::DatabaseName;
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::discover;
@@ -69,6 +70,7 @@ pub struct SqliteSource {
     read_timeout: Duration,
     readers: usize,
     watch: Watch,
+    name: DatabaseName,
 }
 
 impl fmt::Debug for SqliteSource {
@@ -127,6 +129,7 @@ fn open_with(
         read_timeout: config.read_timeout,
         readers,
         watch: config.watch,
+        name: database_name(&config),
     };
     let feed = SqliteFeed {
         config: Arc::new(config),
@@ -138,6 +141,12 @@ fn open_with(
         supervisor: supervisor.clone(),
     };
     Ok(Sqlite { source: Arc::new(source), feed })
+}
+
+/// Names the file without its folder, which is no property of the database.
+fn database_name(config: &Config) -> DatabaseName {
+    let file = config.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    DatabaseName::new(("sqlite", "SELECT"), file, &config.collections)
 }
 
 /// Removes everything of Hotrow from a database. No instance may watch the database at that time,

@@ -18,6 +18,7 @@ use super::error::{Fault, OpenError, fault};
 use super::file::{FILE_REPLACED, identify};
 use super::shared::{Counted, Plan, Shared};
 use super::{Hooks, SqliteSource};
+use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
 use hotrow_supervisor::{self as supervisor, Supervisor};
@@ -159,6 +160,10 @@ impl Source for SqliteSource {
 
     fn health(&self) -> Result<(), String> {
         self.shared.published.plan().map(drop).map_err(|why| why.to_string())
+    }
+
+    fn database(&self) -> DatabaseName {
+        self.name.clone()
     }
 
     fn unseen_changes(&self) -> &'static str {

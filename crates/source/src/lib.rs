@@ -12,6 +12,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
 
+use database_name::DatabaseName;
 use field_schema::FieldSchema;
 
 pub use row_budget::{Room, RowBudget};
@@ -69,6 +70,11 @@ pub trait Source: Send + Sync + 'static {
 
     /// Returns the method of change detection by its name in the configuration.
     fn watch(&self) -> &'static str;
+
+    /// Returns how traces name the database.
+    fn database(&self) -> DatabaseName {
+        DatabaseName::unknown()
+    }
 
     /// Returns the kinds of changes that this engine's feed cannot see, and the page that lists
     /// them. For the log, next to a stale entry that such a change may explain.
@@ -246,6 +252,31 @@ pub enum LossCause {
     FeedFailed,
 }
 
+impl LossCause {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::LogPruned,
+        Self::OtherLog,
+        Self::OtherDatabase,
+        Self::Unavailable,
+        Self::NotWatched,
+        Self::FeedFailed,
+    ];
+
+    /// Returns its name in metrics and traces.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::LogPruned => "log_pruned",
+            Self::OtherLog => "other_log",
+            Self::OtherDatabase => "other_database",
+            Self::Unavailable => "unavailable",
+            Self::NotWatched => "not_watched",
+            Self::FeedFailed => "feed_failed",
+        }
+    }
+}
+
 /// Receiver of a feed's changes. Calls come from the feed's own thread or task, in the order of the
 /// log. Each call returns after the cache has applied the change, so that a later [`Sink::advance`]
 /// holds.
@@ -281,6 +312,7 @@ pub mod attempts;
 pub mod background;
 pub mod catalog_watermark;
 pub mod connection_string;
+pub mod database_name;
 pub mod discovery;
 pub mod feed_loop;
 pub mod field_schema;

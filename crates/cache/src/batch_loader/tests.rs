@@ -428,6 +428,19 @@ fn without_the_cache_requests_share_a_query_but_nothing_is_kept() {
 }
 
 #[test]
+fn a_query_reports_what_became_of_its_rows() {
+    let cache = cache(config());
+    let mut waiters = ask_batch(&cache, 1..3);
+    let mut loader = cache.batch_loader(FIRST).unwrap();
+    assert_eq!(query(&mut loader), Some(vec![1, 2]));
+    // A change of one key ends its lease.
+    cache.invalidate(&key(2), LOGGED);
+    loader.complete(answers(3, 2), START);
+    assert_eq!(loader.fills(), Fills { kept: 1, discarded: 1, ..Fills::default() });
+    waiters.iter_mut().for_each(|waiter| _ = poll(waiter));
+}
+
+#[test]
 fn a_jittered_lifetime_is_within_its_bounds() {
     let day = Duration::from_secs(86_400);
     let cases = [(0.0, 1.0), (0.1, 0.9), (1.0, 0.0), (9.0, 0.0), (-1.0, 1.0), (f64::NAN, 1.0)];

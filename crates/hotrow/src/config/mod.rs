@@ -2,7 +2,8 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `reload`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
+//! `access_log`, `trace`, `reload`, `reader` (reading of a key), `problem` (messages), `units`,
+//! `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -25,6 +26,7 @@ mod reader;
 mod reload;
 mod resolve;
 mod source;
+mod trace;
 mod units;
 mod warm;
 
@@ -181,7 +183,8 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
 }
 
 /// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
-/// `[admin.tls]`. Returns them with the names of these tables.
+/// `[admin.tls]`, and the header fields of `[trace]`. Returns the certificates with the names of
+/// their tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
@@ -201,6 +204,13 @@ pub fn check_files(
             }
             None => {}
         }
+    }
+    #[cfg(feature = "otel")]
+    if let Some(trace) = &resolved.server.observability.trace
+        && let Err(error) = hotrow_server::traces::check_headers(trace)
+    {
+        let (path, what) = ("trace".to_owned(), error.to_string());
+        problems.push(Problem { line: None, path, what });
     }
     match problems.is_empty() {
         true => Ok(certificates),

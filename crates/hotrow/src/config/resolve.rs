@@ -63,6 +63,7 @@ pub(super) fn resolve<'a>(
     );
     let warm_start = super::warm::warm(root.section("warm"));
     let access_log = super::access_log::access_log(root.section("access_log"));
+    let trace = super::trace::trace(root.section("trace"));
     let log = log(root.section("log"));
     let reload = super::reload::reload(root.section("reload"));
     root.finish();
@@ -123,6 +124,7 @@ pub(super) fn resolve<'a>(
             access_log,
             slow_query: source.slow_query,
             has_server_timing,
+            trace,
         },
         miss_ratio_curve: cache_section.miss_ratio_curve,
     };

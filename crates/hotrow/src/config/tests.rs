@@ -255,6 +255,9 @@ const ACCESS: &str = "access.roles.r.collections = '*'\naccess.anonymous_role = 
 const ACCESS_WITH_TOKENS: &str = "access.roles.r.collections = '*'\naccess.jwt.issuer = 'i'\n\
     access.jwt.audience = 'a'\naccess.jwt.jwks_file = 'f'\n";
 
+/// A line that makes any further line of `[trace]` valid: files of credentials need `https`.
+const TRACE: &str = "trace.endpoint = 'https://collector/v1/traces'\n";
+
 #[test]
 fn access_is_resolved() {
     use hotrow_access::grant::{Roles, Scope};
@@ -379,6 +382,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                     Some(_) => ACCESS,
                     None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
                     None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
+                    None if key.path.starts_with("trace.") => TRACE,
                     None if key.path.starts_with("access_log.") => "access_log.output = '/x'\n",
                     None => "",
                 };

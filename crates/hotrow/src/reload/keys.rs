@@ -5,6 +5,7 @@ const LISTEN: &str = "the listening sockets and their threads are set up at the 
 const SOURCE: &str = "the connections to the database and the feed are set up at the start";
 const WARM: &str = "the warm start is set up at the start";
 const FORMAT: &str = "the log is set up at the start";
+const TRACES: &str = "the export of traces is set up at the start";
 const WATCH: &str = "its samples are taken from the start";
 const MEMORY: &str = "the memory of the process is divided at the start";
 const TIMING: &str = "the feed's probes are timed by it";
@@ -55,6 +56,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["collections", ..] => None,
         ["warm", ..] => Some(WARM),
         ["log" | "access_log", ..] => Some(FORMAT),
+        ["trace", ..] => Some(TRACES),
         ["source" | "sources", ..] => Some(SOURCE),
         // `[listen]`, and whatever is added to the configuration without a line here.
         _ => Some(LISTEN),

@@ -17,19 +17,18 @@ macro_rules! tests {
 }
 
 mod backend;
+mod collector;
 mod contract;
 
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
-///
-/// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
+///  Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
 /// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
-/// [`limits`], [`timeouts`]);
-/// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],
-/// [`page_changes`], [`foreign_page`], [`start`], [`permissions`], [`readiness`], [`drain`],
-/// [`handover`], [`handover_tls`], [`reload`], [`systemd`], [`warm_start`], [`access_log`],
-/// `slow_queries`, [`history`], [`top`], [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`,
-/// [`demo`]).
+/// [`limits`], [`timeouts`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
+/// [`documented`], [`page`], [`page_changes`], [`foreign_page`], [`start`], [`permissions`],
+/// [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`], [`systemd`],
+/// [`warm_start`], [`access_log`], `slow_queries`, [`traces`], [`history`], [`top`],
+/// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -75,6 +74,7 @@ mod e2e {
     mod threads;
     mod timeouts;
     mod top;
+    mod traces;
     mod unfollowed;
     mod warm_start;
 }
@@ -125,13 +125,14 @@ mod mysql {
     /// Tests that run over several engines.
     mod common {
         use crate::backend::maria::Maria;
-        use crate::shop::reads;
         #[cfg(feature = "failpoints")]
         use crate::shop::threads;
+        use crate::shop::{reads, traces};
 
         tests! {
             Maria:
             reads::a_writer_reads_its_own_write_by_its_position,
+            traces::a_query_names_its_database,
             #[cfg(feature = "failpoints")]
             threads::a_feed_that_panics_is_a_loss_and_follows_again,
             #[cfg(feature = "failpoints")]

@@ -112,7 +112,7 @@ mod tests {
     use crate::config::access::Names;
     use crate::connection::request::Protocol;
     use crate::metrics::CacheOutcome;
-    use crate::trace_context::TraceId;
+    use crate::trace_context::parent_of;
 
     fn entry<'a>(method: &'a [u8], target: &'a [u8]) -> Entry<'a> {
         Entry {
@@ -152,7 +152,7 @@ mod tests {
         let caller = Caller { roles, identity: Some(identity), ..Caller::default() };
         let entry = Entry {
             sender: Some((&names, caller)),
-            trace_id: TraceId::of(fields.as_fields()),
+            trace_id: parent_of(fields.as_fields()).map(|parent| parent.span.trace_id),
             ..entry(b"GET", b"/products/1?x=%20")
         };
         let line = json!({

@@ -97,6 +97,9 @@ impl View {
         if let Some(access_log) = &self.shared.access_log {
             access_log.expose(&mut out);
         }
+        if let Some(tracer) = &fetcher.tracer {
+            tracer.expose(&mut out);
+        }
         out.into_text()
     }
 

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Access log, log of slow queries, and timing in answers.
+use super::trace::Trace;
+
+/// Access log, log of slow queries, timing in answers, and traces.
 #[derive(Clone, Debug, Default)]
 pub struct Observability {
     /// Access log; `None`: off.
@@ -12,6 +14,8 @@ pub struct Observability {
     pub slow_query: Duration,
     /// `true`: answers have `Server-Timing`, except for those of collections with tenants.
     pub has_server_timing: bool,
+    /// Traces; `None`: none are recorded.
+    pub trace: Option<Trace>,
 }
 
 /// Settings of the access log.

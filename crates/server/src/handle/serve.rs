@@ -77,8 +77,9 @@ impl Handler {
                 let timing = self.observer.as_deref().and_then(note);
                 Begun::Now(AnswerTo { answer, origin, timing })
             }
-            Step::Later(Pending { future, ids }) => {
-                let note = self.observer.as_ref().map(|_| self.pending_note(&arrived, notes));
+            Step::Later(Pending { future, ids, trace }) => {
+                let note = |_: &Rc<_>| self.pending_note(&arrived, notes, trace);
+                let note = self.observer.as_ref().map(note);
                 Begun::Later(PendingAnswer { future, ids, note, origin })
             }
         }

@@ -4,11 +4,13 @@ use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::answer::{Answer, Outcome};
 use crate::batch::Ids;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
+use crate::traces::TraceSlot;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
 pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
@@ -39,6 +41,8 @@ pub struct Pending {
     pub(crate) future: Pin<Box<dyn Future<Output = Outcome>>>,
     /// Where the ids of its body will be, if it has one.
     pub(crate) ids: Option<ReceivedIds>,
+    /// Where its trace is, or will be when its body has arrived; `None`: it is not traced.
+    pub(crate) trace: Option<TraceSlot>,
 }
 
 impl Step {
@@ -50,7 +54,27 @@ impl Step {
         Self::ready(problem.response())
     }
 
-    pub(crate) fn later(future: impl Future<Output = Outcome> + 'static) -> Self {
-        Self::Later(Pending { future: Box::pin(future), ids: None })
+    /// Returns the step of a request that waits. `trace`: where its trace is or will be, if it may
+    /// be traced.
+    pub(crate) fn later(
+        trace: Option<TraceSlot>,
+        future: impl Future<Output = Outcome> + 'static,
+    ) -> Self {
+        Self::Later(Pending { future: Box::pin(future), ids: None, trace })
+    }
+
+    /// Continues a request that has waited for something else. `trace`: where the end of the
+    /// request looks for its trace.
+    pub(crate) async fn rest(self, trace: Option<&TraceSlot>) -> Outcome {
+        let Pending { future, trace: own, .. } = match self {
+            Self::Now(outcome) => return outcome,
+            Self::Later(pending) => pending,
+        };
+        let outcome = future.await;
+        if let (Some(slot), Some(begun)) = (trace, own.as_ref().and_then(|own| own.get())) {
+            // A request begins to wait for keys once, so the place is empty.
+            _ = slot.set(Arc::clone(begun));
+        }
+        outcome
     }
 }

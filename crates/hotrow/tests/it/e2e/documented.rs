@@ -64,7 +64,7 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     assert_eq!(server.get("/products/1").status, 200);
     let documented = documented();
     let mut exposed = exposed(&server.metrics());
-    // Some exist only with TLS, credentials from files, or a warm start.
+    // Some exist only with TLS, credentials from files, traces, or a warm start.
     let carriers = Carriers::new(&database);
     let file = |name: &str, text: &str| {
         let path = carriers.text(name);
@@ -75,6 +75,7 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
         .config
         .clone()
         .set("access_log.output", "\"stderr\"")
+        .set("trace.endpoint", "\"http://127.0.0.1:9/v1/traces\"")
         .set("access.grants_file", &file("grants", "[roles.reader]\ncollections = \"*\"\n"))
         .set("access.jwt.jwks_file", &file("jwks", &jwks(&[&SigningKey::ed25519("a", 1)])))
         .set("access.jwt.issuer", "\"https://issuer.test\"")

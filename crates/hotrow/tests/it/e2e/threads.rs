@@ -1,6 +1,7 @@
 //! Recovery of every background thread from a panic: a table of threads. Only in builds with the
 //! feature `failpoints`.
 
+use crate::collector::traceparent;
 use hotrow_testkit::harness::panics::Panicking;
 use hotrow_testkit::harness::{Client, Config, Database, Ended, SOON, Server, await_until};
 
@@ -115,7 +116,17 @@ fn assert_requests_logged(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 12] = [
+/// Nothing listens on the port: each attempt fails.
+fn assert_spans_sent(_: &Database, server: &Server) {
+    let attempts = || server.metrics().sum("hotrow_trace_export_failures_total", &[]);
+    let before = attempts();
+    await_until("an attempt to send", SOON, || {
+        server.client().get_with("/products/1", &[("traceparent", &traceparent(1, true))]);
+        attempts() > before
+    });
+}
+
+const CASES: [Case; 13] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -157,6 +168,14 @@ const CASES: [Case; 12] = [
         settings: &[("access_log.output", "\"stdout\""), ("access_log.sample", "1")],
         turn: |server| _ = server.get("/products/1"),
         works: assert_requests_logged,
+    },
+    Case {
+        thread: "traces",
+        settings: &[("trace.endpoint", "\"http://127.0.0.1:9/v1/traces\"")],
+        turn: |server| {
+            server.client().get_with("/products/1", &[("traceparent", &traceparent(1, true))]);
+        },
+        works: assert_spans_sent,
     },
 ];
 

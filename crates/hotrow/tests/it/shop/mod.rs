@@ -16,13 +16,14 @@ macro_rules! shop_tests {
     ($shop:ty) => {
         #[cfg(feature = "failpoints")]
         use $crate::shop::threads;
-        use $crate::shop::{failures, reads};
+        use $crate::shop::{failures, reads, traces};
 
         tests! {
             $shop:
             reads::fifty_readers_of_one_cold_key_are_one_query,
             reads::a_writer_reads_its_own_write_by_its_position,
             reads::with_the_feed_held_a_position_is_read_from_the_database,
+            traces::a_query_names_its_database,
             failures::past_the_bound_the_policy_acts,
             failures::a_late_stream_does_not_advance_freshness,
             failures::a_killed_server_under_load,
@@ -39,6 +40,7 @@ pub(crate) mod failures;
 pub(crate) mod reads;
 #[cfg(feature = "failpoints")]
 pub(crate) mod threads;
+pub(crate) mod traces;
 
 /// A server with `products`: ids 1 to 200, product `n` named `pn` with the price 100 times `n`.
 pub(crate) trait Shop: Backend {

@@ -79,7 +79,8 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let mut request = request.to_pending();
-        Step::later(async move {
+        let trace = self.shared.fetcher.trace_slot();
+        Step::later(trace.clone(), async move {
             tokio::time::sleep(delay).await;
             // If the database is needed, that takes a permit of its own.
             drop(place);
@@ -89,10 +90,7 @@ impl Handler {
                 Some(fields) => with_fields(step, fields),
                 None => step,
             };
-            match step {
-                Step::Now(outcome) => outcome,
-                Step::Later(pending) => pending.future.await,
-            }
+            step.rest(trace.as_ref()).await
         })
     }
 }
@@ -103,13 +101,13 @@ fn with_fields(step: Step, fields: Fields) -> Step {
             answer.add_rate_limit(fields);
             Step::Now((answer, outcome))
         }
-        Step::Later(Pending { future, ids }) => {
+        Step::Later(Pending { future, ids, trace }) => {
             let future = Box::pin(async move {
                 let (mut answer, outcome) = future.await;
                 answer.add_rate_limit(fields);
                 (answer, outcome)
             });
-            Step::Later(Pending { future, ids })
+            Step::Later(Pending { future, ids, trace })
         }
     }
 }

@@ -162,8 +162,12 @@ fn all_that_watches_stays_within_its_bound() {
         assert_eq!(rig.predictor.queues_bytes(), queues);
         let history = history::tests::full(workers).memory_bytes();
         let log = if has_access_log { access_log::queues_bytes_max(workers) } else { 0 };
-        let all = MEMORY_BYTES_MAX as usize + queues + history + log;
-        println!("{workers} workers: {all} B: queues {queues}, history {history}, log {log}");
+        let traces = crate::traces::MEMORY_BYTES_MAX;
+        let all = MEMORY_BYTES_MAX as usize + queues + history + log + traces;
+        println!(
+            "{workers} workers: {all} B: queues {queues}, history {history}, log {log}, traces \
+             {traces}"
+        );
         assert!(all <= WATCHING_BYTES_MAX, "{all}");
     }
 }
