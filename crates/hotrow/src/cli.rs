@@ -311,9 +311,12 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Loaded { resolved, text } = config::load_text(file, &overrides)?;
     let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
     let ready = |at: serve::Addresses| {
+        let redis_scheme = if scheme == "https" { "rediss" } else { "redis" };
+        let redis =
+            at.redis.map_or_else(String::new, |at| format!(", redis on {redis_scheme}://{at}"));
         print_line(
             std::io::stdout(),
-            &format!("records on {scheme}://{}, admin on http://{}", at.data, at.admin),
+            &format!("records on {scheme}://{}, admin on http://{}{redis}", at.data, at.admin),
         );
     };
     let file = ConfigFile { path: file.clone(), overrides, text };

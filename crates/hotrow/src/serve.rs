@@ -57,6 +57,8 @@ pub struct Addresses {
     pub data: SocketAddr,
     /// The admin API.
     pub admin: SocketAddr,
+    /// The Redis protocol, if it is served.
+    pub redis: Option<SocketAddr>,
 }
 
 /// A failure to start or to continue serving.
@@ -241,7 +243,8 @@ fn compose(
     let access_log = server.observability.access_log.as_ref();
     let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
     let access_log = access_log.transpose().map_err(subsystem)?;
-    let addresses = Addresses { data: service.data(), admin: service.admin() };
+    let addresses =
+        Addresses { data: service.data(), admin: service.admin(), redis: service.redis() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;
     #[cfg(feature = "failpoints")]

@@ -3,7 +3,7 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `current`, [`in_force`], [`reload`] (settings that change),
+//! `position` (from request to answer), `redis` (the same for commands), `current`, [`in_force`], [`reload`] (settings that change),
 //! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see),
 //! `read` (to the database and back), `breaker_probe`,
 //! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
@@ -55,6 +55,7 @@ mod readiness;
 mod receive;
 mod record_answer;
 mod record_form;
+mod redis;
 mod refresh;
 pub mod reload;
 mod respond;

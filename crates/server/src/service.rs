@@ -112,7 +112,7 @@ impl Service {
     /// # Errors
     /// The unavailable address, with a remedy.
     pub fn bind_or_take(config: &Config, inherited: Inherited) -> Result<Self, ListenError> {
-        let Inherited { data, admin, unix, holder, start } = inherited;
+        let Inherited { data, admin, unix, redis, holder, start } = inherited;
         let failed = |address| move |source| ListenError::Other { address, source };
         let unix = match (unix, &config.transport.unix) {
             (Some(unix), configured) => {
@@ -136,7 +136,11 @@ impl Service {
             false => Listeners::taken_over(data, holder).map_err(failed(config.data))?,
             true => Listeners::bind(config.data, config.workers)?,
         };
-        let data = data.with_unix(unix).with_tls(tls);
+        let redis = config.transport.redis.map(|configured| match redis.is_empty() {
+            false => Listeners::taken_over(redis, holder).map_err(failed(configured.address)),
+            true => Listeners::bind(configured.address, config.workers),
+        });
+        let data = data.with_unix(unix).with_redis(redis.transpose()?).with_tls(tls);
         let admin = match admin {
             Some(admin) => {
                 Listeners::taken_over(vec![admin], holder).map_err(failed(config.admin))?
@@ -170,6 +174,12 @@ impl Service {
         self.admin.address()
     }
 
+    /// Returns the address of the Redis protocol, with the port that was taken.
+    #[must_use]
+    pub fn redis(&self) -> Option<SocketAddr> {
+        self.data.redis()
+    }
+
     /// Returns duplicates of all listening sockets, for the process after this one.
     ///
     /// # Errors
@@ -185,7 +195,9 @@ impl Service {
             }
             None => SharedHolder::new(Holder::None),
         };
-        Ok(Offered::new(sockets, [data, admin, unix], self.admin_shutdown.clone()))
+        let (redis_sockets, redis) = self.data.redis_duplicates()?;
+        sockets.extend(redis_sockets);
+        Ok(Offered::new(sockets, [data, admin, unix, redis], self.admin_shutdown.clone()))
     }
 
     /// Serves until `shutdown`, then drains. The admin side answers until the data side has ended.
@@ -243,7 +255,7 @@ impl Service {
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
-        let tls = self.data.tls();
+        let (tls, redis) = (self.data.tls(), self.data.redis());
         let workers = run_workers(config, self.data, make, shutdown, &threads(WorkerName::Http))?;
         let view = Arc::new(View {
             shared: shared.clone(),
@@ -257,6 +269,7 @@ impl Service {
             process: self.process.clone(),
             readiness: readiness.clone(),
             tls: tls.clone(),
+            redis,
             reloads,
             started_at: Nanos::now(),
             history,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hotrow_server::config::transport::{ClientCertificates, Tls, Transport, UnixSocket};
+use hotrow_server::config::transport::{ClientCertificates, Redis, Tls, Transport, UnixSocket};
 use hotrow_server::listen::unix::PATH_BYTES_MAX;
 
 use super::Overrides;
@@ -27,7 +27,6 @@ pub(super) struct Listen {
 }
 
 pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
-    const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
     let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
     let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
     let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
@@ -42,10 +41,48 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
         );
     }
     let transport = transport(&mut section);
+    if let Some(redis) = transport.redis {
+        for (name, other) in [("data", data), ("admin", admin)] {
+            if collide(redis.address, other) {
+                let (address, what) = (redis.address, "must not be the address of the");
+                section
+                    .refuse("redis", format!("{address} {what} {name} listener, which is {other}"));
+            }
+        }
+    }
     let describes_on_data = section.flag("openapi", false);
     let has_server_timing = section.flag("server_timing", false);
     section.finish();
     Listen { data, admin, workers, transport, describes_on_data, has_server_timing }
+}
+
+const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
+
+/// Reads the address of the Redis protocol. `[redis]` follows.
+fn redis(section: &mut Section<'_>) -> Option<Redis> {
+    const RULE: &str = "an address and a port such as 127.0.0.1:6379 or [::1]:6379";
+    let text = section.text("redis", "none", RULE)?;
+    match text.value.parse() {
+        Ok(address) => Some(Redis { address, allow_stale: false }),
+        Err(_) => {
+            section.refuse("redis", format!("must be {RULE}, not {}", text.shown));
+            None
+        }
+    }
+}
+
+/// Reads `[redis]`.
+pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
+    let is_present = section.is_present();
+    let allow_stale = section.flag("allow_stale", false);
+    match &mut transport.redis {
+        Some(redis) => redis.allow_stale = allow_stale,
+        None if is_present => {
+            section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
+        }
+        None => {}
+    }
+    section.finish();
 }
 
 /// Returns whether two listeners need the same port. Port 0 means any free port and never collides.
@@ -65,6 +102,7 @@ fn transport(section: &mut Section<'_>) -> Transport {
     let tls = tls(section.section("tls"));
     Transport {
         unix,
+        redis: redis(section),
         handover,
         tls,
         http2: section.flag("http2", false),

@@ -18,8 +18,8 @@ use socket2::{Domain, SockRef, Type};
 
 use crate::config::Config;
 
-/// Most sockets that are taken over: as many as workers on the data address, and some more.
-pub const INHERITED_SOCKETS_MAX: usize = 1024 + 8;
+/// Most sockets that are taken over: as many as workers on two addresses, and some more.
+pub const INHERITED_SOCKETS_MAX: usize = 2 * 1024 + 8;
 
 /// Use of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,13 @@ pub enum ListenerKind {
     Admin,
     /// The data API on the Unix socket.
     Unix,
+    /// The records over the Redis protocol.
+    Redis,
 }
 
 impl ListenerKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Data, Self::Admin, Self::Unix];
+    pub const ALL: [Self; 4] = [Self::Data, Self::Admin, Self::Unix, Self::Redis];
 
     /// Returns the kind by its name among passed descriptors.
     #[must_use]
@@ -43,6 +45,7 @@ impl ListenerKind {
             Self::Data => "data",
             Self::Admin => "admin",
             Self::Unix => "unix",
+            Self::Redis => "redis",
         }
     }
 
@@ -118,6 +121,7 @@ pub struct Inherited {
     pub(crate) data: Vec<TcpListener>,
     pub(crate) admin: Option<TcpListener>,
     pub(crate) unix: Option<UnixListener>,
+    pub(crate) redis: Vec<TcpListener>,
     pub(crate) holder: Holder,
     pub(crate) start: Start,
 }
@@ -136,7 +140,7 @@ impl Inherited {
     #[must_use]
     pub fn new(holder: Holder) -> Self {
         let start = Start::WhenReadyOrLate;
-        Self { data: Vec::new(), admin: None, unix: None, holder, start }
+        Self { data: Vec::new(), admin: None, unix: None, redis: Vec::new(), holder, start }
     }
 
     /// Creates an empty set for the sockets of the process before this one, which closes its own.
@@ -152,6 +156,7 @@ impl Inherited {
             ListenerKind::Data => !self.data.is_empty(),
             ListenerKind::Admin => self.admin.is_some(),
             ListenerKind::Unix => self.unix.is_some(),
+            ListenerKind::Redis => !self.redis.is_empty(),
         };
         ListenerKind::ALL.into_iter().filter(has).collect()
     }
@@ -167,6 +172,8 @@ impl Inherited {
         };
         self.data.retain(|listener| fits(listener, config.data));
         self.admin = self.admin.take().filter(|listener| fits(listener, config.admin));
+        let redis = config.transport.redis.as_ref().map(|redis| redis.address);
+        self.redis.retain(|listener| redis.is_some_and(|redis| fits(listener, redis)));
         let path = config.transport.unix.as_ref().map(|unix| unix.path.as_path());
         self.unix = self
             .unix
@@ -177,7 +184,7 @@ impl Inherited {
     /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.admin.is_none() && self.unix.is_none()
+        self.kinds().is_empty()
     }
 
     /// Adds a socket, which must listen.
@@ -186,20 +193,24 @@ impl Inherited {
     /// It cannot serve as that kind.
     pub fn add(&mut self, kind: ListenerKind, socket: OwnedFd) -> Result<(), InheritError> {
         let expected = match kind {
-            ListenerKind::Data | ListenerKind::Admin => "TCP socket",
+            ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => "TCP socket",
             ListenerKind::Unix => "Unix socket of type SOCK_STREAM",
         };
         if !listens(&socket, kind).unwrap_or(false) {
             return Err(InheritError::NotListening { expected });
         }
-        if self.data.len() >= INHERITED_SOCKETS_MAX {
+        if self.data.len() + self.redis.len() >= INHERITED_SOCKETS_MAX {
             return Err(InheritError::TooMany);
         }
         match kind {
-            ListenerKind::Data => {
+            ListenerKind::Data | ListenerKind::Redis => {
                 let listener = TcpListener::from(socket);
                 listener.set_nonblocking(true)?;
-                self.data.push(listener);
+                let own = match kind {
+                    ListenerKind::Redis => &mut self.redis,
+                    _ => &mut self.data,
+                };
+                own.push(listener);
             }
             ListenerKind::Admin if self.admin.is_some() => return Err(InheritError::Second),
             ListenerKind::Admin => {
@@ -238,7 +249,7 @@ fn listens(socket: &OwnedFd, kind: ListenerKind) -> io::Result<bool> {
     let socket = SockRef::from(socket);
     let domain = socket.domain()?;
     let fits = match kind {
-        ListenerKind::Data | ListenerKind::Admin => {
+        ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => {
             domain == Domain::IPV4 || domain == Domain::IPV6
         }
         ListenerKind::Unix => domain == Domain::UNIX,

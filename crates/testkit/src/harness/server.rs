@@ -79,9 +79,23 @@ impl Server {
             let line = out.lines().find_map(|line| line.strip_prefix("records on http"))?;
             let line = line.strip_prefix('s').unwrap_or(line).strip_prefix("://")?;
             let (data, admin) = line.split_once(", admin on http://")?;
+            let admin = admin.split(", redis on ").next().unwrap_or(admin);
             Some((data.parse().ok()?, admin.parse().ok()?))
         });
         Self { data, admin, process }
+    }
+
+    /// Returns the address of the Redis protocol.
+    ///
+    /// # Panics
+    /// If it is not served.
+    #[track_caller]
+    pub fn redis(&self) -> std::net::SocketAddr {
+        self.process.await_output("its address for Redis", |out| {
+            let (_, address) =
+                out.lines().find_map(|line| line.split_once(", redis on redis://"))?;
+            address.parse().ok()
+        })
     }
 
     /// Does as [`Self::start`], with a hard limit on its open files.
