@@ -4,10 +4,11 @@ use super::*;
 
 const LIMITS: Limits = Limits { arguments: 4, argument_bytes: 20, command_bytes: 64 };
 
+/// Bytes of a command, and its arguments.
+type Parsed<T> = Result<Option<(usize, Vec<T>)>, ProtocolError>;
+
 /// Parses one command from bytes that arrive in these pieces.
-fn parse<'a>(
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<Option<(usize, Vec<Vec<u8>>)>, ProtocolError> {
+fn parse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Parsed<Vec<u8>> {
     let (mut parser, mut bytes) = (Parser::default(), Vec::new());
     for piece in pieces {
         bytes.extend_from_slice(piece);
@@ -19,7 +20,7 @@ fn parse<'a>(
     Ok(None)
 }
 
-fn whole(text: &str) -> Result<Option<(usize, Vec<String>)>, ProtocolError> {
+fn whole(text: &str) -> Parsed<String> {
     let parsed = parse([text.as_bytes()])?;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ok(parsed.map(|(used, arguments)| (used, arguments.into_iter().map(text).collect())))

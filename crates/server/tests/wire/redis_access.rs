@@ -21,6 +21,8 @@ const ROWS: [(i64, &str); 3] =
     [(1, r#""acme"{"id":1,"price":2}"#), (2, r#""other"{"id":2}"#), (3, r#"null{"id":3}"#)];
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// The feed has passed this point. No test reads so often.
+const PASSED: u64 = 50_000;
 const POSITION: &str = "0000000000000001-5";
 
 fn start(options: Options, change: impl FnOnce(&mut Config)) -> TenantService {
@@ -55,6 +57,7 @@ fn each_client_sees_the_records_of_its_tenants_by_every_command() {
     for hides_existence in [false, true] {
         let tenancy = Tenancy { hides_existence };
         let service = start(Options { tenancy, ..Options::default() }, |_| {});
+        service.pass(PASSED);
         for (client, own) in [
             ("none", None),
             ("wrong", None),
@@ -233,7 +236,7 @@ fn a_stale_answer_is_an_error_unless_it_is_allowed() {
         let mut acme = connect(&service, "acme");
         let own = Reply::text(r#"{"id":1,"price":2}"#);
         assert_eq!(acme.ask("GET accounts:1"), own);
-        service.cache.mark_gap();
+        service.cache.mark_gap(None);
         for command in ["GET accounts:1", "MGET accounts:1", "EXISTS accounts:1"] {
             let reply = acme.ask(command);
             let context = format!("{command}, {allow_stale}, {when_stale:?}: {reply:?}");
@@ -267,6 +270,7 @@ fn a_command_that_waits_is_judged_by_the_settings_in_force() {
     service.source.gate.send_replace(false);
     let (mut get, mut mget) = (connect(&service, "acme"), connect(&service, "acme"));
     get.send(array("GET accounts:1"));
+    wait_until(|| service.queries() == 1);
     mget.send(array("MGET accounts:2 accounts:3"));
     wait_until(|| service.queries() == 2);
     let mut config = service.server.in_force.config();
