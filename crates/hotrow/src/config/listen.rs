@@ -281,6 +281,28 @@ mod tests {
     }
 
     #[test]
+    fn the_redis_protocol_has_an_address_of_its_own() {
+        let redis = |listen: &str| transport_of(listen).redis;
+        let address = "127.0.0.1:6379".parse().unwrap();
+        assert_eq!(redis(""), None);
+        let listen = "redis = \"127.0.0.1:6379\"";
+        assert_eq!(redis(listen), Some(Redis { address, allow_stale: false }));
+        let allowed = format!("{listen}\n[redis]\nallow_stale = true");
+        assert_eq!(redis(&allowed), Some(Redis { address, allow_stale: true }));
+        for (bad, rule) in [
+            ("redis = \"6379\"", "listen.redis: must be an address and a port such as"),
+            ("redis = 6379", "listen.redis: must be a text"),
+            ("redis = \"127.0.0.1:8080\"", "must not be the address of the data listener"),
+            ("redis = \"0.0.0.0:8081\"", "must not be the address of the admin listener"),
+            ("[redis]\nallow_stale = true", "redis.allow_stale: has no meaning without"),
+            ("redis = \"127.0.0.1:6379\"\n[redis]\nstale = true", "unknown key"),
+        ] {
+            let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();
+            assert!(error.contains(rule), "{bad}: {error}");
+        }
+    }
+
+    #[test]
     fn proxies_are_networks() {
         let proxies = transport_of("proxy_protocol_from = [\"10.0.0.0/8\", \"::1\"]").proxies;
         assert_eq!(proxies, ["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]);

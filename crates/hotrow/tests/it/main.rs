@@ -22,7 +22,7 @@ mod contract;
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
-/// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
+/// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],
@@ -66,6 +66,7 @@ mod e2e {
     mod position;
     mod readiness;
     mod record;
+    pub(crate) mod redis;
     mod reload;
     #[cfg(feature = "failpoints")]
     mod slow_queries;
