@@ -2,7 +2,8 @@
 //! versions (RESP2, RESP3).
 //!
 //! Reading order: [`parser`] finds the commands of a client in bytes that may arrive in any pieces,
-//! [`arguments`] is what it finds, [`error`] lists what ends a connection, [`write`] writes replies.
+//! [`arguments`] is what it finds, [`error`] lists what ends a connection, [`write`](mod@write)
+//! writes replies.
 //!
 //! The texts of protocol errors are those of Redis, because clients show them and operators search
 //! for them. Where Redis is lenient and two readers could understand two things, this parser

@@ -64,7 +64,7 @@ impl Body {
         Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation), activity }))
     }
 
-    /// Appends bytes to a large answer; others are copied by whoever sends them.
+    /// Appends bytes to a large answer. A small one is copied by its sender, with what follows it.
     #[must_use]
     pub(crate) fn followed_by(mut self, end: &'static [u8]) -> Self {
         if let Self::Held(held) = &mut self {

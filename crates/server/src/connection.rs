@@ -2,8 +2,8 @@
 //! time-outs.
 //!
 //! Reading order: [`serve`] (what a service is), [`exchange`] (requests and answers in order),
-//! [`http2`] (the same for HTTP/2), [`redis`] (the same for the Redis protocol), [`handshake`] (what
-//! precedes all of them),
+//! [`http2`] (the same for HTTP/2), [`redis`] (the same for the Redis protocol),
+//! [`handshake`] (what precedes all of them),
 //! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`]
 //! (all connections of a worker), [`rejection`] (answers to what is refused), [`close`].
 

@@ -3,7 +3,8 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `redis` (the same for commands), `current`, [`in_force`], [`reload`] (settings that change),
+//! `position` (from request to answer), `redis` (the same for commands), `current`, [`in_force`],
+//! [`reload`] (settings that change),
 //! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see),
 //! `read` (to the database and back), `breaker_probe`,
 //! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,

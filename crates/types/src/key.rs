@@ -315,7 +315,7 @@ impl KeySchema {
     }
 
     /// Makes a key from an id as it is after percent-decoding. Commas separate the columns of a
-    /// composite key, whose texts therefore cannot have any; in a key of one column a comma is data.
+    /// composite key, so that its texts cannot have any; in a key of one column a comma is data.
     ///
     /// # Errors
     /// For a text that cannot be a key of this collection.

@@ -22,7 +22,8 @@ mod contract;
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
-/// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
+/// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]);
+/// freshness ([`fresh`], [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`admin_carriers`], [`documented`], [`page`],

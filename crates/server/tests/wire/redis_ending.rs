@@ -1,5 +1,5 @@
-//! Ends of connections that speak the Redis protocol: limits, time-outs, the drain, a successor; and
-//! TLS.
+//! Ends of connections that speak the Redis protocol: limits, time-outs, the drain, a successor.
+//! And TLS.
 
 use std::io::Write;
 use std::net::TcpStream;
