@@ -41,6 +41,17 @@ pub enum Replied {
     Later(Pin<Box<dyn Future<Output = Reply>>>),
 }
 
+impl Replied {
+    /// Returns the step of a reply that is written up to this body.
+    fn of(body: Option<Body>, is_last: bool) -> Self {
+        match body {
+            Some(body) => Self::Body(body),
+            None if is_last => Self::Last,
+            None => Self::Done,
+        }
+    }
+}
+
 /// A reply that was waited for.
 #[derive(Debug)]
 pub struct Reply {

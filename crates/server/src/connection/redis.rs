@@ -53,15 +53,46 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
 ) {
     let activity = Rc::clone(registered.activity());
     let connection = ConnectionContext::of_redis(client.peer, client.certificate_subject, activity);
-    let metrics = &registered.worker().metrics;
-    metrics.redis.accepted.increment();
+    let _open = OpenConnection::new(registered.worker());
     let mut exchange = Exchange::new(stream, service, Session::new(connection), &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
-    let has_unread = !exchange.input.held.is_empty() || exchange.is_refused;
-    let all_sent = exchange.output.is_empty();
-    let (stream, is_refused) = (exchange.stream, exchange.is_refused);
+    // Drops a command that still waits, and the bytes that were not sent.
+    let (stream, leftover) = exchange.into_parts();
     registered.activity().all_sent();
-    let cause = match end {
+    // Of its own memory: a connection that waits must not have room for its end.
+    registered.close(Box::pin(finish(stream, end, leftover)).await);
+}
+
+/// State of a connection at its end.
+#[derive(Clone, Copy)]
+struct Leftover {
+    /// `true`: its input is not used up, and closing at once could destroy a reply on its way.
+    has_unread: bool,
+    /// `true`: its input is no command.
+    is_refused: bool,
+    /// `true`: nothing of an earlier reply waits.
+    all_sent: bool,
+}
+
+/// Counts a connection while it is open, also by a panic.
+struct OpenConnection(Rc<WorkerContext>);
+
+impl OpenConnection {
+    fn new(worker: &Rc<WorkerContext>) -> Self {
+        worker.metrics.redis.accepted.increment();
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.metrics.redis.closed.increment();
+    }
+}
+
+/// Closes, and returns the cause.
+async fn finish(stream: impl Stream, end: ConnectionEnd, leftover: Leftover) -> CloseCause {
+    match end {
         ConnectionEnd::Expired(Expiry::Write) => {
             stream.reset();
             CloseCause::WriteTimeout
@@ -71,14 +102,14 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
             CloseCause::DrainRate
         }
         ConnectionEnd::Expired(Expiry::Head | Expiry::Body) => {
-            if all_sent {
+            if leftover.all_sent {
                 write_and_close(stream, INCOMPLETE).await;
             } else {
                 stream.reset();
             }
             CloseCause::HeaderTimeout
         }
-        ConnectionEnd::Expired(expiry) => {
+        ConnectionEnd::Expired(expiry @ (Expiry::Idle | Expiry::Drained | Expiry::Reclaimed)) => {
             close(stream).await;
             match expiry {
                 Expiry::Drained => CloseCause::Drained,
@@ -86,9 +117,9 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
                 _ => CloseCause::Idle,
             }
         }
-        ConnectionEnd::Finished if has_unread => {
+        ConnectionEnd::Finished if leftover.has_unread => {
             linger(stream).await;
-            if is_refused { CloseCause::Refused } else { CloseCause::Finished }
+            if leftover.is_refused { CloseCause::Refused } else { CloseCause::Finished }
         }
         ConnectionEnd::Finished => {
             close(stream).await;
@@ -98,9 +129,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
             linger(stream).await;
             CloseCause::Broken
         }
-    };
-    registered.worker().metrics.redis.closed.increment();
-    registered.close(cause);
+    }
 }
 
 /// Last reply to a command that did not arrive in time.
@@ -194,6 +223,15 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             is_last: false,
             is_refused: false,
         }
+    }
+
+    fn into_parts(self) -> (T, Leftover) {
+        let leftover = Leftover {
+            has_unread: !self.input.held.is_empty() || self.is_refused,
+            is_refused: self.is_refused,
+            all_sent: self.output.is_empty(),
+        };
+        (self.stream, leftover)
     }
 
     /// Serves until the connection ends or has to wait.

@@ -126,10 +126,11 @@ impl Handler {
         let version = session.version.get();
         let mut parts: Vec<Part> = steps.into_iter().map(Part::from).collect();
         if let Some(outcomes) = take_ready(&mut parts) {
+            let is_last = outcomes.iter().any(refusal::closes);
             let (body, outcome) =
                 self.write_many(outcomes, &places, gathered, (&session, version), out);
             self.metrics.redis.count(command, outcome);
-            return body.map_or(Replied::Done, Replied::Body);
+            return Replied::of(body, is_last);
         }
         let handler = Rc::clone(self);
         Replied::Later(Box::pin(async move {

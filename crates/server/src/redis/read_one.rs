@@ -103,9 +103,10 @@ impl Handler {
         let version = asked.request.session.version.get();
         match step {
             Step::Now(outcome) => {
+                let is_last = refusal::closes(&outcome);
                 let (body, outcome) = self.write_one(outcome, wanted, version, out);
                 self.metrics.redis.count(command, outcome);
-                body.map_or(Replied::Done, Replied::Body)
+                Replied::of(body, is_last)
             }
             Step::Later(pending) => {
                 let handler = Rc::clone(self);
@@ -140,7 +141,9 @@ impl Handler {
         version: Version,
         out: &mut Vec<u8>,
     ) -> (Option<Body>, RedisOutcome) {
-        if outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
+        // What the sender does not see is answered alike, whatever is in memory: see `sight`.
+        let is_seen = !matches!(answer, Answer::Absent(_));
+        if is_seen && outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
             write::error(out, refusal::STALE);
             return (None, RedisOutcome::Error);
         }

@@ -2,8 +2,10 @@
 //! the page `docs/redis.md` lists all of them.
 
 use http::Response;
+use http::header::CONNECTION;
 
 use crate::admission::shed::DETAIL;
+use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::http_error::HttpError;
 
@@ -54,6 +56,11 @@ pub(super) fn text_of(response: &Response<Body>) -> String {
     }
 }
 
+/// Returns whether the connection must end with this answer: the process has too few descriptors.
+pub(super) fn closes((answer, _): &Outcome) -> bool {
+    matches!(answer, Answer::Http(response) if response.headers().contains_key(CONNECTION))
+}
+
 /// Returns the text for a refused credential.
 pub(super) fn of_credential(error: &HttpError) -> String {
     match error {
@@ -95,6 +102,7 @@ mod tests {
     use super::*;
     use crate::access::Denial;
     use crate::admission::shed::ConnectionDisposition;
+    use crate::metrics::CacheOutcome;
 
     #[test]
     fn each_refusal_has_the_word_that_the_page_lists() {
@@ -121,6 +129,16 @@ mod tests {
         for own in [NO_AUTH, WRONG_PASS, STALE] {
             let word = own.split(' ').next().unwrap();
             assert!(page.contains(&format!("`{word}")), "{word} is on the page");
+        }
+    }
+
+    #[test]
+    fn a_refusal_without_descriptors_ends_the_connection() {
+        for (disposition, is_last) in
+            [(ConnectionDisposition::KeepAlive, false), (ConnectionDisposition::Close, true)]
+        {
+            let answer = HttpError::Shed(disposition).response().into();
+            assert_eq!(closes(&(answer, CacheOutcome::None)), is_last);
         }
     }
 
