@@ -325,9 +325,15 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
     let ready = |at: serve::Addresses| {
+        let redis_scheme = if scheme == "https" { "rediss" } else { "redis" };
+        let redis =
+            at.redis.map_or_else(String::new, |at| format!(", redis on {redis_scheme}://{at}"));
         print_line(
             std::io::stdout(),
-            &format!("records on {scheme}://{}, admin on {admin_scheme}://{}", at.data, at.admin),
+            &format!(
+                "records on {scheme}://{}, admin on {admin_scheme}://{}{redis}",
+                at.data, at.admin
+            ),
         );
     };
     let file = ConfigFile { path: file.clone(), overrides, text };

@@ -57,6 +57,8 @@ pub struct Addresses {
     pub data: SocketAddr,
     /// The admin API.
     pub admin: SocketAddr,
+    /// The Redis protocol, if it is served.
+    pub redis: Option<SocketAddr>,
 }
 
 /// A failure to start or to continue serving.
@@ -234,10 +236,8 @@ fn compose(
     let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
     let (inherited, predecessor) = take_over(inherited, &server)?;
     let service = Service::bind_or_take(&server, inherited).map_err(subsystem)?.within(process);
-    let offer = match server.transport.handover {
-        Some(_) => Some(Offer::new(service.offer().map_err(subsystem)?)),
-        None => None,
-    };
+    let offer = server.transport.handover.as_ref().map(|_| service.offer()).transpose();
+    let offer = offer.map_err(subsystem)?.map(Offer::new);
     let access_log = server.observability.access_log.as_ref();
     let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
     let access_log = access_log.transpose().map_err(subsystem)?;
@@ -245,7 +245,8 @@ fn compose(
     if let Some(trace) = &server.observability.trace {
         hotrow_server::traces::check_headers(trace).map_err(subsystem)?;
     }
-    let addresses = Addresses { data: service.data(), admin: service.admin() };
+    let addresses =
+        Addresses { data: service.data(), admin: service.admin(), redis: service.redis() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;
     #[cfg(feature = "failpoints")]

@@ -29,7 +29,8 @@ use crate::connection::serve::Serve;
 use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
-    Client, Clients, CountedConnection, Registered, Registry, serve, serve_http2, turn_away,
+    Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
+    turn_away,
 };
 use crate::context::Peer;
 use crate::listen::WorkerSockets;
@@ -59,6 +60,8 @@ struct OpenListeners {
     tcp_holder: SharedHolder,
     unix: Option<UnixListener>,
     unix_holder: SharedHolder,
+    redis: Vec<TcpListener>,
+    redis_holder: SharedHolder,
     /// Listener that is asked first next time.
     next: Cell<usize>,
 }
@@ -71,17 +74,24 @@ impl Drop for Listening<'_> {
 
 impl OpenListeners {
     fn new(sockets: WorkerSockets) -> io::Result<Self> {
-        let WorkerSockets { tcp, tcp_holder, unix, unix_holder } = sockets;
-        let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
+        let WorkerSockets { tcp, tcp_holder, unix, unix_holder, redis, redis_holder } = sockets;
+        let open = |own: Vec<std::net::TcpListener>| {
+            own.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()
+        };
+        let (tcp, redis) = (open(tcp)?, open(redis)?);
         let unix = unix.map(UnixListener::from_std).transpose()?;
-        Ok(Self { tcp, tcp_holder, unix, unix_holder, next: Cell::new(0) })
+        let next = Cell::new(0);
+        Ok(Self { tcp, tcp_holder, unix, unix_holder, redis, redis_holder, next })
     }
 
     fn into_sockets(self) -> io::Result<WorkerSockets> {
-        let Self { tcp, tcp_holder, unix, unix_holder, .. } = self;
-        let tcp = tcp.into_iter().map(TcpListener::into_std).collect::<io::Result<_>>()?;
+        let Self { tcp, tcp_holder, unix, unix_holder, redis, redis_holder, .. } = self;
+        let open = |own: Vec<TcpListener>| {
+            own.into_iter().map(TcpListener::into_std).collect::<io::Result<_>>()
+        };
+        let (tcp, redis) = (open(tcp)?, open(redis)?);
         let unix = unix.map(UnixListener::into_std).transpose()?;
-        Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder })
+        Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder, redis, redis_holder })
     }
 
     /// Closes those from which the next process accepts. Returns whether some are left.
@@ -92,16 +102,24 @@ impl OpenListeners {
         if self.unix_holder.get() == Holder::Successor {
             self.unix = None;
         }
-        !self.tcp.is_empty() || self.unix.is_some()
+        if self.redis_holder.get() == Holder::Successor {
+            self.redis.clear();
+        }
+        !self.tcp.is_empty() || self.unix.is_some() || !self.redis.is_empty()
     }
 
     async fn accept(&self) -> io::Result<Accepted> {
         poll_fn(|cx| {
-            let count = self.tcp.len() + usize::from(self.unix.is_some());
+            let http = self.tcp.iter().map(|tcp| (tcp, Speaks::Http));
+            let redis = self.redis.iter().map(|tcp| (tcp, Speaks::Redis));
+            let tcp_count = self.tcp.len() + self.redis.len();
+            let count = tcp_count + usize::from(self.unix.is_some());
             let first = self.next.get();
             for at in (first..first + count).map(|at| at % count) {
-                let accepted = match (self.tcp.get(at), &self.unix) {
-                    (Some(tcp), _) => tcp.poll_accept(cx).map_ok(|(s, p)| Accepted::Tcp(s, p.ip())),
+                let accepted = match (http.clone().chain(redis.clone()).nth(at), &self.unix) {
+                    (Some((tcp, speaks)), _) => {
+                        tcp.poll_accept(cx).map_ok(|(s, p)| Accepted::Tcp(s, p.ip(), speaks))
+                    }
                     (None, Some(unix)) => unix.poll_accept(cx).map_ok(|(s, _)| Accepted::Unix(s)),
                     (None, None) => Poll::Pending,
                 };
@@ -119,7 +137,7 @@ impl OpenListeners {
 
 /// A connection that the kernel has completed.
 enum Accepted {
-    Tcp(TcpStream, IpAddr),
+    Tcp(TcpStream, IpAddr, Speaks),
     Unix(UnixStream),
 }
 
@@ -246,45 +264,47 @@ impl<S: Serve> Acceptor<S> {
 
     fn admit(self: &Rc<Self>, accepted: Accepted) {
         match accepted {
-            Accepted::Tcp(stream, peer) => {
+            Accepted::Tcp(stream, peer, speaks) => {
                 // Without it small answers wait for the acknowledgement of the previous one. A
                 // socket that refuses is broken, which shows later.
                 let _ = stream.set_nodelay(true);
                 match &self.endpoint.tls {
-                    _ if self.endpoint.is_proxy(peer) => self.admit_proxy(stream, peer),
-                    Some(tls) => self.admit_secured(stream, peer.into(), tls),
-                    None => self.admit_client(stream, peer.into()),
+                    _ if self.endpoint.is_proxy(peer) => self.admit_proxy(stream, peer, speaks),
+                    Some(tls) => self.admit_secured(stream, peer.into(), speaks, tls),
+                    None => self.admit_client(stream, peer.into(), speaks),
                 }
             }
             Accepted::Unix(stream) => match stream.peer_cred() {
-                Ok(credentials) => self.admit_client(stream, Peer::User(credentials.uid())),
+                Ok(credentials) => {
+                    self.admit_client(stream, Peer::User(credentials.uid()), Speaks::Http);
+                }
                 // Without an identity no limit can be applied.
                 Err(error) => tracing::warn!(%error, "the user of a Unix socket is unknown"),
             },
         }
     }
 
-    fn admit_client(self: &Rc<Self>, stream: impl Stream, peer: Peer) {
+    fn admit_client(self: &Rc<Self>, stream: impl Stream, peer: Peer, speaks: Speaks) {
         let Some(place) = self.place(peer) else {
-            return self.turn_away(stream, Rejection::ClientConnections);
+            return self.turn_away(stream, Rejection::ClientConnections, speaks);
         };
         let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
-            return self.turn_away(stream, Rejection::Connections);
+            return self.turn_away(stream, Rejection::Connections, speaks);
         };
         let service = Rc::clone(&self.service);
         spawn_local(async move {
             let _place = place;
             let _guard = TaskGuard::new();
-            serve(stream, peer.into(), service, registered).await;
+            serve_as(speaks, stream, peer.into(), service, registered).await;
         });
     }
 
     /// Admits a connection of a proxy. Its client is counted when the proxy has named it.
-    fn admit_proxy(self: &Rc<Self>, mut stream: TcpStream, proxy: IpAddr) {
+    fn admit_proxy(self: &Rc<Self>, mut stream: TcpStream, proxy: IpAddr, speaks: Speaks) {
         let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
-            return self.turn_away(stream, Rejection::Connections);
+            return self.turn_away(stream, Rejection::Connections, speaks);
         };
         let acceptor = Rc::clone(self);
         spawn_local(async move {
@@ -300,17 +320,27 @@ impl<S: Serve> Acceptor<S> {
             };
             let Some(_place) = acceptor.place(peer) else {
                 registered.close(CloseCause::Refused);
-                return acceptor.turn_away(stream, Rejection::ClientConnections);
+                return acceptor.turn_away(stream, Rejection::ClientConnections, speaks);
             };
+            let service = Rc::clone(&acceptor.service);
             match &acceptor.endpoint.tls {
-                Some(tls) => Box::pin(acceptor.serve_secured(stream, peer, tls, registered)).await,
-                None => serve(stream, peer.into(), Rc::clone(&acceptor.service), registered).await,
+                Some(tls) => {
+                    let client = (peer, speaks);
+                    Box::pin(acceptor.serve_secured(stream, client, tls, registered)).await;
+                }
+                None => serve_as(speaks, stream, peer.into(), service, registered).await,
             }
         });
     }
 
     /// Admits a connection that begins with a TLS handshake.
-    fn admit_secured(self: &Rc<Self>, stream: TcpStream, peer: Peer, tls: &Arc<TlsEndpoint>) {
+    fn admit_secured(
+        self: &Rc<Self>,
+        stream: TcpStream,
+        peer: Peer,
+        speaks: Speaks,
+        tls: &Arc<TlsEndpoint>,
+    ) {
         let Some(place) = self.place(peer) else {
             return self.context.metrics.refused(Rejection::ClientConnections);
         };
@@ -324,14 +354,14 @@ impl<S: Serve> Acceptor<S> {
         spawn_local(async move {
             let _place = place;
             let _guard = TaskGuard::new();
-            acceptor.serve_secured(stream, peer, &tls, registered).await;
+            acceptor.serve_secured(stream, (peer, speaks), &tls, registered).await;
         });
     }
 
     async fn serve_secured(
         &self,
         stream: TcpStream,
-        peer: Peer,
+        (peer, speaks): (Peer, Speaks),
         tls: &TlsEndpoint,
         registered: Registered,
     ) {
@@ -350,10 +380,10 @@ impl<S: Serve> Acceptor<S> {
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
         let client = Client { peer, certificate_subject };
         let service = Rc::clone(&self.service);
-        if speaks_http2 {
+        if speaks_http2 && speaks == Speaks::Http {
             Box::pin(serve_http2(stream, client, service, registered)).await;
         } else {
-            serve(stream, client, service, registered).await;
+            serve_as(speaks, stream, client, service, registered).await;
         }
     }
 
@@ -363,7 +393,7 @@ impl<S: Serve> Acceptor<S> {
         clients.enter(peer).map(Some)
     }
 
-    fn turn_away(&self, stream: impl Stream, refusal: Rejection) {
+    fn turn_away(&self, stream: impl Stream, refusal: Rejection, speaks: Speaks) {
         self.context.metrics.refused(refusal);
         if Rc::strong_count(&self.turned_away) > TURNED_AWAY_MAX {
             return;
@@ -372,7 +402,10 @@ impl<S: Serve> Acceptor<S> {
         let context = Rc::clone(&self.context);
         spawn_local(async move {
             let _guard = TaskGuard::new();
-            turn_away(stream, refusal, &context.limits()).await;
+            match speaks {
+                Speaks::Http => turn_away(stream, refusal, &context.limits()).await,
+                Speaks::Redis => redis::turn_away(stream, refusal).await,
+            }
             drop(ticket);
         });
     }
@@ -381,13 +414,17 @@ impl<S: Serve> Acceptor<S> {
     /// listeners are closed at once afterwards, and the kernel resets connections completed after
     /// the last process has closed a listener.
     fn take_queues(self: &Rc<Self>, sockets: &WorkerSockets) {
-        let are_ours = sockets.tcp_holder.get() == Holder::None;
-        for tcp in sockets.tcp.iter().filter(|_| are_ours) {
-            let next_tcp = || tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
-            self.take_queue(next_tcp, |(stream, peer)| {
-                stream.set_nonblocking(true)?;
-                Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer))
-            });
+        for (own, holder, speaks) in [
+            (&sockets.tcp, &sockets.tcp_holder, Speaks::Http),
+            (&sockets.redis, &sockets.redis_holder, Speaks::Redis),
+        ] {
+            for tcp in own.iter().filter(|_| holder.get() == Holder::None) {
+                let next_tcp = || tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
+                self.take_queue(next_tcp, |(stream, peer)| {
+                    stream.set_nonblocking(true)?;
+                    Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer, speaks))
+                });
+            }
         }
         let is_ours = sockets.unix_holder.get() == Holder::None;
         let Some(unix) = sockets.unix.as_ref().filter(|_| is_ours) else { return };
@@ -416,6 +453,21 @@ impl<S: Serve> Acceptor<S> {
                 Err(_) => break,
             }
         }
+    }
+}
+
+/// Serves a connection by the protocol of its listener.
+async fn serve_as<S: Serve>(
+    speaks: Speaks,
+    stream: impl Stream,
+    client: Client,
+    service: Rc<S>,
+    registered: Registered,
+) {
+    match speaks {
+        Speaks::Http => serve(stream, client, service, registered).await,
+        // Of its own memory: a connection of HTTP must not have room for it.
+        Speaks::Redis => Box::pin(redis::serve(stream, client, service, registered)).await,
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use self::reload::readiness_label;
 pub(crate) use self::status::millis;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,6 +74,8 @@ pub struct View {
     pub(crate) readiness: Readiness,
     /// TLS of the two addresses.
     pub(crate) tls: ListenerTls,
+    /// Address of the Redis protocol, if it is served.
+    pub redis: Option<SocketAddr>,
     /// Reloads of the configuration; `None`: it does not come from a file.
     pub(crate) reloads: Option<Arc<Reloads>>,
     /// Time at which the process started to serve.

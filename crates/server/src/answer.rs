@@ -4,6 +4,7 @@ use hotrow_measure::clock::Nanos;
 use http::Response;
 
 use crate::admission::rate::Fields as RateLimitFields;
+use crate::batch::BatchParts;
 use crate::body::Body;
 use crate::metrics::CacheOutcome;
 use crate::record_answer::RecordAnswer;
@@ -21,6 +22,8 @@ pub enum Answer {
     Record(RecordAnswer),
     /// No record, in a collection whose records belong to tenants.
     Absent(AbsentAnswer),
+    /// The records of a batch, for a client that does not speak HTTP.
+    Items(Box<BatchParts>),
     /// Any other.
     Http(Box<Response<Body>>),
 }
@@ -37,6 +40,7 @@ impl Answer {
         match self {
             Self::Record(answer) => answer.status(),
             Self::Absent(_) => 404,
+            Self::Items(_) => 200,
             Self::Http(response) => response.status().as_u16(),
         }
     }
@@ -45,7 +49,7 @@ impl Answer {
     pub(crate) fn read_at(&self) -> Option<Nanos> {
         match self {
             Self::Record(answer) => Some(answer.form.record().read_at()),
-            Self::Absent(_) => None,
+            Self::Absent(_) | Self::Items(_) => None,
             Self::Http(response) => response.extensions().get().map(|ReadAt(at)| *at),
         }
     }
@@ -59,6 +63,7 @@ impl Answer {
                 _ => answer.form.bytes().len() as u64,
             },
             Self::Absent(_) => MISSING.len() as u64,
+            Self::Items(parts) => parts.body_bytes(),
             Self::Http(response) => response.body().len() as u64,
         }
     }
@@ -68,6 +73,8 @@ impl Answer {
         match self {
             Self::Record(answer) => answer.rate_limit = Some(Box::new(fields)),
             Self::Absent(answer) => answer.rate_limit = Some(Box::new(fields)),
+            // It has no place for them.
+            Self::Items(_) => {}
             Self::Http(response) => fields.add(response.headers_mut()),
         }
     }

@@ -10,6 +10,7 @@ mod render;
 use std::borrow::Borrow;
 use std::rc::Rc;
 
+use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
@@ -18,7 +19,7 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 
-use crate::answer::Outcome;
+use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
@@ -41,6 +42,23 @@ use self::answers::{Answers, View};
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::list::parse_body;
+pub(crate) use self::render::Item;
+
+/// The records of a batch that is not rendered, in the order of its keys.
+#[derive(Debug)]
+pub struct BatchParts {
+    /// `None`: absent.
+    pub(crate) items: Vec<Option<Item>>,
+    /// Reservation of the answer.
+    pub(crate) size: AnswerReservation,
+}
+
+impl BatchParts {
+    /// Returns the bytes of the records.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.items.iter().flatten().map(|item| item.body().len() as u64).sum()
+    }
+}
 
 impl Handler {
     pub(crate) async fn batch_post(
@@ -371,6 +389,9 @@ impl Handler {
         if unanswered > 0 {
             // It would be reported as missing.
             return (HttpError::Unreadable.response().into(), CacheOutcome::None);
+        }
+        if connection.is_redis {
+            return (Answer::Items(Box::new(BatchParts { items, size })), worst.outcome);
         }
         let Ok(segments) = render::render(ids, &items) else {
             return (budgets::NO_ROOM.response().into(), CacheOutcome::None);

@@ -64,6 +64,15 @@ impl Body {
         Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation), activity }))
     }
 
+    /// Appends bytes to a large answer. A small one is copied by its sender, with what follows it.
+    #[must_use]
+    pub(crate) fn followed_by(mut self, end: &'static [u8]) -> Self {
+        if let Self::Held(held) = &mut self {
+            held.segments.push_text(Bytes::from_static(end));
+        }
+        self
+    }
+
     /// Returns the same bytes in segments.
     #[must_use]
     pub(crate) fn into_segments(self) -> Segments {

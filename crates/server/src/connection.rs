@@ -2,7 +2,8 @@
 //! time-outs.
 //!
 //! Reading order: [`serve`] (what a service is), [`exchange`] (requests and answers in order),
-//! [`http2`] (the same for HTTP/2), [`handshake`] (what precedes both),
+//! [`http2`] (the same for HTTP/2), [`redis`] (the same for the Redis protocol),
+//! [`handshake`] (what precedes all of them),
 //! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`]
 //! (all connections of a worker), [`rejection`] (answers to what is refused), [`close`].
 
@@ -15,6 +16,7 @@ pub(crate) mod http2;
 mod incoming_body;
 mod output;
 pub(crate) mod proxy_header;
+pub(crate) mod redis;
 mod registry;
 pub mod rejection;
 pub mod request;
@@ -45,6 +47,15 @@ use crate::metrics::CloseCause;
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
 /// never early.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Protocol of a listener's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP, in each of its served versions.
+    Http,
+    /// The Redis protocol.
+    Redis,
+}
 
 /// Client of a connection.
 pub(crate) struct Client {

@@ -46,6 +46,8 @@ pub struct ConnectionContext {
     pub(crate) scan_detector: ScanDetector,
     /// Whether the peer is a trusted proxy; determined by the first request.
     pub(crate) is_proxy: OnceCell<bool>,
+    /// Whether it speaks the Redis protocol: batches stay in parts, and it renders them.
+    pub(crate) is_redis: bool,
 }
 
 impl ConnectionContext {
@@ -62,14 +64,33 @@ impl ConnectionContext {
         certificate_subject: Option<Box<str>>,
         activity: Rc<Activity>,
     ) -> Rc<Self> {
-        let peer = peer.into();
-        Rc::new(Self {
+        Rc::new(Self::of(peer.into(), certificate_subject, activity, false))
+    }
+
+    /// Creates the same for a client that speaks the Redis protocol.
+    #[must_use]
+    pub fn of_redis(
+        peer: Peer,
+        certificate_subject: Option<Box<str>>,
+        activity: Rc<Activity>,
+    ) -> Rc<Self> {
+        Rc::new(Self::of(peer, certificate_subject, activity, true))
+    }
+
+    fn of(
+        peer: Peer,
+        certificate_subject: Option<Box<str>>,
+        activity: Rc<Activity>,
+        is_redis: bool,
+    ) -> Self {
+        Self {
             peer,
             certificate_subject,
             activity,
             scan_detector: ScanDetector::default(),
             is_proxy: OnceCell::new(),
-        })
+            is_redis,
+        }
     }
 }
 

@@ -14,8 +14,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_http1::head::HeadBuf;
 use hotrow_measure::clock::Nanos;
+use hotrow_resp::arguments::{Arguments, ArgumentsBuf};
 
 use crate::body::Body;
 use crate::connection::rejection::Rejection;
@@ -26,6 +28,7 @@ use crate::context::ConnectionContext;
 use crate::handle::serve::{AnswerTo, Begun, PendingAnswer};
 use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Handler};
 use crate::in_force::{InForce, Snapshot};
+use crate::redis::{CommandRequest, Replied, Reply, Session};
 
 /// Evaluations of one request; settings that change more often during it end it with 503.
 const EVALUATIONS_MAX: usize = 4;
@@ -117,6 +120,51 @@ impl Current {
     }
 }
 
+/// A command as another evaluation needs it.
+struct KeptCommand {
+    arguments: ArgumentsBuf,
+    session: Rc<Session>,
+    arrived: Nanos,
+}
+
+impl Current {
+    /// Waits for a reply, and evaluates the command again while the settings change.
+    async fn reply_later(
+        self: Rc<Self>,
+        mut handler: Rc<Handler>,
+        mut pending: Pin<Box<dyn Future<Output = Reply>>>,
+        command: KeptCommand,
+    ) -> Reply {
+        for evaluation in 1..=EVALUATIONS_MAX {
+            let reply = (&mut pending).await;
+            let newest = self.handler();
+            if Rc::ptr_eq(&newest, &handler) {
+                let (counted, outcome) = reply.counted;
+                handler.metrics.redis.count(counted, outcome);
+                return reply;
+            }
+            if evaluation == EVALUATIONS_MAX {
+                break;
+            }
+            let again = CommandRequest {
+                arguments: command.arguments.as_arguments(),
+                session: &command.session,
+                arrived: command.arrived,
+                is_again: true,
+            };
+            let mut bytes = Vec::new();
+            // What is ready has been counted.
+            match newest.command(&again, &mut bytes) {
+                Replied::Done | Replied::Last => return Reply::counted(bytes, None),
+                Replied::Body(body) => return Reply::counted(bytes, Some(body)),
+                Replied::Later(later) => pending = later,
+            }
+            handler = newest;
+        }
+        Reply::refused(&CONFIGURATION_CHANGED)
+    }
+}
+
 impl Serve for Current {
     type Answer = AnswerBy;
     type Body = Body;
@@ -155,6 +203,30 @@ impl Serve for Current {
 
     fn turn_ended(&self) {
         self.handler.borrow().turn_ended();
+    }
+
+    fn command(
+        self: &Rc<Self>,
+        arguments: Arguments<'_>,
+        session: &Rc<Session>,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        let handler = self.handler.borrow();
+        let request = CommandRequest { arguments, session, arrived: now, is_again: false };
+        match handler.command(&request, out) {
+            Replied::Later(pending) => {
+                let session = Rc::clone(session);
+                let kept = KeptCommand { arguments: arguments.to_buf(), session, arrived: now };
+                let current = Rc::clone(self);
+                Replied::Later(Box::pin(current.reply_later(Rc::clone(&handler), pending, kept)))
+            }
+            replied => replied,
+        }
+    }
+
+    fn input_budget(&self) -> Option<Arc<ByteBudget>> {
+        Some(Arc::clone(&self.handler.borrow().shared.budgets.bodies))
     }
 
     fn attend(

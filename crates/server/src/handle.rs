@@ -243,7 +243,8 @@ impl Handler {
         })
     }
 
-    fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
+    /// Answers a request for one record.
+    pub(crate) fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
         let subject = self.scan_subject(request);

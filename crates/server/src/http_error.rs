@@ -142,7 +142,7 @@ impl HttpError {
         }
     }
 
-    fn detail(&self) -> String {
+    pub(crate) fn detail(&self) -> String {
         match self {
             Self::NoSuchPath => {
                 "a path is /{collection}/{id} or /{collection}?ids=1,2,3; write a / within an id \
@@ -223,6 +223,8 @@ impl HttpError {
             }
             _ => {}
         }
+        // For those who answer in another form.
+        response.extensions_mut().insert(self.clone());
         response
     }
 }

@@ -3,14 +3,14 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `current`, [`in_force`], [`reload`] (settings that change),
-//! `observer`, [`access_log`], `trace_context`, `query_log`, `server_timing`, [`traces`] (what
-//! operators see), `read` (to the database and back), `breaker_probe`, `precondition`,
-//! `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`, `respond`,
-//! `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of them),
-//! `http_client` (what the program itself requests), [`sink`] (delivery of the feed), `warm_start`
-//! (hot records after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten
-//! minutes of them, and hot keys).
+//! `position` (from request to answer), `redis` (the same for commands), `current`, [`in_force`],
+//! [`reload`] (settings that change), `observer`, [`access_log`], `trace_context`, `query_log`,
+//! `server_timing`, [`traces`] (what operators see), `read` (to the database and back),
+//! `breaker_probe`, `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`,
+//! `compression`, `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory
+//! of all of them), `http_client` (what the program itself requests), [`sink`] (delivery of the
+//! feed), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
+//! [`metrics`], `history` (ten minutes of them, and hot keys).
 
 mod accept_budget;
 mod acceptor;
@@ -57,6 +57,7 @@ mod readiness;
 mod receive;
 mod record_answer;
 mod record_form;
+mod redis;
 mod refresh;
 pub mod reload;
 mod respond;

@@ -24,13 +24,14 @@ use crate::tls::files::TlsError;
 /// `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
-/// Listening sockets of one address, and of a Unix socket.
+/// Listening sockets of one address, of a Unix socket, and of clients of the Redis protocol.
 #[derive(Debug)]
 pub struct Listeners {
     address: SocketAddr,
     sockets: Vec<TcpListener>,
     holder: SharedHolder,
     unix: Option<UnixEndpoint>,
+    redis: Option<Box<Self>>,
     tls: Option<Arc<TlsEndpoint>>,
 }
 
@@ -43,6 +44,9 @@ pub(crate) struct WorkerSockets {
     /// Shared by all workers: the one that looks first accepts.
     pub(crate) unix: Option<UnixListener>,
     pub(crate) unix_holder: SharedHolder,
+    /// As `tcp`, for clients of the Redis protocol.
+    pub(crate) redis: Vec<TcpListener>,
+    pub(crate) redis_holder: SharedHolder,
 }
 
 /// Reason for which the process cannot listen on an address.
@@ -115,6 +119,7 @@ impl Listeners {
             sockets,
             holder: SharedHolder::new(Holder::None),
             unix: None,
+            redis: None,
             tls: None,
         })
     }
@@ -126,13 +131,26 @@ impl Listeners {
     pub(crate) fn taken_over(sockets: Vec<TcpListener>, holder: Holder) -> io::Result<Self> {
         let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
         let address = first.local_addr()?;
-        Ok(Self { address, sockets, holder: SharedHolder::new(holder), unix: None, tls: None })
+        let holder = SharedHolder::new(holder);
+        Ok(Self { address, sockets, holder, unix: None, redis: None, tls: None })
     }
 
     /// Listens on a Unix socket too.
     #[must_use]
     pub fn with_unix(self, unix: Option<UnixEndpoint>) -> Self {
         Self { unix, ..self }
+    }
+
+    /// Listens for clients of the Redis protocol too.
+    #[must_use]
+    pub fn with_redis(self, redis: Option<Self>) -> Self {
+        Self { redis: redis.map(Box::new), ..self }
+    }
+
+    /// Returns the address for clients of the Redis protocol, with the port that was taken.
+    #[must_use]
+    pub fn redis(&self) -> Option<SocketAddr> {
+        self.redis.as_deref().map(Self::address)
     }
 
     /// Requires TLS on the TCP sockets.
@@ -166,6 +184,19 @@ impl Listeners {
         self.unix.as_ref().map(UnixEndpoint::duplicate).transpose()
     }
 
+    /// Returns a duplicate of each socket for clients of the Redis protocol, and their holder.
+    ///
+    /// # Errors
+    /// No more files can be opened.
+    pub(crate) fn redis_duplicates(
+        &self,
+    ) -> io::Result<(Vec<(ListenerKind, OwnedFd)>, SharedHolder)> {
+        match &self.redis {
+            Some(redis) => redis.duplicates(ListenerKind::Redis),
+            None => Ok((Vec::new(), SharedHolder::new(Holder::None))),
+        }
+    }
+
     /// Returns the TLS of the TCP sockets.
     pub(crate) fn tls(&self) -> Option<Arc<TlsEndpoint>> {
         self.tls.clone()
@@ -190,13 +221,20 @@ impl Listeners {
             Some((unix, file, holder)) => (Some(unix), file, holder),
             None => (None, None, SharedHolder::new(Holder::None)),
         };
-        let of_worker = |tcp| {
+        let (redis, redis_holder) = match self.redis {
+            Some(redis) => (distribute(redis.sockets, workers)?, redis.holder),
+            None => (Vec::new(), SharedHolder::new(Holder::None)),
+        };
+        let redis = redis.into_iter().chain(std::iter::repeat_with(Vec::new));
+        let of_worker = |(tcp, redis)| {
             let unix = unix.as_ref().map(UnixListener::try_clone).transpose()?;
             let (tcp_holder, unix_holder) = (self.holder.clone(), unix_holder.clone());
-            Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder })
+            let redis_holder = redis_holder.clone();
+            Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder, redis, redis_holder })
         };
         let sockets = distribute(self.sockets, workers)?
             .into_iter()
+            .zip(redis)
             .map(of_worker)
             .collect::<io::Result<_>>()?;
         Ok((sockets, file))

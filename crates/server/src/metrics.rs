@@ -4,12 +4,15 @@
 mod access;
 mod exposition;
 mod ids;
+mod redis;
 mod totals;
 
 pub(crate) use self::access::expose as expose_access;
 pub use self::access::{AccessCounts, AccessOutcome};
 pub use self::exposition::{Exposition, Labels, Number, Scale};
 pub use self::ids::DistinctIds;
+pub use self::redis::{RedisMetrics, RedisOutcome};
+pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
 
 pub(crate) use self::totals::Totals;
 
@@ -171,6 +174,8 @@ pub struct WorkerMetrics {
     pub access: AccessCounts,
     /// Requests refused under load.
     pub shed: ShedCounts,
+    /// Commands of the Redis protocol.
+    pub redis: RedisMetrics,
     /// Lateness of the worker's event loop.
     pub(crate) pace: LoopPace,
 }

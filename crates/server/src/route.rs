@@ -103,6 +103,12 @@ impl Router {
         self.names.get(&*decoded).copied().ok_or(HttpError::NoSuchCollection)
     }
 
+    /// Returns the collection of that name as it is, without percent-encoding.
+    #[inline]
+    pub(crate) fn named(&self, name: &str) -> Option<CollectionId> {
+        self.names.get(name).copied()
+    }
+
     /// Routes a request.
     ///
     /// # Errors

@@ -40,7 +40,6 @@ use crate::refresh;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
-use crate::tls::files::TlsError;
 use crate::tls::{self, ListenerTls, TlsEndpoint};
 use crate::traces;
 use crate::warm_start::{self, Warmer};
@@ -114,14 +113,14 @@ impl Service {
     /// # Errors
     /// The unavailable address, with a remedy.
     pub fn bind_or_take(config: &Config, inherited: Inherited) -> Result<Self, ListenError> {
-        let Inherited { data, admin, unix, admin_unix, holder, start } = inherited;
+        let Inherited { data, admin, unix, admin_unix, redis, holder, start } = inherited;
         let failed = |address| move |source| ListenError::Other { address, source };
         let Config { transport, admin_transport, .. } = config;
         let unix = UnixEndpoint::bind_or_take(transport.unix.as_ref(), unix, holder)?;
         let admin_unix =
             UnixEndpoint::bind_or_take(admin_transport.unix.as_ref(), admin_unix, holder)?;
-        let tls = load_tls(transport).map_err(ListenError::Tls)?;
-        let admin_tls = load_tls(admin_transport).map_err(ListenError::AdminTls)?;
+        let tls = TlsEndpoint::of(transport).map_err(ListenError::Tls)?;
+        let admin_tls = TlsEndpoint::of(admin_transport).map_err(ListenError::AdminTls)?;
         let start = match start {
             // The process before goes on until then, whatever is taken over.
             Start::WhenReady => Some(start),
@@ -132,7 +131,11 @@ impl Service {
             false => Listeners::taken_over(data, holder).map_err(failed(config.data))?,
             true => Listeners::bind(config.data, config.workers)?,
         };
-        let data = data.with_unix(unix).with_tls(tls);
+        let redis = config.transport.redis.map(|configured| match redis.is_empty() {
+            false => Listeners::taken_over(redis, holder).map_err(failed(configured.address)),
+            true => Listeners::bind(configured.address, config.workers),
+        });
+        let data = data.with_unix(unix).with_redis(redis.transpose()?).with_tls(tls);
         let admin = match admin {
             Some(admin) => {
                 Listeners::taken_over(vec![admin], holder).map_err(failed(config.admin))?
@@ -167,6 +170,12 @@ impl Service {
         self.admin.address()
     }
 
+    /// Returns the address of the Redis protocol, with the port that was taken.
+    #[must_use]
+    pub fn redis(&self) -> Option<SocketAddr> {
+        self.data.redis()
+    }
+
     /// Returns duplicates of all listening sockets, for the process after this one.
     ///
     /// # Errors
@@ -184,8 +193,10 @@ impl Service {
         };
         let unix_of_data = unix(&self.data, ListenerKind::Unix)?;
         let unix_of_admin = unix(&self.admin, ListenerKind::AdminUnix)?;
+        let (redis_sockets, redis) = self.data.redis_duplicates()?;
+        sockets.extend(redis_sockets);
         // In the order of the kinds.
-        let holders = [data, admin, unix_of_data, unix_of_admin];
+        let holders = [data, admin, unix_of_data, unix_of_admin, redis];
         Ok(Offered::new(sockets, holders, self.admin_shutdown.clone()))
     }
 
@@ -245,6 +256,7 @@ impl Service {
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
         let tls = ListenerTls { data: self.data.tls(), admin: self.admin.tls() };
+        let redis = self.data.redis();
         let workers = run_workers(config, self.data, make, shutdown, &threads(WorkerName::Http))?;
         let view = Arc::new(View {
             shared: shared.clone(),
@@ -258,6 +270,7 @@ impl Service {
             process: self.process.clone(),
             readiness: readiness.clone(),
             tls: tls.clone(),
+            redis,
             reloads,
             started_at: Nanos::now(),
             history,
@@ -313,11 +326,6 @@ impl Service {
         admin_shutdown.drain();
         result.and(admin.join())
     }
-}
-
-fn load_tls(transport: &Transport) -> Result<Option<Arc<TlsEndpoint>>, TlsError> {
-    let Transport { tls, http2, .. } = transport;
-    tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()
 }
 
 /// Waits until the instance is ready, as `start` says.

@@ -70,6 +70,8 @@ pub struct Shared {
     pub(crate) warm_start: Option<Arc<WarmProgress>>,
     /// Whether answers have `Server-Timing`.
     pub(crate) has_server_timing: bool,
+    /// Whether the Redis protocol gives answers that HTTP would mark as stale.
+    pub(crate) redis_allows_stale: bool,
     /// Access log, if one is configured.
     pub(crate) access_log: Option<Arc<AccessLog>>,
     /// Hit ratio at other capacities.
@@ -140,6 +142,7 @@ impl Shared {
             limits: Arc::new(config.limits.clone()),
             warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             has_server_timing: config.observability.has_server_timing,
+            redis_allows_stale: redis_allows_stale(config),
             access_log: None,
             miss_ratio_curve: Arc::new(MissRatioCurve::new(
                 config.workers,
@@ -202,6 +205,7 @@ impl Shared {
             )),
             access,
             has_server_timing: config.observability.has_server_timing,
+            redis_allows_stale: redis_allows_stale(config),
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             admission: Arc::new(admission(config, rate, shedder, inflight)),
             limits: Arc::new(config.limits.clone()),
@@ -210,6 +214,10 @@ impl Shared {
             ..self.clone()
         })
     }
+}
+
+fn redis_allows_stale(config: &Config) -> bool {
+    config.transport.redis.is_some_and(|redis| redis.allow_stale)
 }
 
 fn admission(

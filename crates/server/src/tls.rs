@@ -22,7 +22,7 @@ use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use self::files::{Certificates, TlsError};
-use crate::config::transport::{ClientCertificates, Tls};
+use crate::config::transport::{ClientCertificates, Tls, Transport};
 use crate::file_watch::{self, Stamps, Watched};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.
@@ -70,6 +70,15 @@ struct Source {
 }
 
 impl TlsEndpoint {
+    /// Reads the files of an address that has TLS.
+    ///
+    /// # Errors
+    /// As [`TlsEndpoint::load`].
+    pub(crate) fn of(transport: &Transport) -> Result<Option<Arc<Self>>, TlsError> {
+        let Transport { tls, http2, .. } = transport;
+        tls.as_ref().map(|tls| Self::load(tls, *http2)).transpose()
+    }
+
     /// Reads the files. `http2`: clients may choose HTTP/2.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Client;
+use common::redis::{self, RedisClient, Reply, with_redis};
 use common::service::{Running, access, config};
 use hotrow_access::jwks::KeySet;
 use hotrow_server::config::Config;
@@ -71,9 +72,34 @@ fn allocations(client: &mut Client, request: &str, status: u16, at_once: u64) ->
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Returns the same for commands of the Redis protocol.
+fn redis_allocations(client: &mut RedisClient, key: &str, expected: &Reply, at_once: u64) -> u64 {
+    let commands = redis::array(&format!("GET {key}")).repeat(at_once as usize);
+    let mut ask = |times: u64| {
+        for _ in 0..times / at_once {
+            client.send(&commands);
+            (0..at_once).for_each(|_| assert_eq!(client.reply(), *expected));
+        }
+    };
+    ask(4 * at_once);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    ask(HITS);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
 #[test]
 fn hits_do_not_allocate() {
     IS_CLIENT.set(true);
+    let server = Running::start(&with_redis(config()));
+    let mut client = RedisClient::connect(server.redis);
+    let record = Reply::text(r#"{"id":1}"#);
+    for (key, expected) in [("products:1", &record), ("products:2", &Reply::Null)] {
+        for at_once in [1, 16] {
+            let count = redis_allocations(&mut client, key, expected, at_once);
+            assert!(count <= OTHERS_MAX, "GET {key}, {at_once} at once: {count} in {HITS} hits");
+        }
+    }
+    drop((client, server));
     // One after the other: the count is that of the whole process.
     count_hits(&Running::start(&config()), "without access", "");
     let log = AccessLog {

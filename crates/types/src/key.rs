@@ -314,6 +314,34 @@ impl KeySchema {
         Ok(writer.finish())
     }
 
+    /// Makes a key from an id as it is after percent-decoding. Commas separate the columns of a
+    /// composite key, so that its texts cannot have any; in a key of one column a comma is data.
+    ///
+    /// # Errors
+    /// For a text that cannot be a key of this collection.
+    #[inline]
+    pub fn parse_decoded(&self, id: &[u8]) -> Result<Key, KeyError> {
+        let id = std::str::from_utf8(id).map_err(|_| KeyError::Utf8)?;
+        if let Some(key) = self.parse_integer_key(id) {
+            return Ok(key);
+        }
+        if self.types.len() == 1 {
+            return self.parse_texts(&[id]);
+        }
+        let mut texts = [""; KEY_PARTS_MAX];
+        let mut got = 0;
+        for text in id.split(',') {
+            if let Some(place) = texts.get_mut(got) {
+                *place = text;
+            }
+            got += 1;
+        }
+        match texts.get(..got) {
+            Some(texts) => self.parse_texts(texts),
+            None => Err(KeyError::Parts { want: self.types.len(), got }),
+        }
+    }
+
     fn writer(&self, got: usize) -> Result<Writer, KeyError> {
         if got != self.types.len() {
             return Err(KeyError::Parts { want: self.types.len(), got });

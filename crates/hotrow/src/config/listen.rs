@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_server::config::transport::Transport;
+use hotrow_server::config::transport::{Redis, Transport};
 
 use super::Overrides;
 use super::carriers::{check_socket_path, tls, unix};
@@ -25,7 +25,6 @@ pub(super) struct Listen {
 }
 
 pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
-    const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
     let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
     let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
     let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
@@ -40,10 +39,48 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
         );
     }
     let transport = transport(&mut section);
+    if let Some(redis) = transport.redis {
+        for (name, other) in [("data", data), ("admin", admin)] {
+            if collide(redis.address, other) {
+                let (address, what) = (redis.address, "must not be the address of the");
+                section
+                    .refuse("redis", format!("{address} {what} {name} listener, which is {other}"));
+            }
+        }
+    }
     let describes_on_data = section.flag("openapi", false);
     let has_server_timing = section.flag("server_timing", false);
     section.finish();
     Listen { data, admin, workers, transport, describes_on_data, has_server_timing }
+}
+
+const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
+
+/// Reads the address of the Redis protocol. `[redis]` follows.
+fn redis(section: &mut Section<'_>) -> Option<Redis> {
+    const RULE: &str = "an address and a port such as 127.0.0.1:6379 or [::1]:6379";
+    let text = section.text("redis", "none", RULE)?;
+    match text.value.parse() {
+        Ok(address) => Some(Redis { address, allow_stale: false }),
+        Err(_) => {
+            section.refuse("redis", format!("must be {RULE}, not {}", text.shown));
+            None
+        }
+    }
+}
+
+/// Reads `[redis]`.
+pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
+    let is_present = section.is_present();
+    let allow_stale = section.flag("allow_stale", false);
+    match &mut transport.redis {
+        Some(redis) => redis.allow_stale = allow_stale,
+        None if is_present => {
+            section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
+        }
+        None => {}
+    }
+    section.finish();
 }
 
 /// Returns whether two listeners need the same port. Port 0 means any free port and never collides.
@@ -63,6 +100,7 @@ fn transport(section: &mut Section<'_>) -> Transport {
     let tls = tls(section.section("tls"));
     Transport {
         unix,
+        redis: redis(section),
         handover,
         tls,
         http2: section.flag("http2", false),
@@ -156,6 +194,28 @@ mod tests {
                 "must be \"required\" or \"optional\", not \"no\"",
             ),
             ("tls.certificate = \"c\"", "unknown key"),
+        ] {
+            let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();
+            assert!(error.contains(rule), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_redis_protocol_has_an_address_of_its_own() {
+        let redis = |listen: &str| transport_of(listen).redis;
+        let address = "127.0.0.1:6379".parse().unwrap();
+        assert_eq!(redis(""), None);
+        let listen = "redis = \"127.0.0.1:6379\"";
+        assert_eq!(redis(listen), Some(Redis { address, allow_stale: false }));
+        let allowed = format!("{listen}\n[redis]\nallow_stale = true");
+        assert_eq!(redis(&allowed), Some(Redis { address, allow_stale: true }));
+        for (bad, rule) in [
+            ("redis = \"6379\"", "listen.redis: must be an address and a port such as"),
+            ("redis = 6379", "listen.redis: must be a text"),
+            ("redis = \"127.0.0.1:8080\"", "must not be the address of the data listener"),
+            ("redis = \"0.0.0.0:8081\"", "must not be the address of the admin listener"),
+            ("[redis]\nallow_stale = true", "redis.allow_stale: has no meaning without"),
+            ("redis = \"127.0.0.1:6379\"\n[redis]\nstale = true", "unknown key"),
         ] {
             let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();
             assert!(error.contains(rule), "{bad}: {error}");

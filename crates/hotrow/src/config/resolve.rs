@@ -13,7 +13,7 @@ use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
 use super::collections::{AccessTraits, Ttl};
-use super::listen::{Listen, listen};
+use super::listen::{Listen, listen, redis_settings};
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
@@ -32,8 +32,9 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, transport, describes_on_data, has_server_timing } =
+    let Listen { data, admin, workers, mut transport, describes_on_data, has_server_timing } =
         listen(root.section("listen"), overrides);
+    redis_settings(root.section("redis"), &mut transport);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));

@@ -148,6 +148,7 @@ mod tests {
         let text = invitation(Addresses {
             data: SocketAddr::from(([0, 0, 0, 0], 4080)),
             admin: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 4081)),
+            redis: None,
         });
         assert!(text.contains("http://127.0.0.1:4080/products/4711\n"), "{text}");
         assert!(text.contains("'http://127.0.0.1:4080/products?ids=1,2,3'"), "{text}");

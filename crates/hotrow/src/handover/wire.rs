@@ -98,6 +98,7 @@ fn mark(kind: ListenerKind) -> u8 {
         ListenerKind::Admin => b'a',
         ListenerKind::Unix => b'u',
         ListenerKind::AdminUnix => b'm',
+        ListenerKind::Redis => b'r',
     }
 }
 

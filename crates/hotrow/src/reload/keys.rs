@@ -40,7 +40,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
     match path {
         ["admin", "unix" | "unix_mode" | "tls", ..] => Some(LISTEN),
         ["admin", "hot_keys"] | ["cache", "miss_ratio_curve"] => Some(WATCH),
-        ["admin" | "cors" | "reload", ..] | ["log", "level"] => None,
+        ["admin" | "cors" | "redis" | "reload", ..] | ["log", "level"] => None,
         ["limits", "rate" | "breaker", ..] | ["limits", "concurrency", "deadline_header"] => None,
         ["limits", "shed", "memory_limit"] => Some(MEMORY),
         ["limits", "shed", _] => None,

@@ -1,5 +1,5 @@
 //! Listening sockets passed by the service manager. Their names (`FileDescriptorName=` in systemd)
-//! say what they are for: `data`, `admin` or `unix`.
+//! say what they are for: `data`, `admin`, `unix`, `admin-unix` or `redis`.
 
 use std::os::fd::OwnedFd;
 
@@ -17,7 +17,8 @@ pub enum ActivationError {
     /// Its name is none of ours.
     #[error(
         "the service manager passed descriptor {descriptor} with the name {name:?}: it must be \
-         \"data\", \"admin\" or \"unix\" (FileDescriptorName= in the socket unit)"
+         \"data\", \"admin\", \"unix\", \"admin-unix\" or \"redis\" (FileDescriptorName= in the socket \
+         unit)"
     )]
     Name {
         /// Its number.
@@ -72,7 +73,7 @@ pub fn passed_sockets() -> Result<Inherited, ActivationError> {
             ListenerKind::Unix | ListenerKind::AdminUnix => {
                 passed.take_unix_listener(index).map(|taken| taken.map(OwnedFd::from))
             }
-            ListenerKind::Data | ListenerKind::Admin => {
+            ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => {
                 passed.take_tcp_listener(index).map(|taken| taken.map(OwnedFd::from))
             }
         };
@@ -103,9 +104,9 @@ mod tests {
 
     #[test]
     fn names_say_what_descriptors_are_for() {
-        let all: Vec<_> = kinds("data:admin:unix:data", 4).map(Result::unwrap).collect();
+        let all: Vec<_> = kinds("data:admin:unix:redis", 4).map(Result::unwrap).collect();
         let expected =
-            [ListenerKind::Data, ListenerKind::Admin, ListenerKind::Unix, ListenerKind::Data];
+            [ListenerKind::Data, ListenerKind::Admin, ListenerKind::Unix, ListenerKind::Redis];
         assert_eq!(all, expected);
         assert_eq!(kinds("", 0).count(), 0);
         for (names, count, descriptor, named) in [

@@ -1,5 +1,5 @@
 //! `hotrow serve` as programs of others see it: the description of its API, compressed answers,
-//! the clients in `examples`, and Prometheus.
+//! the clients in `examples`, of Redis too, and Prometheus.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod compression;
@@ -8,3 +8,4 @@ mod examples;
 mod monitoring;
 mod nginx;
 mod programs;
+mod redis;

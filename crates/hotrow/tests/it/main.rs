@@ -21,8 +21,10 @@ mod collector;
 mod contract;
 
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
-///  Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
-/// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
+///
+/// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
+/// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]); freshness ([`fresh`],
+/// [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
 /// [`documented`], [`page`], [`page_changes`], [`foreign_page`], [`start`], [`permissions`],
@@ -65,6 +67,7 @@ mod e2e {
     mod position;
     mod readiness;
     mod record;
+    pub(crate) mod redis;
     mod reload;
     #[cfg(feature = "failpoints")]
     mod slow_queries;

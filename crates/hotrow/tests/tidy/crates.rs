@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source-postgres", ENGINE),
     ("source-sqlite", ENGINE),
     ("http1", &[]),
+    ("resp", &[]),
     (
         "server",
         &[
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "http1",
             "measure",
             "otel",
+            "resp",
             "source",
             "supervisor",
             "types",

@@ -51,6 +51,11 @@ impl View {
                 "waiting": inflight.waiting.get(), "privileged_waiting": inflight.privileged.get(),
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
+            "redis": self.redis.map(|address| json!({
+                "address": address.to_string(),
+                "connections": crate::metrics::open_redis(&self.workers),
+                "allow_stale": shared.redis_allows_stale,
+            })),
             "limits": self.limits(),
             "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),

@@ -82,6 +82,7 @@ impl View {
         self.expose_feed(now, &mut out);
         self.shared.admission.rate.expose(&mut out);
         metrics::expose_access(&self.workers, &mut out);
+        metrics::expose_redis(&self.workers, &mut out);
         if let Some(access) = &self.shared.access {
             access.expose(now, &mut out);
         }

@@ -41,6 +41,31 @@ impl Ids {
         Self::within(String::with_capacity(name_bytes), ids, name_bytes_max)
     }
 
+    /// Begins a batch whose ids have no names: its sender knows the keys by their places.
+    pub(crate) fn without_names() -> Self {
+        Self::within(String::new(), 0, 0)
+    }
+
+    /// Adds a key unless it is there. Returns its place.
+    pub(crate) fn place_of(&mut self, key: Key) -> usize {
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let known = self.places.entry(
+            hasher.hash_one(&key),
+            |place| keys[*place as usize] == key,
+            |place| hasher.hash_one(&keys[*place as usize]),
+        );
+        match known {
+            Entry::Occupied(known) => *known.get() as usize,
+            Entry::Vacant(new) => {
+                let place = self.keys.len();
+                // `max_batch` fits 32 bits.
+                new.insert(place as u32);
+                self.keys.push(key);
+                place
+            }
+        }
+    }
+
     /// Allocates for this number of ids, whose names are parts of `names`.
     fn within(names: String, ids: usize, name_bytes_max: usize) -> Self {
         Self {

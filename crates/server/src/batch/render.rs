@@ -13,7 +13,7 @@ use crate::body::Segments;
 
 /// A record of a batch as its sender sees it.
 #[derive(Clone, Debug)]
-pub(super) enum Item {
+pub(crate) enum Item {
     /// The whole record.
     Whole(Record),
     /// Some columns of it.
@@ -21,7 +21,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    pub(super) fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         match self {
             Self::Whole(record) => record.body(),
             Self::View(view) => view,

@@ -1,5 +1,6 @@
 //! Configuration of what carries requests besides plain TCP.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use super::rate::Network;
 pub struct Transport {
     /// Unix socket that is listened on too.
     pub unix: Option<UnixSocket>,
+    /// Clients of the Redis protocol; `None`: there are none.
+    pub redis: Option<Redis>,
     /// Unix socket at which the next process takes over the listeners; `None`: it cannot.
     pub handover: Option<PathBuf>,
     /// TLS on the TCP listener; `None`: cleartext.
@@ -27,6 +30,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             unix: None,
+            redis: None,
             handover: None,
             tls: None,
             http2: false,
@@ -34,6 +38,16 @@ impl Default for Transport {
             handshake_timeout: Duration::from_secs(10),
         }
     }
+}
+
+/// Settings of the Redis protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redis {
+    /// Address that is listened on for it.
+    pub address: SocketAddr,
+    /// `true`: answers that HTTP would mark as stale are given; otherwise they are errors, because
+    /// a reply has no place for a mark.
+    pub allow_stale: bool,
 }
 
 /// A Unix socket.

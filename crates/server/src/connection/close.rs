@@ -43,9 +43,14 @@ pub(crate) async fn answer_and_close(
 
 /// Answers with the limit on connections that was reached, and closes. No request has been read, so
 /// the method is unknown and the answer has a body.
-pub(crate) async fn turn_away(mut stream: impl Stream, refusal: Rejection, limits: &Limits) {
+pub(crate) async fn turn_away(stream: impl Stream, refusal: Rejection, limits: &Limits) {
     let answer = refusal.answer(limits, unix_s(), false);
-    if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
+    write_and_close(stream, &answer).await;
+}
+
+/// Writes a last answer, and closes.
+pub(crate) async fn write_and_close(mut stream: impl Stream, answer: &[u8]) {
+    if matches!(timeout(LAST_WRITE, stream.write_all(answer)).await, Ok(Ok(()))) {
         linger(stream).await;
     }
 }

@@ -5,8 +5,12 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_http1::write;
+use hotrow_measure::clock::Nanos;
+use hotrow_resp::arguments::Arguments;
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::response::Parts;
 use http::{Method, Response, Uri};
@@ -16,6 +20,7 @@ use super::rejection::Rejection;
 use super::request::{Protocol, Request, RequestBody};
 use super::worker_context::WorkerContext;
 use crate::context::ConnectionContext;
+use crate::redis::{Replied, Session};
 
 /// Service of a worker. Made on the worker's thread; neither it nor its futures leave that thread.
 pub trait Serve: 'static {
@@ -36,6 +41,24 @@ pub trait Serve: 'static {
 
     /// Called when all requests that arrived together have been passed to [`Serve::serve`].
     fn turn_ended(&self) {}
+
+    /// Begins to answer a command of the Redis protocol, which arrived before `now`, and writes the
+    /// reply to `out` as far as it is ready. Only the data side has such clients.
+    fn command(
+        self: &Rc<Self>,
+        _: Arguments<'_>,
+        _: &Rc<Session>,
+        _now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        hotrow_resp::write::error(out, "ERR this address serves no commands");
+        Replied::Last
+    }
+
+    /// Returns the budget of commands that have not arrived in full; `None`: they may not be large.
+    fn input_budget(&self) -> Option<Arc<ByteBudget>> {
+        None
+    }
 
     /// Runs beside the connections of the worker, on its thread, as long as it serves: takes over
     /// changes of the configuration.

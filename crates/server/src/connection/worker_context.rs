@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use hotrow_http1::head::HeadParser;
 use hotrow_measure::clock::Nanos;
+use hotrow_resp::parser::Parser;
 
 use super::rejection::http_date;
 use crate::config::Limits;
@@ -35,6 +36,8 @@ pub struct WorkerContext {
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// Parser for heads that arrive whole.
     pub(super) parser: Cell<HeadParser>,
+    /// Parser for commands that arrive whole.
+    pub(super) command_parser: Cell<Parser>,
     output: Cell<Vec<u8>>,
     date: Cell<Date>,
 }
@@ -59,6 +62,7 @@ impl WorkerContext {
             metrics,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             parser: Cell::default(),
+            command_parser: Cell::default(),
             output: Cell::default(),
             date: Cell::new(Date { text: [b' '; DATE_BYTES], until: Nanos(0) }),
         }

@@ -115,6 +115,8 @@ impl Handler {
             Answer::Record(answer) => self.heads.write(answer, out),
             Answer::Absent(answer) => self.heads.write_absent(answer, out),
             Answer::Http(response) => write_response(*response, out),
+            // Only for connections of another protocol, which do not come here.
+            Answer::Items(_) => write_response(HttpError::Unreadable.response(), out),
         };
         if let Some(cors) = &self.shared.cors {
             cors.write(origin, out);

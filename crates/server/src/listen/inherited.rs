@@ -19,8 +19,8 @@ use socket2::{Domain, SockRef, Type};
 use crate::config::Config;
 use crate::config::transport::UnixSocket;
 
-/// Most sockets that are taken over: as many as workers on the data address, and some more.
-pub const INHERITED_SOCKETS_MAX: usize = 1024 + 8;
+/// Most sockets that are taken over: as many as workers on two addresses, and some more.
+pub const INHERITED_SOCKETS_MAX: usize = 2 * 1024 + 8;
 
 /// Use of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,13 @@ pub enum ListenerKind {
     Unix,
     /// The admin API on its Unix socket.
     AdminUnix,
+    /// The records over the Redis protocol.
+    Redis,
 }
 
 impl ListenerKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Data, Self::Admin, Self::Unix, Self::AdminUnix];
+    pub const ALL: [Self; 5] = [Self::Data, Self::Admin, Self::Unix, Self::AdminUnix, Self::Redis];
 
     /// Returns the kind by its name among passed descriptors.
     #[must_use]
@@ -47,6 +49,7 @@ impl ListenerKind {
             Self::Admin => "admin",
             Self::Unix => "unix",
             Self::AdminUnix => "admin-unix",
+            Self::Redis => "redis",
         }
     }
 
@@ -123,6 +126,7 @@ pub struct Inherited {
     pub(crate) admin: Option<TcpListener>,
     pub(crate) unix: Option<UnixListener>,
     pub(crate) admin_unix: Option<UnixListener>,
+    pub(crate) redis: Vec<TcpListener>,
     pub(crate) holder: Holder,
     pub(crate) start: Start,
 }
@@ -141,7 +145,15 @@ impl Inherited {
     #[must_use]
     pub fn new(holder: Holder) -> Self {
         let start = Start::WhenReadyOrLate;
-        Self { data: Vec::new(), admin: None, unix: None, admin_unix: None, holder, start }
+        Self {
+            data: Vec::new(),
+            admin: None,
+            unix: None,
+            admin_unix: None,
+            redis: Vec::new(),
+            holder,
+            start,
+        }
     }
 
     /// Creates an empty set for the sockets of the process before this one, which closes its own.
@@ -158,6 +170,7 @@ impl Inherited {
             ListenerKind::Admin => self.admin.is_some(),
             ListenerKind::Unix => self.unix.is_some(),
             ListenerKind::AdminUnix => self.admin_unix.is_some(),
+            ListenerKind::Redis => !self.redis.is_empty(),
         };
         ListenerKind::ALL.into_iter().filter(has).collect()
     }
@@ -173,10 +186,12 @@ impl Inherited {
         };
         self.data.retain(|listener| fits(listener, config.data));
         self.admin = self.admin.take().filter(|listener| fits(listener, config.admin));
+        let Config { transport, admin_transport, .. } = config;
+        let redis = transport.redis.as_ref().map(|redis| redis.address);
+        self.redis.retain(|listener| redis.is_some_and(|redis| fits(listener, redis)));
         let is_bound = |listener: &UnixListener, configured: &Option<UnixSocket>| {
             configured.as_ref().is_some_and(|unix| is_bound_as(listener, &unix.path))
         };
-        let Config { transport, admin_transport, .. } = config;
         self.unix = self.unix.take().filter(|listener| is_bound(listener, &transport.unix));
         self.admin_unix =
             self.admin_unix.take().filter(|listener| is_bound(listener, &admin_transport.unix));
@@ -194,20 +209,24 @@ impl Inherited {
     /// It cannot serve as that kind.
     pub fn add(&mut self, kind: ListenerKind, socket: OwnedFd) -> Result<(), InheritError> {
         let expected = match kind {
-            ListenerKind::Data | ListenerKind::Admin => "TCP socket",
+            ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => "TCP socket",
             ListenerKind::Unix | ListenerKind::AdminUnix => "Unix socket of type SOCK_STREAM",
         };
         if !listens(&socket, kind).unwrap_or(false) {
             return Err(InheritError::NotListening { expected });
         }
-        if self.data.len() >= INHERITED_SOCKETS_MAX {
+        if self.data.len() + self.redis.len() >= INHERITED_SOCKETS_MAX {
             return Err(InheritError::TooMany);
         }
         match kind {
-            ListenerKind::Data => {
+            ListenerKind::Data | ListenerKind::Redis => {
                 let listener = TcpListener::from(socket);
                 listener.set_nonblocking(true)?;
-                self.data.push(listener);
+                let own = match kind {
+                    ListenerKind::Redis => &mut self.redis,
+                    _ => &mut self.data,
+                };
+                own.push(listener);
             }
             ListenerKind::Admin if self.admin.is_some() => return Err(InheritError::Second),
             ListenerKind::Admin => {
@@ -253,7 +272,7 @@ fn listens(socket: &OwnedFd, kind: ListenerKind) -> io::Result<bool> {
     let socket = SockRef::from(socket);
     let domain = socket.domain()?;
     let fits = match kind {
-        ListenerKind::Data | ListenerKind::Admin => {
+        ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => {
             domain == Domain::IPV4 || domain == Domain::IPV6
         }
         ListenerKind::Unix | ListenerKind::AdminUnix => domain == Domain::UNIX,

@@ -6,6 +6,7 @@ pub(crate) mod authority;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod load;
+pub(crate) mod redis;
 pub(crate) mod service;
 pub(crate) mod tenants;
 

@@ -35,6 +35,8 @@ use super::limits;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Address of the Redis protocol.
+    pub(crate) redis: Option<SocketAddr>,
     pub(crate) in_force: Arc<InForce>,
     pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), WorkerError>>>,
@@ -67,7 +69,7 @@ impl Running {
         cache: Arc<Cache<hotrow_source::ReadFailure>>,
         source: Arc<dyn Source>,
     ) -> Self {
-        let (address, admin) = (service.data(), service.admin());
+        let (address, admin, redis) = (service.data(), service.admin(), service.redis());
         let calendar = Calendar::new(Nanos::now(), 0);
         let log = config.observability.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
@@ -83,7 +85,7 @@ impl Running {
             service.run(&config, (&served, None), feed, &ending, started)
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
-        Self { address, admin, in_force, shutdown, thread: Some(thread) }
+        Self { address, admin, redis, in_force, shutdown, thread: Some(thread) }
     }
 }
 

@@ -28,3 +28,7 @@ mod tenants;
 
 mod access_log;
 mod server_timing;
+
+mod redis;
+mod redis_access;
+mod redis_ending;

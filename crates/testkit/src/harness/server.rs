@@ -80,9 +80,23 @@ impl Server {
             let line = line.strip_prefix('s').unwrap_or(line).strip_prefix("://")?;
             let (data, admin) = line.split_once(", admin on http")?;
             let admin = admin.strip_prefix('s').unwrap_or(admin).strip_prefix("://")?;
+            let admin = admin.split(", redis on ").next().unwrap_or(admin);
             Some((data.parse().ok()?, admin.parse().ok()?))
         });
         Self { data, admin, process }
+    }
+
+    /// Returns the address of the Redis protocol.
+    ///
+    /// # Panics
+    /// If it is not served.
+    #[track_caller]
+    pub fn redis(&self) -> std::net::SocketAddr {
+        self.process.await_output("its address for Redis", |out| {
+            let (_, address) =
+                out.lines().find_map(|line| line.split_once(", redis on redis://"))?;
+            address.parse().ok()
+        })
     }
 
     /// Does as [`Self::start`], with a hard limit on its open files.

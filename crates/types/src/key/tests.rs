@@ -155,3 +155,31 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_decoded_id_is_the_same_key_as_its_url_form() {
+    for (types, url, decoded) in [
+        (&[KeyType::Integer][..], "7", "7"),
+        (&[KeyType::Integer], "%37", "7"),
+        (&[TEXT], "a%2Fb%3Ac,d%25", "a/b:c,d%"),
+        (
+            &[KeyType::Uuid],
+            "F81D4FAE7DEC11D0A76500A0C91E6BF6",
+            "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+        ),
+        (&[KeyType::Integer, TEXT], "7,a%20b", "7,a b"),
+        (&[TEXT, TEXT], ",", ","),
+    ] {
+        let s = schema(types);
+        assert_eq!(s.parse_decoded(decoded.as_bytes()), s.parse_url(url), "{decoded}");
+        assert!(s.parse_decoded(decoded.as_bytes()).is_ok(), "{decoded}");
+    }
+    let parts = |types: &[KeyType], id: &str| schema(types).parse_decoded(id.as_bytes());
+    for (id, got) in [("7", 1), ("7,a,b", 3), (&",".repeat(99), 100)] {
+        let error = Err(KeyError::Parts { want: 2, got });
+        assert_eq!(parts(&[KeyType::Integer, TEXT], id), error, "{id}");
+    }
+    assert_eq!(schema(&[TEXT]).parse_decoded(b"\xff"), Err(KeyError::Utf8));
+    assert_eq!(schema(&[TEXT]).parse_decoded(b"a\0"), Err(KeyError::Nul));
+    assert_eq!(schema(&[TEXT]).parse_decoded(b"%41"), schema(&[TEXT]).parse_url("%2541"));
+}

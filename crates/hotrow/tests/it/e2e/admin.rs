@@ -134,6 +134,7 @@ fn status_has_its_documented_shape() {
         "miss_ratio_curve",
         "overload",
         "readiness",
+        "redis",
         "requests",
         "sources",
         "uptime_s",

@@ -7,6 +7,7 @@ use hotrow_testkit::harness::{Config, Database, Server};
 use hotrow_testkit::tokens::{SigningKey, jwks};
 
 use super::carriers::Carriers;
+use super::redis::{redis_cli, with_redis};
 
 const PAGE: &str = include_str!("../../../../../docs/metrics.md");
 
@@ -60,7 +61,8 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let config = Config::new(database.path())
         .collection("products")
         .set("limits.rate.clients.rate", "\"1000000/s\"");
-    let server = Server::start(&config);
+    let server = Server::start(&with_redis(config));
+    redis_cli(&server, &["PING"]);
     assert_eq!(server.get("/products/1").status, 200);
     let documented = documented();
     let mut exposed = exposed(&server.metrics());

@@ -1,5 +1,6 @@
 //! A table of products over any engine, what tests observe of its service, and the tests that run
-//! over several engines: [`reads`], [`failures`], [`threads`].
+//! over several engines: [`reads`], [`redis`], [`failures`],
+//! [`threads`].
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ macro_rules! shop_tests {
     ($shop:ty) => {
         #[cfg(feature = "failpoints")]
         use $crate::shop::threads;
-        use $crate::shop::{failures, reads, traces};
+        use $crate::shop::{failures, reads, redis, traces};
 
         tests! {
             $shop:
@@ -24,6 +25,7 @@ macro_rules! shop_tests {
             reads::a_writer_reads_its_own_write_by_its_position,
             reads::with_the_feed_held_a_position_is_read_from_the_database,
             traces::a_query_names_its_database,
+            redis::redis_cli_sees_records_and_their_changes,
             failures::past_the_bound_the_policy_acts,
             failures::a_late_stream_does_not_advance_freshness,
             failures::a_killed_server_under_load,
@@ -38,6 +40,7 @@ pub(crate) use shop_tests;
 
 pub(crate) mod failures;
 pub(crate) mod reads;
+pub(crate) mod redis;
 #[cfg(feature = "failpoints")]
 pub(crate) mod threads;
 pub(crate) mod traces;

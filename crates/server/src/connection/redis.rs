@@ -1,0 +1,438 @@
+//! A connection that speaks the Redis protocol: commands and replies, in order.
+//!
+//! It is driven as one of HTTP/1.1 ([`exchange`](super::exchange)): one turn reads once, parses
+//! every command that has arrived in full, and replies from memory into one buffer, which leaves
+//! with one write. A command that needs more than memory ends the turn, nothing behind it begins
+//! until it is answered, and nothing is read from its client until then. Limits, time-outs and the
+//! drain are the same. A reply cannot announce that it is the last: at the drain, the commands that
+//! have arrived are answered before the connection ends.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hotrow_access::jwt::TOKEN_BYTES_MAX;
+use hotrow_admission::byte_budget::Reservation;
+use hotrow_measure::clock::Nanos;
+use hotrow_resp::arguments::Arguments;
+use hotrow_resp::error::ProtocolError;
+use hotrow_resp::parser::Parser;
+use hotrow_resp::write;
+use tokio::io::ReadBuf;
+
+use super::activity::{Activity, Expiry, Phase};
+use super::close::{close, linger, write_and_close};
+use super::output::{Broken, Output};
+use super::registry::Registered;
+use super::rejection::Rejection;
+use super::serve::Serve;
+use super::stream::Stream;
+use super::worker_context::{READ_BYTES, WorkerContext};
+use super::{Client, ConnectionEnd};
+use crate::body::Body;
+use crate::config::Limits;
+use crate::context::ConnectionContext;
+use crate::metrics::CloseCause;
+use crate::redis::{Replied, Reply, Session};
+
+/// Most cost of a connection's commands that are begun before other connections have their turn: a
+/// command costs 1, one with many keys as much as it has.
+const COST_PER_TURN: usize = 128;
+/// Most arguments of a command: as many as the largest batch may have, and some more.
+const ARGUMENTS_MAX: usize = 16 << 10;
+/// Least limit on the bytes of a command.
+const COMMAND_BYTES_MIN: usize = 2 * TOKEN_BYTES_MAX;
+
+/// Serves `stream` of `client`, which speaks the Redis protocol, until it is closed.
+pub(crate) async fn serve<T: Stream, S: Serve>(
+    stream: T,
+    client: Client,
+    service: Rc<S>,
+    registered: Registered,
+) {
+    let activity = Rc::clone(registered.activity());
+    let connection = ConnectionContext::of_redis(client.peer, client.certificate_subject, activity);
+    let _open = OpenConnection::new(registered.worker());
+    let mut exchange = Exchange::new(stream, service, Session::new(connection), &registered);
+    let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
+    // Drops a command that still waits, and the bytes that were not sent.
+    let (stream, leftover) = exchange.into_parts();
+    registered.activity().all_sent();
+    // Of its own memory: a connection that waits must not have room for its end.
+    registered.close(Box::pin(finish(stream, end, leftover)).await);
+}
+
+/// State of a connection at its end.
+#[derive(Clone, Copy)]
+struct Leftover {
+    /// `true`: its input is not used up, and closing at once could destroy a reply on its way.
+    has_unread: bool,
+    /// `true`: its input is no command.
+    is_refused: bool,
+    /// `true`: nothing of an earlier reply waits.
+    all_sent: bool,
+}
+
+/// Counts a connection while it is open, also by a panic.
+struct OpenConnection(Rc<WorkerContext>);
+
+impl OpenConnection {
+    fn new(worker: &Rc<WorkerContext>) -> Self {
+        worker.metrics.redis.accepted.increment();
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.metrics.redis.closed.increment();
+    }
+}
+
+/// Closes, and returns the cause.
+async fn finish(stream: impl Stream, end: ConnectionEnd, leftover: Leftover) -> CloseCause {
+    match end {
+        ConnectionEnd::Expired(Expiry::Write) => {
+            stream.reset();
+            CloseCause::WriteTimeout
+        }
+        ConnectionEnd::Expired(Expiry::SlowReader) => {
+            stream.reset();
+            CloseCause::DrainRate
+        }
+        ConnectionEnd::Expired(Expiry::Head | Expiry::Body) => {
+            if leftover.all_sent {
+                write_and_close(stream, INCOMPLETE).await;
+            } else {
+                stream.reset();
+            }
+            CloseCause::HeaderTimeout
+        }
+        ConnectionEnd::Expired(expiry @ (Expiry::Idle | Expiry::Drained | Expiry::Reclaimed)) => {
+            close(stream).await;
+            match expiry {
+                Expiry::Drained => CloseCause::Drained,
+                Expiry::Reclaimed => CloseCause::Reclaimed,
+                _ => CloseCause::Idle,
+            }
+        }
+        ConnectionEnd::Finished if leftover.has_unread => {
+            linger(stream).await;
+            if leftover.is_refused { CloseCause::Refused } else { CloseCause::Finished }
+        }
+        ConnectionEnd::Finished => {
+            close(stream).await;
+            CloseCause::Finished
+        }
+        ConnectionEnd::Broken => {
+            linger(stream).await;
+            CloseCause::Broken
+        }
+    }
+}
+
+/// Last reply to a command that did not arrive in time.
+const INCOMPLETE: &[u8] = b"-ERR the command was not complete within limits.header_timeout\r\n";
+/// Last reply where other commands hold the memory.
+const NO_ROOM: &str = "BUSY commands and bodies of other clients hold as many bytes as this server \
+    allows (limits.bodies_bytes_total); try again later";
+
+/// Replies that a limit on connections was reached, and closes.
+pub(crate) async fn turn_away(stream: impl Stream, refusal: Rejection) {
+    let reply: &[u8] = match refusal {
+        Rejection::ClientConnections => {
+            b"-ERR max number of clients reached for one address \
+              (limits.connections_per_client)\r\n"
+        }
+        _ => b"-ERR max number of clients reached\r\n",
+    };
+    write_and_close(stream, reply).await;
+}
+
+/// Commands first, deadlines second: a command that has arrived by now counts as arrived.
+fn drive<T: Stream, S: Serve>(
+    exchange: &mut Exchange<T, S>,
+    cx: &mut Context<'_>,
+    registered: &Registered,
+) -> Poll<ConnectionEnd> {
+    registered.activity().register(cx.waker());
+    match exchange.advance(cx, registered) {
+        Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Finished),
+        Poll::Ready(Err(Broken)) => return Poll::Ready(ConnectionEnd::Broken),
+        Poll::Pending => {}
+    }
+    match registered.must_look().then(|| registered.overdue()).flatten() {
+        Some(overdue) => Poll::Ready(ConnectionEnd::Expired(overdue)),
+        None => Poll::Pending,
+    }
+}
+
+/// One connection while it is served.
+struct Exchange<T, S> {
+    stream: T,
+    service: Rc<S>,
+    worker: Rc<WorkerContext>,
+    activity: Rc<Activity>,
+    session: Rc<Session>,
+    input: Input,
+    output: Output<Body>,
+    pending: Option<Pin<Box<dyn Future<Output = Reply>>>>,
+    /// `true`: the last reply has been written to `output`.
+    is_last: bool,
+    /// `true`: the client's bytes are no commands.
+    is_refused: bool,
+}
+
+/// Input that was received and not used.
+#[derive(Default)]
+struct Input {
+    held: Vec<u8>,
+    /// `true`: `held` may begin with a complete command.
+    is_unexamined: bool,
+    /// Parser of the incomplete command in `held`.
+    parser: Option<Box<Parser>>,
+    /// Reservation of `held`, if it is large.
+    reservation: Option<Reservation>,
+}
+
+/// Reason for which a run over received bytes ends.
+#[derive(Clone, Copy)]
+enum RunEnd {
+    /// All are used.
+    Used,
+    /// What remains is an incomplete command.
+    Incomplete,
+    /// Commands may remain.
+    Unexamined,
+    Refused(ProtocolError),
+}
+
+impl<T: Stream, S: Serve> Exchange<T, S> {
+    fn new(stream: T, service: Rc<S>, session: Rc<Session>, registered: &Registered) -> Self {
+        let (worker, activity) = (Rc::clone(registered.worker()), Rc::clone(registered.activity()));
+        Self {
+            stream,
+            service,
+            output: Output::new(Rc::clone(&worker), Rc::clone(&activity)),
+            worker,
+            activity,
+            session,
+            input: Input::default(),
+            pending: None,
+            is_last: false,
+            is_refused: false,
+        }
+    }
+
+    fn into_parts(self) -> (T, Leftover) {
+        let leftover = Leftover {
+            has_unread: !self.input.held.is_empty() || self.is_refused,
+            is_refused: self.is_refused,
+            all_sent: self.output.is_empty(),
+        };
+        (self.stream, leftover)
+    }
+
+    /// Serves until the connection ends or has to wait.
+    fn advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        registered: &Registered,
+    ) -> Poll<Result<(), Broken>> {
+        let mut cost_left = COST_PER_TURN;
+        loop {
+            ready!(self.output.poll_flush(&mut self.stream, cx))?;
+            if self.is_last {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(pending) = &mut self.pending {
+                let Reply { bytes, body, .. } = ready!(pending.as_mut().poll(cx));
+                self.pending = None;
+                self.output.buffer().extend_from_slice(&bytes);
+                if let Some(body) = body {
+                    self.output.add_body(body, cx)?;
+                }
+                continue;
+            }
+            if cost_left == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.input.is_unexamined {
+                self.run_held(&mut cost_left, cx, registered)?;
+                continue;
+            }
+            if !ready!(self.read(&mut cost_left, cx, registered))? {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Reads once and runs over the bytes. Returns `false` at the end of the input.
+    fn read(
+        &mut self,
+        cost_left: &mut usize,
+        cx: &mut Context<'_>,
+        registered: &Registered,
+    ) -> Poll<Result<bool, Broken>> {
+        let worker = Rc::clone(&self.worker);
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken)),
+            Poll::Pending => {
+                if self.input.held.is_empty() {
+                    self.activity.enter(Phase::Idle, worker.now.get());
+                }
+                return Poll::Pending;
+            }
+        }
+        let received = buffer.filled();
+        if received.is_empty() {
+            // Half a command is no command.
+            self.input.held = Vec::new();
+            return Poll::Ready(Ok(false));
+        }
+        if self.input.held.is_empty() {
+            let used = self.run(received, cost_left, cx, registered)?;
+            // Without content it has no memory.
+            self.input.held = received[used..].to_vec();
+            self.reserve();
+        } else {
+            self.input.held.extend_from_slice(received);
+            self.run_held(cost_left, cx, registered)?;
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    /// Begins the commands in the held bytes.
+    fn run_held(
+        &mut self,
+        cost_left: &mut usize,
+        cx: &mut Context<'_>,
+        registered: &Registered,
+    ) -> Result<(), Broken> {
+        let mut held = std::mem::take(&mut self.input.held);
+        let used = self.run(&held, cost_left, cx, registered)?;
+        if used < held.len() {
+            held.drain(..used);
+            self.input.held = held;
+        }
+        self.reserve();
+        Ok(())
+    }
+
+    /// Begins the commands in `bytes`. Returns the number of bytes that it used.
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        cost_left: &mut usize,
+        cx: &mut Context<'_>,
+        registered: &Registered,
+    ) -> Result<usize, Broken> {
+        let worker = Rc::clone(&self.worker);
+        // After the `recv`: a process that was stopped before it must not take them for older.
+        let now = Nanos::now();
+        let limits = parse_limits(&worker.limits());
+        let partial = self.input.parser.take();
+        let mut parser = partial.map_or_else(|| worker.command_parser.take(), |parser| *parser);
+        let mut used = 0;
+        let end = loop {
+            let rest = &bytes[used..];
+            if rest.is_empty() {
+                break RunEnd::Used;
+            }
+            if self.pending.is_some() || self.is_last || *cost_left == 0 || !self.output.has_room()
+            {
+                break RunEnd::Unexamined;
+            }
+            match parser.parse(rest, &limits) {
+                Ok(Some(command_bytes)) => {
+                    let arguments = parser.arguments(rest);
+                    *cost_left = cost_left.saturating_sub(arguments.len().saturating_sub(2).max(1));
+                    if !arguments.is_empty() {
+                        self.begin(arguments, now, cx)?;
+                    }
+                    used += command_bytes;
+                    parser.reset();
+                }
+                Ok(None) => break RunEnd::Incomplete,
+                Err(error) => break RunEnd::Refused(error),
+            }
+        };
+        self.service.turn_ended();
+        let is_examined = matches!(end, RunEnd::Used | RunEnd::Incomplete);
+        self.note_end(end, parser);
+        // The client learns the end from the connection: whatever it has sent in full is answered.
+        let is_answered = self.pending.is_none() && used > 0;
+        self.is_last |= is_examined && is_answered && registered.ending();
+        Ok(used)
+    }
+
+    /// Notes what a run has left.
+    fn note_end(&mut self, end: RunEnd, mut parser: Parser) {
+        self.input.is_unexamined = matches!(end, RunEnd::Unexamined);
+        match end {
+            RunEnd::Used | RunEnd::Unexamined => {
+                parser.reset();
+                self.worker.command_parser.set(parser);
+            }
+            RunEnd::Incomplete => {
+                self.input.parser = Some(Box::new(parser));
+                self.activity.enter(Phase::Head, self.worker.now.get());
+            }
+            RunEnd::Refused(error) => {
+                self.worker.metrics.redis.protocol_errors.increment();
+                write::error(self.output.buffer(), &format!("ERR Protocol error: {error}"));
+                (self.is_last, self.is_refused) = (true, true);
+            }
+        }
+    }
+
+    /// Begins one command, which has arrived in full.
+    fn begin(
+        &mut self,
+        arguments: Arguments<'_>,
+        now: Nanos,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Broken> {
+        self.activity.request(Phase::Handling, self.worker.now.get());
+        match self.service.command(arguments, &self.session, now, self.output.buffer()) {
+            Replied::Done => {}
+            Replied::Body(body) => self.output.add_body(body, cx)?,
+            Replied::Last => self.is_last = true,
+            Replied::Later(future) => self.pending = Some(future),
+        }
+        Ok(())
+    }
+
+    /// Reserves the memory of an incomplete command in the budget of all bodies, if it is large.
+    fn reserve(&mut self) {
+        let Input { held, parser, reservation, .. } = &mut self.input;
+        let bytes = held.capacity() + parser.as_ref().map_or(0, |parser| parser.memory_bytes());
+        if bytes <= READ_BYTES {
+            *reservation = None;
+            return;
+        }
+        if reservation.is_none() {
+            *reservation = self.service.input_budget().map(|budget| budget.empty());
+        }
+        let has_room = reservation.as_mut().is_some_and(|own| own.grow_to(bytes as u64).is_ok());
+        if !has_room && !self.is_last {
+            write::error(self.output.buffer(), NO_ROOM);
+            (self.is_last, self.is_refused) = (true, true);
+        }
+    }
+}
+
+/// Returns those of the limits that the parser applies.
+fn parse_limits(limits: &Limits) -> hotrow_resp::Limits {
+    let argument_bytes = limits.target_bytes.max(TOKEN_BYTES_MAX);
+    hotrow_resp::Limits {
+        arguments: ARGUMENTS_MAX,
+        argument_bytes,
+        command_bytes: limits.body_bytes.max(COMMAND_BYTES_MIN).max(2 * argument_bytes),
+    }
+}

@@ -1,0 +1,150 @@
+//! The commands that are served, as `COMMAND` describes them.
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Auth,
+    Client,
+    Describe,
+    Echo,
+    Exists,
+    Get,
+    Hello,
+    HotrowGet,
+    Info,
+    Mget,
+    Ping,
+    Quit,
+    Reset,
+    Select,
+}
+
+/// Properties of a command.
+#[derive(Debug)]
+pub(super) struct Spec {
+    pub(super) command: Command,
+    /// In small letters.
+    pub(super) name: &'static str,
+    /// Number of arguments, the name included; negative: at least so many.
+    pub(super) arity: i64,
+    /// Flags of `COMMAND`.
+    pub(super) flags: &'static [&'static str],
+    /// Place of the first key, of the last, and the distance between them; 0: no keys.
+    pub(super) keys: [i64; 3],
+    pub(super) group: &'static str,
+    pub(super) summary: &'static str,
+}
+
+const READ: &[&str] = &["readonly", "fast"];
+const SETTING: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
+const ANY: &[&str] = &["loading", "stale", "fast"];
+
+/// All commands, in the order of [`Command`].
+pub(super) const SPECS: [Spec; 14] = [
+    spec(Command::Auth, "auth", -2, SETTING, "connection", "Sends an API key or a token."),
+    spec(Command::Client, "client", -2, ANY, "connection", "Names and describes the connection."),
+    spec(Command::Describe, "command", -1, ANY, "server", "Describes the served commands."),
+    spec(Command::Echo, "echo", 2, ANY, "connection", "Returns its argument."),
+    Spec {
+        keys: [1, -1, 1],
+        ..spec(Command::Exists, "exists", -2, READ, "generic", "Counts the records that exist.")
+    },
+    Spec {
+        keys: [1, 1, 1],
+        ..spec(Command::Get, "get", 2, READ, "string", "Returns the record collection:id as JSON.")
+    },
+    spec(Command::Hello, "hello", -1, SETTING, "connection", "Chooses the version of replies."),
+    Spec {
+        keys: [1, 1, 1],
+        ..spec(
+            Command::HotrowGet,
+            "hotrow.get",
+            4,
+            READ,
+            "string",
+            "Returns a record that is at least as new as a position.",
+        )
+    },
+    spec(Command::Info, "info", -1, ANY, "server", "Returns texts about the server."),
+    Spec {
+        keys: [1, -1, 1],
+        ..spec(Command::Mget, "mget", -2, READ, "string", "Returns several records.")
+    },
+    spec(Command::Ping, "ping", -1, ANY, "connection", "Returns PONG, or its argument."),
+    spec(Command::Quit, "quit", -1, SETTING, "connection", "Ends the connection."),
+    spec(Command::Reset, "reset", 1, SETTING, "connection", "Makes the connection a new one."),
+    spec(Command::Select, "select", 2, ANY, "connection", "Chooses database 0, the only one."),
+];
+
+const fn spec(
+    command: Command,
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    group: &'static str,
+    summary: &'static str,
+) -> Spec {
+    Spec { command, name, arity, flags, keys: [0; 3], group, summary }
+}
+
+/// Names of the commands in the metrics, in the order of [`Command`]; then all that are not served.
+pub(crate) const LABELS: [&str; SPECS.len() + 1] = {
+    let mut labels = ["unknown"; SPECS.len() + 1];
+    let mut at = 0;
+    while at < SPECS.len() {
+        labels[at] = SPECS[at].name;
+        at += 1;
+    }
+    labels
+};
+
+/// Index of commands that are not served.
+pub(super) const UNKNOWN: usize = SPECS.len();
+
+/// Returns the command of this name, in any case of letters.
+#[inline]
+pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+    // Nearly all commands: one comparison.
+    if name.eq_ignore_ascii_case(b"get") {
+        return Some(&SPECS[Command::Get as usize]);
+    }
+    SPECS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+}
+
+impl Spec {
+    /// Returns whether a command may have this number of arguments, the name included.
+    pub(super) fn takes(&self, arguments: usize) -> bool {
+        let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
+        if self.arity < 0 { arguments >= least } else { arguments == least }
+    }
+
+    /// Returns whether it may be sent before a credential.
+    pub(super) fn is_open(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name() {
+        for (at, spec) in SPECS.iter().enumerate() {
+            assert_eq!(spec.command as usize, at, "{}", spec.name);
+            assert_eq!(LABELS[at], spec.name);
+            let found = find(spec.name.to_ascii_uppercase().as_bytes()).map(|found| found.command);
+            assert_eq!(found, Some(spec.command));
+        }
+        assert!(find(b"set").is_none() && find(b"").is_none());
+        assert_eq!(LABELS[UNKNOWN], "unknown");
+    }
+
+    #[test]
+    fn the_number_of_arguments_is_exact_or_a_least_one() {
+        let get = find(b"GET").unwrap();
+        assert!(!get.takes(1) && get.takes(2) && !get.takes(3));
+        let mget = find(b"mget").unwrap();
+        assert!(!mget.takes(1) && mget.takes(2) && mget.takes(1_000));
+    }
+}

@@ -1,0 +1,116 @@
+//! From a command to the function that serves it.
+
+use std::rc::Rc;
+
+use hotrow_http1::fields::Fields;
+use hotrow_measure::clock::Nanos;
+use hotrow_resp::arguments::Arguments;
+use hotrow_resp::write;
+
+use super::commands::{Command, Spec, UNKNOWN, find};
+use super::read_many::Gathered;
+use super::read_one::Wanted;
+use super::refusal::{self, unknown_command, wrong_arity};
+use super::{Replied, Session};
+use crate::access::{Caller, Rights, Sender};
+use crate::context::{RequestContext, RequestTimes};
+use crate::handle::Handler;
+use crate::metrics::RedisOutcome;
+use crate::sight::Sight;
+
+/// A command that has arrived in full.
+pub(crate) struct CommandRequest<'a> {
+    pub(crate) arguments: Arguments<'a>,
+    pub(crate) session: &'a Rc<Session>,
+    /// A time after the arrival of its last byte.
+    pub(crate) arrived: Nanos,
+    /// `true`: the settings changed while it waited, and an earlier evaluation has paid for it.
+    pub(crate) is_again: bool,
+}
+
+/// A command with its sender.
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a CommandRequest<'a>,
+    pub(super) spec: &'static Spec,
+    /// As a request over HTTP, before the collection is known.
+    pub(super) context: RequestContext<'a>,
+    pub(super) sender: &'a Sender,
+}
+
+impl<'a> CommandRequest<'a> {
+    /// Returns the request over HTTP with these header fields.
+    pub(super) fn context(&'a self, headers: Fields<'a>) -> RequestContext<'a> {
+        let arrival = RequestTimes::of_arrival(self.arrived);
+        let times = match self.is_again {
+            true => RequestTimes { now: Nanos::now(), ..arrival },
+            false => arrival,
+        };
+        RequestContext {
+            connection: &self.session.connection,
+            headers,
+            times,
+            caller: Caller::default(),
+            rights: Rights::ALL,
+            sight: Sight::All,
+            columns: None,
+            is_paid: self.is_again,
+        }
+    }
+}
+
+impl Handler {
+    /// Begins to answer a command, and writes the reply to `out` as far as it is ready.
+    pub(crate) fn command(
+        self: &Rc<Self>,
+        request: &CommandRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        let arguments = request.arguments;
+        let name = arguments.name();
+        let Some(spec) = find(name) else {
+            // A page of a browser that was made to send a form here: it must not send commands.
+            if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+                self.metrics.redis.count(UNKNOWN, RedisOutcome::Error);
+                return Replied::Last;
+            }
+            return self.refuse_command(UNKNOWN, &unknown_command(name, arguments.from(1)), out);
+        };
+        if !spec.takes(arguments.len()) {
+            return self.refuse_command(spec.command as usize, &wrong_arity(spec.name), out);
+        }
+        let credential = request.session.credential();
+        let context = request.context(credential.as_fields());
+        if spec.is_open() {
+            return self.set_up(spec, request, out);
+        }
+        let sender = match self.authenticate(&context) {
+            Ok(sender) => sender,
+            Err(problem) => {
+                return self.refuse_command(spec.command as usize, &refusal::text(&problem), out);
+            }
+        };
+        let asked = Asked { request, spec, context, sender: &sender };
+        match (spec.command, arguments.len()) {
+            (Command::Get, _) => self.one(Wanted::Value, &asked, out),
+            (Command::Exists, 2) => self.one(Wanted::Presence, &asked, out),
+            (Command::Exists, _) => self.many(Gathered::Count, &asked, out),
+            (Command::Mget, _) => self.many(Gathered::Values, &asked, out),
+            (Command::HotrowGet, _) => self.one_at_least(&asked, out),
+            _ => self.describe_or_name(&asked, out),
+        }
+    }
+
+    /// Replies with an error.
+    #[cold]
+    pub(super) fn refuse_command(&self, command: usize, text: &str, out: &mut Vec<u8>) -> Replied {
+        write::error(out, text);
+        self.metrics.redis.count(command, RedisOutcome::Error);
+        Replied::Done
+    }
+
+    /// Counts a command that has nothing to do with records.
+    pub(super) fn done(&self, spec: &Spec) -> Replied {
+        self.metrics.redis.count(spec.command as usize, RedisOutcome::None);
+        Replied::Done
+    }
+}

@@ -1,0 +1,155 @@
+//! Texts of errors. The first word is one of Redis' own where clients react to it as they should;
+//! the page `docs/redis.md` lists all of them.
+
+use http::Response;
+use http::header::CONNECTION;
+
+use crate::admission::shed::DETAIL;
+use crate::answer::{Answer, Outcome};
+use crate::body::Body;
+use crate::http_error::HttpError;
+
+/// No credential, or one that is no longer good.
+pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
+/// A refused credential of `AUTH`.
+pub(super) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// An answer that HTTP would mark as stale.
+pub(super) const STALE: &str = "MASTERDOWN the answer in memory is older than this server promises \
+    (cache.max_staleness, cache.ttl), and redis.allow_stale is false";
+
+/// Returns the text for a request that is refused.
+pub(super) fn text(error: &HttpError) -> String {
+    match error {
+        HttpError::Unauthorized(_) => NO_AUTH.to_owned(),
+        HttpError::NotGranted(_) | HttpError::Forbidden(_) => with("NOPERM", error),
+        HttpError::TooManyRequests(why) => {
+            format!("RATELIMIT {}; try again in {} s", why.detail, why.retry_after_s)
+        }
+        HttpError::TooManyFailures { retry_after_s } => format!(
+            "RATELIMIT this client sent too many credentials that were refused; try again in \
+             {retry_after_s} s"
+        ),
+        HttpError::Overloaded(_) | HttpError::NoBodyRoom | HttpError::Shed(_) => {
+            with("BUSY", error)
+        }
+        HttpError::CircuitOpen { retry_after_s } => format!(
+            "TRYAGAIN the database failed too often recently, and reads are paused; try again in \
+             {retry_after_s} s"
+        ),
+        HttpError::Unavailable(_) => with("TRYAGAIN", error),
+        HttpError::Timeout(_) => with("TIMEOUT", error),
+        HttpError::BadId(error) => format!("ERR bad id: {error}"),
+        _ => with("ERR", error),
+    }
+}
+
+fn with(word: &str, error: &HttpError) -> String {
+    format!("{word} {}", error.detail())
+}
+
+/// Returns the text for an answer over HTTP that is an error.
+pub(super) fn text_of(response: &Response<Body>) -> String {
+    match response.extensions().get::<HttpError>() {
+        Some(error) => text(error),
+        // The only answer that is built without its cause.
+        None => format!("BUSY {DETAIL}"),
+    }
+}
+
+/// Returns whether the connection must end with this answer: the process has too few descriptors.
+pub(super) fn closes((answer, _): &Outcome) -> bool {
+    matches!(answer, Answer::Http(response) if response.headers().contains_key(CONNECTION))
+}
+
+/// Returns the text for a refused credential.
+pub(super) fn of_credential(error: &HttpError) -> String {
+    match error {
+        HttpError::Unauthorized(_) => WRONG_PASS.to_owned(),
+        other => text(other),
+    }
+}
+
+/// Returns the text for a command that is not served, with its first arguments as Redis shows them.
+pub(super) fn unknown_command<'a>(
+    name: &[u8],
+    arguments: impl Iterator<Item = &'a [u8]>,
+) -> String {
+    /// Most bytes of the name that are shown, and about as many of the arguments.
+    const SHOWN_BYTES: usize = 128;
+    let shown = |bytes: &[u8]| {
+        String::from_utf8_lossy(bytes.get(..SHOWN_BYTES).unwrap_or(bytes)).into_owned()
+    };
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
+    let begin = text.len();
+    for argument in arguments {
+        if text.len() - begin >= SHOWN_BYTES {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(argument)));
+    }
+    text
+}
+
+/// Returns the text for a wrong number of arguments; `name` in small letters.
+pub(super) fn wrong_arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::KeyError;
+
+    use super::*;
+    use crate::access::Denial;
+    use crate::admission::shed::ConnectionDisposition;
+    use crate::metrics::CacheOutcome;
+
+    #[test]
+    fn each_refusal_has_the_word_that_the_page_lists() {
+        let page = include_str!("../../../../docs/redis.md");
+        for (error, word) in [
+            (HttpError::Unauthorized(Denial::Key), "NOAUTH"),
+            (HttpError::NotGranted("no role"), "NOPERM"),
+            (HttpError::TooManyFailures { retry_after_s: 2 }, "RATELIMIT"),
+            (HttpError::Overloaded("queue"), "BUSY"),
+            (HttpError::NoBodyRoom, "BUSY"),
+            (HttpError::Shed(ConnectionDisposition::KeepAlive), "BUSY"),
+            (HttpError::CircuitOpen { retry_after_s: 3 }, "TRYAGAIN"),
+            (HttpError::Unavailable("the database is not available"), "TRYAGAIN"),
+            (HttpError::Timeout("late"), "TIMEOUT"),
+            (HttpError::BadId(KeyError::Nul), "ERR"),
+            (HttpError::Unreadable, "ERR"),
+            (HttpError::BadHeader("no position"), "ERR"),
+        ] {
+            let from_error = text(&error);
+            assert_eq!(from_error.split(' ').next(), Some(word), "{from_error}");
+            assert_eq!(text_of(&error.response()), from_error, "as over HTTP");
+            assert!(page.contains(&format!("`{word}")), "{word} is on the page");
+        }
+        for own in [NO_AUTH, WRONG_PASS, STALE] {
+            let word = own.split(' ').next().unwrap();
+            assert!(page.contains(&format!("`{word}")), "{word} is on the page");
+        }
+    }
+
+    #[test]
+    fn a_refusal_without_descriptors_ends_the_connection() {
+        for (disposition, is_last) in
+            [(ConnectionDisposition::KeepAlive, false), (ConnectionDisposition::Close, true)]
+        {
+            let answer = HttpError::Shed(disposition).response().into();
+            assert_eq!(closes(&(answer, CacheOutcome::None)), is_last);
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_shown_as_redis_does() {
+        let args = [&b"a"[..], b"b c"];
+        assert_eq!(
+            unknown_command(b"SET", args.into_iter()),
+            "ERR unknown command 'SET', with args beginning with: 'a' 'b c' "
+        );
+        let long = unknown_command(&[b'x'; 500], std::iter::repeat_n(&[b'y'; 500][..], 9));
+        assert!(long.len() < 400, "{}", long.len());
+    }
+}
