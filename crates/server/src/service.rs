@@ -19,7 +19,6 @@ use crate::admission::pressure;
 use crate::admission::rate;
 use crate::breaker_probe;
 use crate::compression;
-use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::current::Current;
