@@ -66,16 +66,26 @@ impl PerSecond {
 
     /// Takes one of the present second. `false`: none is left.
     pub fn take(&self, now: Nanos) -> bool {
+        self.take_of(self.max, now)
+    }
+
+    /// Takes one if less than half of the second is taken, so that frequent requests leave the
+    /// other half to the rest.
+    pub fn take_of_half(&self, now: Nanos) -> bool {
+        self.take_of(self.max.div_ceil(2), now)
+    }
+
+    fn take_of(&self, max: u32, now: Nanos) -> bool {
         let second = (now.0 / 1_000_000_000) & u64::from(u32::MAX);
         let next = |before: u64| {
             // A thread whose clock reading is older takes of the newer second.
             let (of, count) = (before >> 32, before & u64::from(u32::MAX));
             match of < second {
                 true => Some(second << 32 | 1),
-                false => (count < u64::from(self.max)).then_some(before + 1),
+                false => (count < u64::from(max)).then_some(before + 1),
             }
         };
-        self.max > 0 && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        max > 0 && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
@@ -120,6 +130,9 @@ mod tests {
         // A late reading of the clock opens no second again.
         assert_eq!((taken(5_999), taken(7_000)), (0, 3));
         assert!(!PerSecond::new(0).take(at(1)));
+        // Half of a second is left to the others.
+        let half = (0..10).filter(|_| bound.take_of_half(at(9_000))).count();
+        assert_eq!((half, taken(9_000)), (2, 1));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Tracer {
 
     #[cold]
     fn record_at_once(&self, parent: Option<TraceParent>, request: &AnsweredRequest<'_>) {
-        if self.may_record(request.now) {
+        if self.counted(self.per_second.take_of_half(request.now)) {
             let span = self.server_span(&WallClock::read(), self.span_under(parent), request);
             self.record(span);
         }
@@ -196,11 +196,15 @@ impl Tracer {
 
     /// Takes one of the traces of this second.
     fn may_record(&self, now: Nanos) -> bool {
-        let may_record = self.per_second.take(now);
-        if !may_record {
+        self.counted(self.per_second.take(now))
+    }
+
+    /// Counts a trace that the second does not permit.
+    fn counted(&self, is_permitted: bool) -> bool {
+        if !is_permitted {
             self.recorder.count_dropped(DropReason::Rate);
         }
-        may_record
+        is_permitted
     }
 
     fn record(&self, span: Span) {
