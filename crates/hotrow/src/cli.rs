@@ -11,11 +11,12 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
+use hotrow_server::config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
-use crate::config::{self, ConfigError, Loaded, Overrides, Resolved, SourceConfig};
+use crate::config::{self, ConfigError, Loaded, Overrides};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
@@ -309,14 +310,19 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
     let Loaded { resolved, text } = config::load_text(file, &overrides)?;
-    let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
+    let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
+    let scheme = scheme_of(&resolved.server.transport);
+    let admin_scheme = scheme_of(&resolved.server.admin_transport);
     let ready = |at: serve::Addresses| {
         let redis_scheme = if scheme == "https" { "rediss" } else { "redis" };
         let redis =
             at.redis.map_or_else(String::new, |at| format!(", redis on {redis_scheme}://{at}"));
         print_line(
             std::io::stdout(),
-            &format!("records on {scheme}://{}, admin on http://{}{redis}", at.data, at.admin),
+            &format!(
+                "records on {scheme}://{}, admin on {admin_scheme}://{}{redis}",
+                at.data, at.admin
+            ),
         );
     };
     let file = ConfigFile { path: file.clone(), overrides, text };
@@ -335,15 +341,15 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
     print_line(
         std::io::stdout(),
-        &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
+        &format!("{}: fine; {}", args.config.display(), resolved.summary()),
     );
-    if let Some(certificates) = certificates {
+    for (table, certificates) in certificates {
         let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
         let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
         let file = args.config.display();
         print_line(
             std::io::stdout(),
-            &format!("{file}: listen.tls: valid until {valid_until}, {days} days{warning}"),
+            &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
         );
     }
     Ok(())
@@ -355,21 +361,6 @@ const EXPIRY_WARNING_DAYS: i64 = 30;
 fn unix_s() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
-}
-
-fn summary(resolved: &Resolved) -> String {
-    let (collections, database) = match &resolved.source {
-        SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
-        #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(source) => (&source.server.collections, "PostgreSQL".to_owned()),
-        #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => (&source.server.collections, "MySQL or MariaDB".to_owned()),
-        #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
-    };
-    let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
-    let noun = if names.len() == 1 { "collection" } else { "collections" };
-    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
 }
 
 /// Runs `hotrow pages`.

@@ -12,10 +12,12 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_load::fetch::{self, FetchError, FetchedResponse};
 use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_server::config::transport::Transport;
 use hotrow_transport::target::{Address, TargetError, Url};
-use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
+use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions};
 
 use crate::config::{self, ConfigError, Overrides};
+use crate::transport_args::TlsArgs;
 
 /// The admin address when a configuration names none.
 const DEFAULT_URL: &str = "http://127.0.0.1:8081";
@@ -31,7 +33,7 @@ pub struct HealthArgs {
     /// http://127.0.0.1:8081]
     #[arg(value_name = "URL", conflicts_with = "config")]
     url: Option<String>,
-    /// Probe the admin address of this configuration file
+    /// Probe the admin API of this configuration file, by its Unix socket if it has one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Connect to this Unix socket; the URL then gives only the path
@@ -43,12 +45,9 @@ pub struct HealthArgs {
     /// Time for the whole probe
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     timeout: Duration,
-    /// Trust the certificates of this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    cacert: Option<PathBuf>,
-    /// Do not verify the server's certificate
-    #[arg(long)]
-    insecure: bool,
+    /// Options of HTTPS.
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -146,16 +145,16 @@ struct Probe {
     url: Url,
     unix: Option<PathBuf>,
     request: RequestMix,
-    trust: Trust,
+    tls: TlsOptions,
     timeout: Duration,
 }
 
 impl Probe {
     fn new(args: &HealthArgs) -> Result<Self, HealthError> {
-        let url = match (&args.url, &args.config) {
-            (Some(url), _) => url.clone(),
-            (None, Some(file)) => admin_url(file)?,
-            (None, None) => DEFAULT_URL.to_owned(),
+        let (url, unix) = match (&args.url, &args.config) {
+            (Some(url), _) => (url.clone(), args.unix.clone()),
+            (None, Some(file)) => configured(file)?,
+            (None, None) => (DEFAULT_URL.to_owned(), args.unix.clone()),
         };
         let mut url = Url::parse(&url)?;
         if url.path == "/" {
@@ -173,12 +172,8 @@ impl Probe {
             }],
             None,
         )?;
-        let trust = match &args.cacert {
-            _ if args.insecure => Trust::Anyone,
-            Some(file) => Trust::Authority(file.clone()),
-            None => Trust::System,
-        };
-        Ok(Self { url, unix: args.unix.clone(), request, trust, timeout: args.timeout })
+        let tls = args.tls.options(HttpVersion::Http1);
+        Ok(Self { url, unix, request, tls, timeout: args.timeout })
     }
 
     /// Returns what is probed, for messages.
@@ -195,10 +190,7 @@ impl Probe {
             None => self.url.resolve(self.timeout)?,
         };
         let tls = match self.url.secure {
-            true => {
-                let options = TlsOptions { trust: self.trust.clone(), ..TlsOptions::default() };
-                Some(Tls::new(&self.url.host, &options)?)
-            }
+            true => Some(Tls::new(&self.url.host, &self.tls)?),
             false => None,
         };
         fetch::fetch(&address, tls.as_ref(), &self.request, 1, self.timeout, BODY_BYTES_MAX)
@@ -206,10 +198,14 @@ impl Probe {
     }
 }
 
-/// Returns the URL of a configuration's admin address, which never uses TLS.
-fn admin_url(file: &Path) -> Result<String, ConfigError> {
-    let resolved = config::load(file, &Overrides::default())?;
-    Ok(format!("http://{}", reachable(resolved.server.admin)))
+/// Returns the URL of a configuration's admin API, and its Unix socket. That is preferred: it needs
+/// no certificate.
+fn configured(file: &Path) -> Result<(String, Option<PathBuf>), ConfigError> {
+    let server = config::load(file, &Overrides::default())?.server;
+    let Transport { unix, tls, .. } = server.admin_transport;
+    let scheme = if tls.is_some() && unix.is_none() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", reachable(server.admin));
+    Ok((url, unix.map(|unix| unix.path)))
 }
 
 /// Returns the address to connect to for an address that is listened on: loopback for "all

@@ -22,18 +22,44 @@ pub(crate) struct TransportArgs {
     /// HTTP/2: over TLS by ALPN, without TLS with prior knowledge
     #[arg(long)]
     pub(crate) http2: bool,
+    /// Options of HTTPS.
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// Options of HTTPS.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TlsArgs {
     /// HTTPS: trust the certificates of this PEM file
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    pub(crate) cacert: Option<PathBuf>,
+    cacert: Option<PathBuf>,
     /// HTTPS: verify nothing
     #[arg(long)]
-    pub(crate) insecure: bool,
+    insecure: bool,
     /// HTTPS: the client's certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "key")]
-    pub(crate) cert: Option<PathBuf>,
+    cert: Option<PathBuf>,
     /// HTTPS: the key of --cert, a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    fn is_given(&self) -> bool {
+        self.insecure || self.cacert.is_some() || self.cert.is_some()
+    }
+
+    /// Returns the options for a connection of this protocol.
+    pub(crate) fn options(&self, version: HttpVersion) -> TlsOptions {
+        let trust = match (&self.cacert, self.insecure) {
+            (Some(path), _) => Trust::Authority(path.clone()),
+            (None, true) => Trust::Anyone,
+            (None, false) => Trust::System,
+        };
+        let identity = self.cert.clone().zip(self.key.clone());
+        let identity = identity.map(|(certificate, key)| ClientIdentity { certificate, key });
+        TlsOptions { trust, identity, version }
+    }
 }
 
 /// One `--header`.
@@ -85,7 +111,7 @@ impl TransportArgs {
         &self,
         mut urls: impl Iterator<Item = &'a String>,
     ) -> Result<(), TransportError> {
-        let given = self.insecure || self.cacert.is_some() || self.cert.is_some();
+        let given = self.tls.is_given();
         // A weight may precede the scheme.
         if given && !urls.any(|url| url.to_ascii_lowercase().contains("https://")) {
             return Err(TransportError::NotEncrypted);
@@ -105,14 +131,7 @@ impl TransportArgs {
         if !url.secure {
             return Ok(None);
         }
-        let trust = match (&self.cacert, self.insecure) {
-            (Some(path), _) => Trust::Authority(path.clone()),
-            (None, true) => Trust::Anyone,
-            (None, false) => Trust::System,
-        };
-        let identity = self.cert.clone().zip(self.key.clone());
-        let identity = identity.map(|(certificate, key)| ClientIdentity { certificate, key });
-        Ok(Some(Tls::new(&url.host, &TlsOptions { trust, identity, version })?))
+        Ok(Some(Tls::new(&url.host, &self.tls.options(version))?))
     }
 
     /// Returns all headers, with those of files and the token.

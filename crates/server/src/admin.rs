@@ -47,7 +47,7 @@ use crate::route::{self, METHODS};
 use crate::service::Process;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
-use crate::tls::TlsEndpoint;
+use crate::tls::ListenerTls;
 
 /// State shown by the admin side.
 #[derive(Clone)]
@@ -72,8 +72,8 @@ pub struct View {
     pub process: Process,
     /// Answers `/readyz`.
     pub(crate) readiness: Readiness,
-    /// TLS of the data listener.
-    pub tls: Option<Arc<TlsEndpoint>>,
+    /// TLS of the two addresses.
+    pub(crate) tls: ListenerTls,
     /// Address of the Redis protocol, if it is served.
     pub redis: Option<SocketAddr>,
     /// Reloads of the configuration; `None`: it does not come from a file.

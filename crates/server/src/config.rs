@@ -51,6 +51,8 @@ pub struct Config {
     pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.
     pub transport: transport::Transport,
+    /// What carries admin requests besides plain TCP: a Unix socket, and TLS.
+    pub admin_transport: transport::Transport,
     /// Reads of hot records after a start; `None`: none.
     pub warm_start: Option<WarmStart>,
     /// What operators see of single requests and queries.

@@ -202,6 +202,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         cors: None,
         access: None,
         transport: crate::config::transport::Transport::default(),
+        admin_transport: crate::config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
         miss_ratio_curve: false,

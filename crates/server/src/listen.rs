@@ -81,7 +81,10 @@ pub enum ListenError {
     },
     /// The certificate files cannot be used.
     #[error("listen.tls: {0}")]
-    Tls(#[from] TlsError),
+    Tls(TlsError),
+    /// Those of the admin address cannot be used.
+    #[error("admin.tls: {0}")]
+    AdminTls(TlsError),
     /// A Unix socket cannot be listened on.
     #[error(transparent)]
     Unix(#[from] UnixListenError),

@@ -40,7 +40,8 @@ use crate::refresh;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
-use crate::tls::{self, TlsEndpoint};
+use crate::tls::files::TlsError;
+use crate::tls::{self, ListenerTls, TlsEndpoint};
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
@@ -112,20 +113,14 @@ impl Service {
     /// # Errors
     /// The unavailable address, with a remedy.
     pub fn bind_or_take(config: &Config, inherited: Inherited) -> Result<Self, ListenError> {
-        let Inherited { data, admin, unix, redis, holder, start } = inherited;
+        let Inherited { data, admin, unix, admin_unix, redis, holder, start } = inherited;
         let failed = |address| move |source| ListenError::Other { address, source };
-        let unix = match (unix, &config.transport.unix) {
-            (Some(unix), configured) => {
-                // The service manager removes its own.
-                let own = configured.as_ref().filter(|_| holder == Holder::None);
-                let path = own.map(|unix| unix.path.as_path());
-                Some(UnixEndpoint::taken_over(unix, holder, path))
-            }
-            (None, Some(configured)) => Some(UnixEndpoint::bind(configured)?),
-            (None, None) => None,
-        };
-        let Transport { tls, http2, .. } = &config.transport;
-        let tls = tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()?;
+        let Config { transport, admin_transport, .. } = config;
+        let unix = UnixEndpoint::bind_or_take(transport.unix.as_ref(), unix, holder)?;
+        let admin_unix =
+            UnixEndpoint::bind_or_take(admin_transport.unix.as_ref(), admin_unix, holder)?;
+        let tls = load_tls(transport).map_err(ListenError::Tls)?;
+        let admin_tls = load_tls(admin_transport).map_err(ListenError::AdminTls)?;
         let start = match start {
             // The process before goes on until then, whatever is taken over.
             Start::WhenReady => Some(start),
@@ -147,6 +142,7 @@ impl Service {
             }
             None => Listeners::bind(config.admin, 1)?,
         };
+        let admin = admin.with_unix(admin_unix).with_tls(admin_tls);
         Ok(Self {
             data,
             admin,
@@ -188,16 +184,20 @@ impl Service {
         let (mut sockets, data) = self.data.duplicates(ListenerKind::Data)?;
         let (admin_sockets, admin) = self.admin.duplicates(ListenerKind::Admin)?;
         sockets.extend(admin_sockets);
-        let unix = match self.data.unix_duplicate()? {
+        let mut unix = |listeners: &Listeners, kind| match listeners.unix_duplicate()? {
             Some((socket, holder)) => {
-                sockets.push((ListenerKind::Unix, socket));
-                holder
+                sockets.push((kind, socket));
+                Ok(holder)
             }
-            None => SharedHolder::new(Holder::None),
+            None => Ok::<_, io::Error>(SharedHolder::new(Holder::None)),
         };
+        let unix_of_data = unix(&self.data, ListenerKind::Unix)?;
+        let unix_of_admin = unix(&self.admin, ListenerKind::AdminUnix)?;
         let (redis_sockets, redis) = self.data.redis_duplicates()?;
         sockets.extend(redis_sockets);
-        Ok(Offered::new(sockets, [data, admin, unix, redis], self.admin_shutdown.clone()))
+        // In the order of the kinds.
+        let holders = [data, admin, unix_of_data, unix_of_admin, redis];
+        Ok(Offered::new(sockets, holders, self.admin_shutdown.clone()))
     }
 
     /// Serves until `shutdown`, then drains. The admin side answers until the data side has ended.
@@ -255,7 +255,8 @@ impl Service {
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
-        let (tls, redis) = (self.data.tls(), self.data.redis());
+        let tls = ListenerTls { data: self.data.tls(), admin: self.admin.tls() };
+        let redis = self.data.redis();
         let workers = run_workers(config, self.data, make, shutdown, &threads(WorkerName::Http))?;
         let view = Arc::new(View {
             shared: shared.clone(),
@@ -325,6 +326,11 @@ impl Service {
         admin_shutdown.drain();
         result.and(admin.join())
     }
+}
+
+fn load_tls(transport: &Transport) -> Result<Option<Arc<TlsEndpoint>>, TlsError> {
+    let Transport { tls, http2, .. } = transport;
+    tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()
 }
 
 /// Waits until the instance is ready, as `start` says.
@@ -415,21 +421,20 @@ fn start_warmer(
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
-/// Counters and TLS of the workers, and their counts of lookups.
-type WatchedParts<'a> =
-    (&'a [Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>, Vec<Arc<WorkerLookups>>);
+/// Counters of the workers, TLS, and the workers' counts of lookups.
+type WatchedParts<'a> = (&'a [Arc<WorkerMetrics>], ListenerTls, Vec<Arc<WorkerLookups>>);
 
 /// Starts the other configured background threads: reload of certificates, prefetch, compression,
 /// consistency check, overload detection and the miss-ratio curve. If one cannot be started,
 /// everything ends.
 fn start_background_threads(
     in_force: &Arc<InForce>,
-    (workers, tls, lookups): WatchedParts<'_>,
+    parts: WatchedParts<'_>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(in_force, (workers, tls, lookups), (shutdown, supervisor), &mut helpers) {
+    match start_each(in_force, parts, (shutdown, supervisor), &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
             shutdown.now();
@@ -446,8 +451,8 @@ fn start_each(
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
     let shared = &in_force.newest().shared;
-    if let Some(tls) = tls {
-        helpers.push(tls::start(tls, shutdown, supervisor)?);
+    for (_, tls) in tls.named() {
+        helpers.push(tls::start(tls.clone(), shutdown, supervisor)?);
     }
     let cache = shared.cache.config();
     if cache.prefetch_on_change {
@@ -491,5 +496,5 @@ fn admin_config(config: &Config) -> Config {
     };
     // All monitoring may come from one host.
     let limits = Limits { connections_per_client: 0, ..limits };
-    Config { workers: 1, limits, transport: Transport::default(), ..config.clone() }
+    Config { workers: 1, limits, transport: config.admin_transport.clone(), ..config.clone() }
 }

@@ -1,4 +1,4 @@
-//! TLS of the data listener: one configuration for all workers, replaced as a whole when its files
+//! TLS of a listener: one configuration for all workers, replaced as a whole when its files
 //! change.
 //!
 //! Reading order: here, `files` (from files to checked certificates).
@@ -43,6 +43,23 @@ pub struct TlsEndpoint {
     expires_unix_s: AtomicU64,
     reloads_total: AtomicU64,
     refused_total: AtomicU64,
+}
+
+/// TLS of the two addresses, where they have it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListenerTls {
+    /// Of the data address.
+    pub(crate) data: Option<Arc<TlsEndpoint>>,
+    /// Of the admin address.
+    pub(crate) admin: Option<Arc<TlsEndpoint>>,
+}
+
+impl ListenerTls {
+    /// Returns each by the address's name in metrics.
+    pub(crate) fn named(&self) -> Vec<(&'static str, &Arc<TlsEndpoint>)> {
+        let all = [("data", &self.data), ("admin", &self.admin)];
+        all.into_iter().filter_map(|(name, tls)| Some((name, tls.as_ref()?))).collect()
+    }
 }
 
 /// What the configuration in force was made of.

@@ -1,7 +1,9 @@
-//! `[admin]`: access to the admin address.
+//! `[admin]`: access to the admin address, and what carries its requests besides plain TCP.
 
 use hotrow_server::config::ReadyWhen;
+use hotrow_server::config::transport::Transport;
 
+use super::carriers::{tls, unix};
 use super::problem::shown;
 use super::reader::Section;
 
@@ -19,6 +21,7 @@ pub(super) struct Admin {
     pub(super) hot_keys: bool,
     /// `None`: by the policy of the cache.
     pub(super) ready_when: Option<ReadyWhen>,
+    pub(super) transport: Transport,
 }
 
 pub(super) fn admin(mut section: Section<'_>) -> Admin {
@@ -27,6 +30,11 @@ pub(super) fn admin(mut section: Section<'_>) -> Admin {
         hosts: hosts(&mut section),
         hot_keys: section.flag("hot_keys", true),
         ready_when: ready_when(&mut section),
+        transport: Transport {
+            unix: unix(&mut section),
+            tls: tls(section.section("tls")),
+            ..Transport::default()
+        },
     };
     section.finish();
     admin
@@ -84,4 +92,53 @@ fn is_host_name(host: &str) -> bool {
     let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(in_label);
     host.len() <= HOST_BYTES_MAX && host.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_server::config::transport::ClientCertificates;
+
+    use super::super::{Overrides, Resolved, parse};
+
+    fn resolved(text: &str) -> Result<Resolved, String> {
+        let text = format!("{text}\n[source]\nurl = \"sqlite:x\"\n[collections.a]\n");
+        let unset = |_: &str| Err(std::env::VarError::NotPresent);
+        parse(&text, "f.toml", &unset, &Overrides::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_admin_address_has_carriers_of_its_own() {
+        let text = "[admin]\nunix = \"/run/a.sock\"\nunix_mode = \"0600\"\n\
+                    [admin.tls]\ncert = \"c\"\nkey = \"k\"";
+        let server = resolved(text).unwrap().server;
+        assert!(server.transport.tls.is_none() && server.transport.unix.is_none());
+        let unix = server.admin_transport.unix.unwrap();
+        assert_eq!((unix.path.to_str(), unix.mode), (Some("/run/a.sock"), 0o600));
+        assert_eq!(server.admin_transport.tls.unwrap().clients, ClientCertificates::Ignored);
+        for (bad, rule) in [
+            ("[admin]\nunix = \"a.sock\"", "admin.unix: must be an absolute path"),
+            ("[admin]\nunix_mode = \"0600\"", "has no meaning without unix"),
+            ("[admin.tls]\ncert = \"c\"", "admin.tls.key: is required for TLS"),
+            ("[listen]\nunix = \"/a\"\n[admin]\nunix = \"/a\"", "the path of listen.unix too"),
+            (
+                "[listen]\nhandover_socket = \"/a\"\n[admin]\nunix = \"/a\"",
+                "the path of listen.handover_socket too",
+            ),
+        ] {
+            let error = resolved(bad).unwrap_err();
+            assert!(error.contains(rule), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_the_network_needs_a_token_or_client_certificates() {
+        let network = "[listen]\nadmin = \"0.0.0.0:8081\"\n[access]\nanonymous_role = \"r\"\n\
+                       [access.roles.r]\ncollections = \"*\"\n";
+        let error = resolved(network).unwrap_err();
+        assert!(error.contains("admin.token: is required"), "{error}");
+        let tls = "[admin.tls]\ncert = \"c\"\nkey = \"k\"\nclient_ca = \"r\"\n";
+        assert!(resolved(&format!("{network}{tls}")).unwrap().warnings.is_empty());
+        let optional = format!("{network}{tls}client_auth = \"optional\"\n");
+        assert!(resolved(&optional).unwrap_err().contains("admin.token: is required"));
+    }
 }

@@ -10,6 +10,7 @@
 mod access;
 mod access_log;
 mod admin;
+mod carriers;
 mod collections;
 mod compression;
 mod cors;
@@ -67,6 +68,29 @@ pub struct Resolved {
     pub reload: Reload,
     /// Warnings for the log about settings that work but need attention.
     pub warnings: Vec<String>,
+}
+
+impl Resolved {
+    /// Returns what is served from where, as `hotrow check` prints it.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let (collections, database) = match &self.source {
+            SourceConfig::Sqlite(source) => {
+                (&source.collections, source.path.display().to_string())
+            }
+            #[cfg(feature = "postgres")]
+            SourceConfig::Postgres(source) => (&source.server.collections, "PostgreSQL".to_owned()),
+            #[cfg(feature = "mysql")]
+            SourceConfig::Mysql(source) => {
+                (&source.server.collections, "MySQL or MariaDB".to_owned())
+            }
+            #[cfg(feature = "mongodb")]
+            SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
+        };
+        let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
+        let noun = if names.len() == 1 { "collection" } else { "collections" };
+        format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
+    }
 }
 
 /// Settings of the source, by engine.
@@ -178,19 +202,31 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
     Ok(resolved)
 }
 
-/// Checks the files that a configuration names: the certificates of `[listen.tls]`.
+/// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
+/// `[admin.tls]`. Returns them with the names of these tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
-pub fn check_files(resolved: &Resolved, path: &Path) -> Result<Option<Certificates>, ConfigError> {
-    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
-    match hotrow_server::tls::files::check(tls) {
-        Ok(certificates) => Ok(Some(certificates)),
-        Err(error) => {
-            let problem =
-                Problem { line: None, path: "listen.tls".to_owned(), what: error.to_string() };
-            Err(ConfigError::sorted(&path.display().to_string(), vec![problem]))
+pub fn check_files(
+    resolved: &Resolved,
+    path: &Path,
+) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
+    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
+    let (mut certificates, mut problems) = (Vec::new(), Vec::new());
+    for (table, tls) in configured {
+        match tls.as_ref().map(hotrow_server::tls::files::check) {
+            Some(Ok(found)) => certificates.push((table, found)),
+            Some(Err(error)) => {
+                let (path, what) = (table.to_owned(), error.to_string());
+                problems.push(Problem { line: None, path, what });
+            }
+            None => {}
         }
+    }
+    match problems.is_empty() {
+        true => Ok(certificates),
+        false => Err(ConfigError::sorted(&path.display().to_string(), problems)),
     }
 }
 

@@ -68,14 +68,19 @@ pub(super) fn resolve<'a>(
     let reload = super::reload::reload(root.section("reload"));
     root.finish();
 
-    let is_admin_open = !admin.ip().is_loopback() && admin_access.token.is_none();
+    let admin_transport = admin_access.transport;
+    check_admin_socket(ctx, &transport, &admin_transport);
+    let is_admin_open = !admin.ip().is_loopback()
+        && admin_access.token.is_none()
+        && !requires_client_certificates(&admin_transport);
     if requires_private && is_admin_open {
         ctx.refuse(
             "admin.token".to_owned(),
             None,
             format!(
                 "is required with [access] where the admin address, {admin}, is reachable from \
-                 other machines; set a token or listen on 127.0.0.1"
+                 other machines; set a token, require client certificates (admin.tls.client_ca) \
+                 or listen on 127.0.0.1"
             ),
         );
     }
@@ -113,6 +118,7 @@ pub(super) fn resolve<'a>(
         cors,
         access,
         transport,
+        admin_transport,
         warm_start,
         observability: Observability {
             access_log,
@@ -131,6 +137,29 @@ pub(super) fn resolve<'a>(
         reload,
         warnings,
     })
+}
+
+/// Checks that no other listener has the path of the admin API's socket.
+fn check_admin_socket(ctx: &Context<'_>, data: &Transport, admin: &Transport) {
+    let Some(path) = admin.unix.as_ref().map(|unix| &unix.path) else { return };
+    let data_path = data.unix.as_ref().map(|unix| &unix.path);
+    for (other, key) in
+        [(data_path, "listen.unix"), (data.handover.as_ref(), "listen.handover_socket")]
+    {
+        if other == Some(path) {
+            ctx.refuse(
+                "admin.unix".to_owned(),
+                None,
+                format!("{} must not be the path of {key} too", path.display()),
+            );
+        }
+    }
+}
+
+/// Returns whether no client without a certificate is answered.
+fn requires_client_certificates(transport: &Transport) -> bool {
+    let clients = transport.tls.as_ref().map(|tls| &tls.clients);
+    matches!(clients, Some(ClientCertificates::Required(_)))
 }
 
 fn takes_client_certificates(transport: &Transport) -> bool {

@@ -50,8 +50,10 @@ pub fn take(
     let greeting = Greeting::parse(&wire::read_line(&mut stream)?)?;
     let mut inherited = Inherited::of_predecessor();
     for _ in 0..greeting.sockets {
-        let (kind, socket) = wire::receive_socket(&stream)?;
-        inherited.add(kind, socket)?;
+        // A socket of an unknown kind is left to the process before.
+        if let (Some(kind), socket) = wire::receive_socket(&stream)? {
+            inherited.add(kind, socket)?;
+        }
     }
     inherited.keep_configured(config);
     let kinds = inherited.kinds();

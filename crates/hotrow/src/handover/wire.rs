@@ -90,8 +90,16 @@ pub(super) fn read_line(stream: &mut impl Read) -> io::Result<String> {
     }
 }
 
+/// Returns the byte that accompanies a socket of this kind. Two versions of the program speak this
+/// protocol with each other, so a byte never changes its meaning.
 fn mark(kind: ListenerKind) -> u8 {
-    kind.label().as_bytes()[0]
+    match kind {
+        ListenerKind::Data => b'd',
+        ListenerKind::Admin => b'a',
+        ListenerKind::Unix => b'u',
+        ListenerKind::AdminUnix => b'm',
+        ListenerKind::Redis => b'r',
+    }
 }
 
 /// Sends one socket.
@@ -111,8 +119,10 @@ pub(super) fn send_socket(
     Ok(())
 }
 
-/// Receives one socket.
-pub(super) fn receive_socket(stream: impl AsFd) -> Result<(ListenerKind, OwnedFd), HandoverError> {
+/// Receives one socket, and its kind unless only a later version knows it.
+pub(super) fn receive_socket(
+    stream: impl AsFd,
+) -> Result<(Option<ListenerKind>, OwnedFd), HandoverError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -127,9 +137,9 @@ pub(super) fn receive_socket(stream: impl AsFd) -> Result<(ListenerKind, OwnedFd
         }
     }
     let kind = ListenerKind::ALL.into_iter().find(|kind| mark(*kind) == byte[0]);
-    match (received.bytes, kind, socket) {
-        (0, ..) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-        (_, Some(kind), Some(socket)) => Ok((kind, socket)),
+    match (received.bytes, socket) {
+        (0, _) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        (_, Some(socket)) => Ok((kind, socket)),
         _ => Err(HandoverError::Protocol("a socket is missing")),
     }
 }
@@ -177,8 +187,8 @@ mod tests {
         assert_eq!(read_line(&mut to).unwrap(), "line");
         let (kind, socket) = receive_socket(&to).unwrap();
         let received = TcpListener::from(socket).local_addr().unwrap();
-        assert_eq!((kind, received), (ListenerKind::Admin, listener.local_addr().unwrap()));
-        assert_eq!(receive_socket(&to).unwrap().0, ListenerKind::Data);
+        assert_eq!((kind, received), (Some(ListenerKind::Admin), listener.local_addr().unwrap()));
+        assert_eq!(receive_socket(&to).unwrap().0, Some(ListenerKind::Data));
         assert!(matches!(receive_socket(&to), Err(HandoverError::Protocol(_))), "no socket");
         drop(from);
         assert!(matches!(receive_socket(&to), Err(HandoverError::Io(_))), "it has ended");

@@ -37,6 +37,7 @@ pub(super) const KEY_SOURCE: [&str; 5] =
 /// outermost table.
 pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
     match path {
+        ["admin", "unix" | "unix_mode" | "tls", ..] => Some(LISTEN),
         ["admin", "hot_keys"] | ["cache", "miss_ratio_curve"] => Some(WATCH),
         ["admin" | "cors" | "redis" | "reload", ..] | ["log", "level"] => None,
         ["limits", "rate" | "breaker", ..] | ["limits", "concurrency", "deadline_header"] => None,

@@ -1,5 +1,5 @@
 //! Listening sockets passed by the service manager. Their names (`FileDescriptorName=` in systemd)
-//! say what they are for: `data`, `admin`, `unix` or `redis`.
+//! say what they are for: `data`, `admin`, `unix`, `admin-unix` or `redis`.
 
 use std::os::fd::OwnedFd;
 
@@ -17,7 +17,8 @@ pub enum ActivationError {
     /// Its name is none of ours.
     #[error(
         "the service manager passed descriptor {descriptor} with the name {name:?}: it must be \
-         \"data\", \"admin\", \"unix\" or \"redis\" (FileDescriptorName= in the socket unit)"
+         \"data\", \"admin\", \"unix\", \"admin-unix\" or \"redis\" (FileDescriptorName= in the \
+         socket unit)"
     )]
     Name {
         /// Its number.
@@ -69,7 +70,7 @@ pub fn passed_sockets() -> Result<Inherited, ActivationError> {
             source,
         };
         let socket = match kind {
-            ListenerKind::Unix => {
+            ListenerKind::Unix | ListenerKind::AdminUnix => {
                 passed.take_unix_listener(index).map(|taken| taken.map(OwnedFd::from))
             }
             ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => {

@@ -22,7 +22,7 @@ use hotrow_cli::output::{self, OutputError};
 use hotrow_cli::signals::{Continued, OnAbort, stop_flag_with};
 use hotrow_transport::credential::{self, CredentialError};
 use hotrow_transport::target::{TargetError, Url};
-use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions, Trust};
+use hotrow_transport::tls::{HttpVersion, Tls, TlsError};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
@@ -33,6 +33,7 @@ use self::frame::TopFrame;
 use self::instance::{Instance, Numbers};
 use self::keyboard::{Command, Keyboard};
 use self::view::{Report, Row, SortKey, Totals, sort};
+use crate::transport_args::TlsArgs;
 use crate::tui::painter::Painter;
 
 /// The admin address when none is given.
@@ -68,12 +69,9 @@ pub struct TopArgs {
     /// Send the token of this file, or of standard input (-), as Authorization: Bearer
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// HTTPS: trust the certificates of this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    cacert: Option<PathBuf>,
-    /// HTTPS: verify nothing
-    #[arg(long)]
-    insecure: bool,
+    /// Options of HTTPS.
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
@@ -159,18 +157,9 @@ fn instances(args: &TopArgs) -> Result<(Vec<String>, Vec<Instance>), TopError> {
         Some(path) => vec![credential::token_header(path)?],
         None => Vec::new(),
     };
-    let trust = match &args.cacert {
-        _ if args.insecure => Trust::Anyone,
-        Some(file) => Trust::Authority(file.clone()),
-        None => Trust::System,
-    };
+    let options = args.tls.options(HttpVersion::Http1);
     let instance = |name: &String| {
         let url = Url::parse(name)?;
-        let options = TlsOptions {
-            trust: trust.clone(),
-            version: HttpVersion::Http1,
-            ..TlsOptions::default()
-        };
         let tls = url.secure.then(|| Tls::new(&url.host, &options)).transpose()?;
         Ok(Instance::new(url, headers.clone(), tls, args.timeout))
     };

@@ -38,7 +38,7 @@ mod e2e {
     mod admin_carriers;
     mod batch;
     mod behind;
-    mod carriers;
+    pub(crate) mod carriers;
     mod column_grants;
     mod conditional;
     mod conduct;

@@ -120,17 +120,35 @@ impl View {
     }
 
     fn expose_certificates(&self, out: &mut Exposition) {
-        let Some(tls) = &self.tls else { return };
+        let endpoints = self.tls.named();
+        if endpoints.is_empty() {
+            return;
+        }
+        let listeners: Vec<_> = endpoints.iter().map(|(name, _)| [("listener", *name)]).collect();
+        let expiries: Vec<(Labels<'_>, u64)> = endpoints
+            .iter()
+            .zip(&listeners)
+            .map(|((_, tls), labels)| (&labels[..], tls.expires_unix_s()))
+            .collect();
         out.gauge(
             "hotrow_tls_certificate_expiry_timestamp_seconds",
             "End of the validity of the certificate in force, in Unix time.",
-            &[(&[], tls.expires_unix_s())],
+            &expiries,
         );
-        let (reloaded, refused) = tls.reloads();
+        let results: Vec<_> = endpoints
+            .iter()
+            .flat_map(|(name, tls)| {
+                let (reloaded, refused) = tls.reloads();
+                [("reloaded", reloaded), ("refused", refused)]
+                    .map(|(result, count)| ([("listener", *name), ("result", result)], count))
+            })
+            .collect();
+        let results: Vec<(Labels<'_>, u64)> =
+            results.iter().map(|(labels, count)| (&labels[..], *count)).collect();
         out.counter(
             "hotrow_tls_reloads_total",
             "Changed certificate files that were taken over or refused.",
-            &[(&[("result", "reloaded")], reloaded), (&[("result", "refused")], refused)],
+            &results,
         );
     }
 

@@ -1,4 +1,4 @@
-//! Configuration of what carries data requests besides plain TCP.
+//! Configuration of what carries requests besides plain TCP.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::rate::Network;
 
-/// Carriers of data requests. The default is plain TCP.
+/// Carriers of requests to one address. The default is plain TCP.
 #[derive(Clone, Debug)]
 pub struct Transport {
     /// Unix socket that is listened on too.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use socket2::{Domain, SockRef, Type};
 
 use crate::config::Config;
+use crate::config::transport::UnixSocket;
 
 /// Most sockets that are taken over: as many as workers on two addresses, and some more.
 pub const INHERITED_SOCKETS_MAX: usize = 2 * 1024 + 8;
@@ -30,13 +31,15 @@ pub enum ListenerKind {
     Admin,
     /// The data API on the Unix socket.
     Unix,
+    /// The admin API on its Unix socket.
+    AdminUnix,
     /// The records over the Redis protocol.
     Redis,
 }
 
 impl ListenerKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Data, Self::Admin, Self::Unix, Self::Redis];
+    pub const ALL: [Self; 5] = [Self::Data, Self::Admin, Self::Unix, Self::AdminUnix, Self::Redis];
 
     /// Returns the kind by its name among passed descriptors.
     #[must_use]
@@ -45,6 +48,7 @@ impl ListenerKind {
             Self::Data => "data",
             Self::Admin => "admin",
             Self::Unix => "unix",
+            Self::AdminUnix => "admin-unix",
             Self::Redis => "redis",
         }
     }
@@ -121,6 +125,7 @@ pub struct Inherited {
     pub(crate) data: Vec<TcpListener>,
     pub(crate) admin: Option<TcpListener>,
     pub(crate) unix: Option<UnixListener>,
+    pub(crate) admin_unix: Option<UnixListener>,
     pub(crate) redis: Vec<TcpListener>,
     pub(crate) holder: Holder,
     pub(crate) start: Start,
@@ -140,7 +145,15 @@ impl Inherited {
     #[must_use]
     pub fn new(holder: Holder) -> Self {
         let start = Start::WhenReadyOrLate;
-        Self { data: Vec::new(), admin: None, unix: None, redis: Vec::new(), holder, start }
+        Self {
+            data: Vec::new(),
+            admin: None,
+            unix: None,
+            admin_unix: None,
+            redis: Vec::new(),
+            holder,
+            start,
+        }
     }
 
     /// Creates an empty set for the sockets of the process before this one, which closes its own.
@@ -156,6 +169,7 @@ impl Inherited {
             ListenerKind::Data => !self.data.is_empty(),
             ListenerKind::Admin => self.admin.is_some(),
             ListenerKind::Unix => self.unix.is_some(),
+            ListenerKind::AdminUnix => self.admin_unix.is_some(),
             ListenerKind::Redis => !self.redis.is_empty(),
         };
         ListenerKind::ALL.into_iter().filter(has).collect()
@@ -174,11 +188,13 @@ impl Inherited {
         self.admin = self.admin.take().filter(|listener| fits(listener, config.admin));
         let redis = config.transport.redis.as_ref().map(|redis| redis.address);
         self.redis.retain(|listener| redis.is_some_and(|redis| fits(listener, redis)));
-        let path = config.transport.unix.as_ref().map(|unix| unix.path.as_path());
-        self.unix = self
-            .unix
-            .take()
-            .filter(|listener| path.is_some_and(|path| is_bound_as(listener, path)));
+        let is_bound = |listener: &UnixListener, configured: &Option<UnixSocket>| {
+            configured.as_ref().is_some_and(|unix| is_bound_as(listener, &unix.path))
+        };
+        let Config { transport, admin_transport, .. } = config;
+        self.unix = self.unix.take().filter(|listener| is_bound(listener, &transport.unix));
+        self.admin_unix =
+            self.admin_unix.take().filter(|listener| is_bound(listener, &admin_transport.unix));
     }
 
     /// Returns whether there are none.
@@ -194,7 +210,7 @@ impl Inherited {
     pub fn add(&mut self, kind: ListenerKind, socket: OwnedFd) -> Result<(), InheritError> {
         let expected = match kind {
             ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => "TCP socket",
-            ListenerKind::Unix => "Unix socket of type SOCK_STREAM",
+            ListenerKind::Unix | ListenerKind::AdminUnix => "Unix socket of type SOCK_STREAM",
         };
         if !listens(&socket, kind).unwrap_or(false) {
             return Err(InheritError::NotListening { expected });
@@ -218,12 +234,8 @@ impl Inherited {
                 listener.set_nonblocking(true)?;
                 self.admin = Some(listener);
             }
-            ListenerKind::Unix if self.unix.is_some() => return Err(InheritError::Second),
-            ListenerKind::Unix => {
-                let listener = UnixListener::from(socket);
-                listener.set_nonblocking(true)?;
-                self.unix = Some(listener);
-            }
+            ListenerKind::Unix => take_unix(&mut self.unix, socket)?,
+            ListenerKind::AdminUnix => take_unix(&mut self.admin_unix, socket)?,
         }
         Ok(())
     }
@@ -234,6 +246,17 @@ impl Inherited {
         let of = |listener: Option<&TcpListener>| listener.and_then(|l| l.local_addr().ok());
         [of(self.data.first()), of(self.admin.as_ref())]
     }
+}
+
+/// Takes the only Unix socket of its kind.
+fn take_unix(taken: &mut Option<UnixListener>, socket: OwnedFd) -> Result<(), InheritError> {
+    if taken.is_some() {
+        return Err(InheritError::Second);
+    }
+    let listener = UnixListener::from(socket);
+    listener.set_nonblocking(true)?;
+    *taken = Some(listener);
+    Ok(())
 }
 
 /// Returns whether the socket was bound as `path`, under the temporary name of
@@ -252,7 +275,7 @@ fn listens(socket: &OwnedFd, kind: ListenerKind) -> io::Result<bool> {
         ListenerKind::Data | ListenerKind::Admin | ListenerKind::Redis => {
             domain == Domain::IPV4 || domain == Domain::IPV6
         }
-        ListenerKind::Unix => domain == Domain::UNIX,
+        ListenerKind::Unix | ListenerKind::AdminUnix => domain == Domain::UNIX,
     };
     Ok(fits && socket.r#type()? == Type::STREAM && socket.is_listener()?)
 }

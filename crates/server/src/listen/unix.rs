@@ -98,9 +98,24 @@ impl UnixEndpoint {
         }
     }
 
+    /// Takes over the socket of another process that `holder` keeps open, if there is one;
+    /// otherwise opens the configured one.
+    pub(crate) fn bind_or_take(
+        configured: Option<&UnixSocket>,
+        inherited: Option<UnixListener>,
+        holder: Holder,
+    ) -> Result<Option<Self>, UnixListenError> {
+        let Some(inherited) = inherited else {
+            return configured.map(Self::bind).transpose();
+        };
+        // The service manager removes its own file.
+        let own = configured.filter(|_| holder == Holder::None);
+        Ok(Some(Self::taken_over(inherited, holder, own.map(|unix| unix.path.as_path()))))
+    }
+
     /// Takes over a socket that listens and that `holder` keeps open. `path` is its file if this
     /// process must remove it.
-    pub(crate) fn taken_over(listener: UnixListener, holder: Holder, path: Option<&Path>) -> Self {
+    fn taken_over(listener: UnixListener, holder: Holder, path: Option<&Path>) -> Self {
         let holder = SharedHolder::new(holder);
         let file = path.and_then(|path| {
             let file = std::fs::symlink_metadata(path).ok()?;

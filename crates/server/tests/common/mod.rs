@@ -128,6 +128,7 @@ impl Server {
             cors: None,
             access: None,
             transport,
+            admin_transport: Transport::default(),
             warm_start: None,
             observability: Default::default(),
             miss_ratio_curve: false,

@@ -203,6 +203,7 @@ pub(crate) fn config() -> Config {
         cors: None,
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
+        admin_transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
         miss_ratio_curve: false,

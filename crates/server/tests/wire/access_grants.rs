@@ -207,8 +207,9 @@ fn certificates_are_replaced_under_load_without_a_failed_request() {
     };
     under_load(ask, || {
         authority.renew_server();
-        let line = "hotrow_tls_reloads_total{result=\"reloaded\"} 1\n";
+        let line = "hotrow_tls_reloads_total{listener=\"data\",result=\"reloaded\"} 1\n";
         wait_until(|| metrics(&server).contains(line));
     });
-    assert!(metrics(&server).contains("hotrow_tls_reloads_total{result=\"refused\"} 0"));
+    let none = "hotrow_tls_reloads_total{listener=\"data\",result=\"refused\"} 0";
+    assert!(metrics(&server).contains(none));
 }

@@ -1,5 +1,6 @@
 //! A service whose successor has taken over some of its listening sockets.
 
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -39,8 +40,8 @@ fn sockets_of_the_successor_are_left_at_once_and_the_others_at_the_drain() {
     // The worker has left the Unix socket: only the successor can accept.
     let mut client = UnixStream::connect(&path).unwrap();
     let (mut accepted, _) = UnixListener::from(taken).accept().unwrap();
-    std::io::Write::write_all(&mut client, b"a").unwrap();
-    std::io::Read::read_exact(&mut accepted, &mut [0]).unwrap();
+    client.write_all(b"a").unwrap();
+    accepted.read_exact(&mut [0]).unwrap();
     // The data address is only its own.
     assert!(is_last_answer(&service));
     service.shutdown.drain();
@@ -69,6 +70,37 @@ fn a_successor_serves_what_waits_in_the_queues() {
     assert_eq!(waiting.send(GET).answer().status, 200);
     let ready = waiting_at_admin.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n").answer();
     assert_eq!(ready.status, 200, "{ready:?}");
+}
+
+#[test]
+fn the_unix_socket_of_the_admin_api_is_passed_on_with_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let unix = Some(UnixSocket { path: path.clone(), mode: 0o600 });
+    let admin_transport = Transport { unix, ..Transport::default() };
+    let config = Config { admin_transport, ..config() };
+    let before = Service::bind(&config).unwrap();
+    let mut waiting = UnixStream::connect(&path).unwrap();
+    let offered = before.offer().unwrap();
+    let mut inherited = Inherited::of_predecessor();
+    for (kind, socket) in offered.sockets() {
+        inherited.add(kind, socket.try_clone_to_owned().unwrap()).unwrap();
+    }
+    inherited.keep_configured(&config);
+    let kinds = [ListenerKind::Data, ListenerKind::Admin, ListenerKind::AdminUnix];
+    assert_eq!(inherited.kinds(), kinds);
+    let next = Service::bind_or_take(&config, inherited).unwrap();
+    let next = Running::serve(&config, next);
+    offered.succeed(&kinds);
+    drop(before);
+    let head = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    waiting.write_all(head).unwrap();
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(path.exists(), "the process before leaves the file");
+    drop(next);
+    assert!(!path.exists(), "the last process removes the file");
 }
 
 #[test]

@@ -78,7 +78,8 @@ impl Server {
         let (data, admin) = process.await_output("its addresses", |out| {
             let line = out.lines().find_map(|line| line.strip_prefix("records on http"))?;
             let line = line.strip_prefix('s').unwrap_or(line).strip_prefix("://")?;
-            let (data, admin) = line.split_once(", admin on http://")?;
+            let (data, admin) = line.split_once(", admin on http")?;
+            let admin = admin.strip_prefix('s').unwrap_or(admin).strip_prefix("://")?;
             let admin = admin.split(", redis on ").next().unwrap_or(admin);
             Some((data.parse().ok()?, admin.parse().ok()?))
         });

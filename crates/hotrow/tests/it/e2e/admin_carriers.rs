@@ -1,68 +1,70 @@
-//! Readiness, `/status`, page, changes and advice over TLS and over a Unix socket, which HAProxy
-//! adds to the admin address as docs/production.md describes, with and without the token.
+//! Readiness, `/status`, page, changes and advice over TLS and over the Unix socket of the admin
+//! API, with and without the token.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server, await_until};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
+use super::carriers::certificate_for;
 use super::curl::curl;
-use crate::overload::fronts::Running;
 
 const TOKEN: &str = "0123456789abcdefSECRET";
 
-/// A server with a token, behind HAProxy with a certificate of a private authority.
+/// A server with a token, a certificate of a private authority and a Unix socket.
 struct Stage {
     folder: tempfile::TempDir,
-    haproxy: Running,
-    _server: Server,
+    server: Server,
     _database: Database,
 }
 
 impl Stage {
     fn new() -> Self {
+        Self::with(|config, _| config)
+    }
+
+    /// Starts with settings that may name files of the folder.
+    fn with(settings: impl FnOnce(Config, &Path) -> Config) -> Self {
         let database = Database::with_products(3);
-        let config = Config::new(database.path())
-            .collection("products")
-            .set("admin.token", &format!("{TOKEN:?}"));
-        let server = Server::start(&config);
-        let authorization = format!("Bearer {TOKEN}");
-        await_until("a sample of the history", SOON, || {
-            let fields = [("Authorization", authorization.as_str())];
-            let history = server.admin_client().get_with("/history", &fields);
-            history.json()["next"].as_u64() > Some(0)
-        });
         let folder = tempfile::tempdir().expect("a temporary folder");
         let write = |name: &str, text: &str| {
             std::fs::write(folder.path().join(name), text).expect("writable");
         };
-        let (authority, pair) = certificate();
+        let (authority, certificate, key) = certificate_for("127.0.0.1");
         write("ca.pem", &authority);
-        write("pair.pem", &pair);
-        write("other-ca.pem", &certificate().0);
+        write("certificate.pem", &certificate);
+        write("key.pem", &key);
+        write("other-ca.pem", &certificate_for("127.0.0.1").0);
         write("token", TOKEN);
         write("wrong-token", "0123456789abcdefWRONG");
         write("curl-token", &format!("Authorization: Bearer {TOKEN}\n"));
-        let place = folder.path().display();
-        let haproxy = Running::start(|own, address| {
-            let text = format!(
-                "global\n  nbthread 1\n  maxconn 64\n\
-                 defaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  \
-                 timeout server 30s\n\
-                 frontend admin\n  bind {address} ssl crt {place}/pair.pem\n  \
-                 bind unix@{place}/admin.sock mode 600\n  default_backend hotrow\n\
-                 backend hotrow\n  server hotrow {}\n",
-                server.admin
-            );
-            let file = own.join("haproxy.cfg");
-            std::fs::write(&file, text).expect("writable");
-            let mut command = Command::new("haproxy");
-            let path = std::env::var("PATH").unwrap_or_default();
-            command.env("PATH", format!("{path}:/usr/sbin")).arg("-db").arg("-f").arg(file);
-            command
+        let named = |name: &str| format!("{:?}", folder.path().join(name).display().to_string());
+        let config = Config::new(database.path())
+            .collection("products")
+            .set("admin.token", &format!("{TOKEN:?}"))
+            .set("admin.unix", &named("admin.sock"))
+            .set("admin.tls.cert", &named("certificate.pem"))
+            .set("admin.tls.key", &named("key.pem"));
+        let server = Server::start_unready(&settings(config, folder.path()));
+        let stage = Self { folder, server, _database: database };
+        await_until("a sample of the history", SOON, || {
+            let answer = stage.ask_socket("/history", TOKEN);
+            answer.starts_with("HTTP/1.1 200") && !answer.contains("\"next\":0,")
         });
-        Self { folder, haproxy, _server: server, _database: database }
+        stage
+    }
+
+    /// Sends a request over the Unix socket and returns the whole answer.
+    fn ask_socket(&self, path: &str, token: &str) -> String {
+        let mut stream = UnixStream::connect(self.path("admin.sock")).expect("it listens");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let head = format!("{head}Authorization: Bearer {token}\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,25 +76,12 @@ impl Stage {
     }
 
     fn secure(&self) -> String {
-        format!("https://{}", self.haproxy.address())
+        format!("https://{}", self.server.admin)
     }
 
     fn socket(&self) -> String {
         format!("unix:{}", self.text("admin.sock"))
     }
-}
-
-/// Returns a new authority, and a certificate of it for 127.0.0.1 with its key.
-fn certificate() -> (String, String) {
-    let mut params = CertificateParams::new(Vec::new()).expect("a name");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "test authority");
-    let key = KeyPair::generate().expect("a key");
-    let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
-    let pair = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
-    let signed = params.signed_by(&pair, &authority).expect("a certificate");
-    (authority.pem(), format!("{}{}", signed.pem(), pair.serialize_pem()))
 }
 
 fn run(arguments: &[&str]) -> Ended {
@@ -205,4 +194,75 @@ fn what_is_wrong_is_named_and_the_status_says_whose_fault_it_is() {
         }
         assert!(!said.contains(TOKEN) && !said.contains("WRONG"), "{arguments:?}: {said:?}");
     }
+}
+
+#[test]
+fn the_probe_of_a_configuration_uses_its_unix_socket() {
+    let stage = Stage::new();
+    let file = stage.text("hotrow.toml");
+    let text = |unix: &str| {
+        format!(
+            "[listen]\nadmin = \"{}\"\n[admin]\n{unix}tls = {{ cert = \"c\", key = \"k\" }}\n\
+             [source]\nurl = \"sqlite:x\"\n[collections.products]\n",
+            stage.server.admin
+        )
+    };
+    let unix = format!("unix = \"{}\"\n", stage.text("admin.sock"));
+    std::fs::write(&file, text(&unix)).expect("writable");
+    let ended = run(&["health", "--ready", "--config", &file]);
+    assert_eq!((ended.code(), ended.log.as_str()), (0, ""), "{ended:?}");
+    assert!(ended.output.contains("admin.sock /readyz answered 200"), "{ended:?}");
+    // Without one it verifies the certificate.
+    std::fs::write(&file, text("")).expect("writable");
+    let ended = run(&["health", "--config", &file]);
+    assert!(ended.code() == 1 && ended.log.contains("certificate"), "{ended:?}");
+    let ended = run(&["health", "--config", &file, "--cacert", &stage.text("ca.pem")]);
+    assert_eq!((ended.code(), ended.log.as_str()), (0, ""), "{ended:?}");
+}
+
+#[test]
+fn client_certificates_may_be_required_and_the_socket_has_its_permissions() {
+    let stage = Stage::with(|config, folder| {
+        let ca = format!("{:?}", folder.join("ca.pem").display().to_string());
+        config.set("admin.tls.client_ca", &ca).set("admin.unix_mode", "\"0600\"")
+    });
+    let (url, ca, token) = (stage.secure(), stage.text("ca.pem"), stage.text("token"));
+    let (cert, key) = (stage.text("certificate.pem"), stage.text("key.pem"));
+    let trusted = ["--cacert", ca.as_str()];
+    let own = [&trusted[..], &["--cert", &cert, "--key", &key]].concat();
+    let with_token = ["--token-file", token.as_str()];
+    for command in [&["health"][..], &["top", "--once", "--token-file", &token]] {
+        let ended = run(&[command, &[&url], &own].concat());
+        assert_eq!(ended.code(), 0, "{command:?}: {ended:?}");
+        let refused = run(&[command, &[&url], &trusted].concat());
+        assert_eq!(refused.code(), 1, "{command:?}: {refused:?}");
+    }
+    // The cache is empty: it answers that it does not know.
+    let advise = run(&[&["advise", &url], &own[..], &with_token].concat());
+    assert!(advise.log.contains("does not know"), "{advise:?}");
+    let file = std::fs::metadata(stage.path("admin.sock")).expect("it is there");
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    assert!(stage.ask_socket("/readyz", "").starts_with("HTTP/1.1 200"));
+    assert!(stage.ask_socket("/status", "").starts_with("HTTP/1.1 401"), "the token counts there");
+}
+
+#[test]
+fn new_certificates_are_taken_over_while_it_runs() {
+    let stage = Stage::new();
+    let (authority, certificate, key) = certificate_for("127.0.0.1");
+    let counted = |result: &str| {
+        let line =
+            format!("hotrow_tls_reloads_total{{listener=\"admin\",result=\"{result}\"}} 1\n");
+        stage.ask_socket("/metrics", TOKEN).contains(&line)
+    };
+    std::fs::write(stage.path("certificate.pem"), &certificate).expect("writable");
+    await_until("a certificate without its key to be refused", SOON, || counted("refused"));
+    let trusted = ["health", &stage.secure(), "--cacert", &stage.text("ca.pem")].map(str::to_owned);
+    let trusted: Vec<&str> = trusted.iter().map(String::as_str).collect();
+    assert_eq!(run(&trusted).code(), 0, "the certificate before stays in force");
+    std::fs::write(stage.path("key.pem"), &key).expect("writable");
+    await_until("the pair to be taken over", SOON, || counted("reloaded"));
+    assert_eq!(run(&trusted).code(), 1);
+    std::fs::write(stage.path("ca.pem"), &authority).expect("writable");
+    assert_eq!(run(&trusted).code(), 0);
 }

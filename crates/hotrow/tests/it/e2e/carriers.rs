@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::curl::curl;
 
@@ -44,6 +44,19 @@ impl Carriers {
     pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
+}
+
+/// Returns a new authority, and a certificate of it for this name with its key.
+pub(crate) fn certificate_for(name: &str) -> (String, String, String) {
+    let mut params = CertificateParams::new(Vec::new()).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "test authority");
+    let key = KeyPair::generate().expect("a key");
+    let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
+    let pair = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    let signed = params.signed_by(&pair, &authority).expect("a certificate");
+    (authority.pem(), signed.pem(), pair.serialize_pem())
 }
 
 #[test]

@@ -180,8 +180,8 @@ fn no_request_fails_in_twenty_restarts_directly_and_behind_proxies() {
     use crate::overload::routing::{haproxy, nginx};
     for (name, front) in [
         ("directly", &(|server: &Server| Front::none(server)) as &dyn Fn(&Server) -> Front),
-        ("haproxy", &|server| Front::of(haproxy([server, server]))),
-        ("nginx", &|server| Front::of(nginx([server, server]))),
+        ("haproxy", &|server| Front::of(haproxy(&[server]))),
+        ("nginx", &|server| Front::of(nginx(&[server]))),
     ] {
         let answers = restart_under_load(20, front);
         println!("{name}: 20 restarts, {answers} requests answered, 0 failed");
