@@ -17,8 +17,8 @@ pub enum ActivationError {
     /// Its name is none of ours.
     #[error(
         "the service manager passed descriptor {descriptor} with the name {name:?}: it must be \
-         \"data\", \"admin\", \"unix\", \"admin-unix\" or \"redis\" (FileDescriptorName= in the socket \
-         unit)"
+         \"data\", \"admin\", \"unix\", \"admin-unix\" or \"redis\" (FileDescriptorName= in the \
+         socket unit)"
     )]
     Name {
         /// Its number.

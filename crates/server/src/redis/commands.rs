@@ -119,8 +119,9 @@ impl Spec {
     }
 
     /// Returns whether it may be sent before a credential.
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.flags.contains(&"no_auth")
+        matches!(self.command, Command::Auth | Command::Hello | Command::Quit | Command::Reset)
     }
 }
 
@@ -135,6 +136,7 @@ mod tests {
             assert_eq!(LABELS[at], spec.name);
             let found = find(spec.name.to_ascii_uppercase().as_bytes()).map(|found| found.command);
             assert_eq!(found, Some(spec.command));
+            assert_eq!(spec.is_open(), spec.flags.contains(&"no_auth"), "{}", spec.name);
         }
         assert!(find(b"set").is_none() && find(b"").is_none());
         assert_eq!(LABELS[UNKNOWN], "unknown");

@@ -190,9 +190,10 @@ fn sockets_that_cannot_be_served_are_named() {
     let receiver = Receiver::bind(place.folder.path());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let file = place.file(&[]);
-    for (name, reason) in
-        [("hotrow.socket", "must be \"data\", \"admin\" or \"unix\""), ("unix", "unix stream")]
-    {
+    for (name, reason) in [
+        ("hotrow.socket", "must be \"data\", \"admin\", \"unix\", \"admin-unix\" or \"redis\""),
+        ("unix", "unix stream"),
+    ] {
         let ended = Ended::run_command(passing(&listener, name, &file, &receiver.path), SOON);
         assert_eq!(ended.code(), 1, "{ended:?}");
         assert!(ended.log.contains(reason) && ended.log.contains("descriptor 3"), "{ended:?}");
