@@ -87,7 +87,8 @@ const VIEW_SQL: &str = "WITH view AS (SELECT c.oid AS view, c.reloptions, r.oid 
     ARRAY(SELECT DISTINCT refclassid::pg_catalog.regclass::text FROM uses WHERE refclassid NOT IN \
       ('pg_catalog.pg_class'::pg_catalog.regclass, 'pg_catalog.pg_type'::pg_catalog.regclass, \
        'pg_catalog.pg_collation'::pg_catalog.regclass)), \
-    ARRAY(SELECT DISTINCT m[1] FROM pg_catalog.regexp_matches(tree, '\\{([A-Z]+)', 'g') AS m), \
+    ARRAY(SELECT DISTINCT m[1] FROM pg_catalog.regexp_matches(tree, \
+      '(?<!\\\\)\\{([A-Z]+)', 'g') AS m), \
     ARRAY(SELECT p.proname::text FROM functions f LEFT JOIN pg_catalog.pg_proc p ON p.oid = f.oid \
       WHERE p.provolatile IS DISTINCT FROM 'i' OR p.oid >= 16384 ORDER BY 1), \
     tree ~ ':varattno (-|0 )', \

@@ -33,8 +33,8 @@ const SCHEMAS_SINCE: i32 = 150_000;
 
 /// Candidates for the configured names: relations of these names in their schemas, or in those of
 /// the search path. The schemas are joined first, because thousands of them may have a table of the
-/// same name. `named` are these and the tables behind views; `below` are the partitions at all levels, `above` the tables that they are partitions
-/// of. No lock is taken.
+/// same name. `direct` are these, `named` also the tables behind views; `below` are the partitions
+/// at all levels, `above` the tables that they are partitions of. No lock is taken.
 const RELATIONS: &str = "WITH RECURSIVE \
     wanted(place, namespace, name) AS (\
       SELECT * FROM ROWS FROM (pg_catalog.unnest($2::int4[]), pg_catalog.unnest($3::text[]), \
