@@ -132,14 +132,14 @@ fn typed(
         {
             return Err((
                 "cannot hold a UUID, which has 16 bytes".into(),
-                "use BINARY(16), or `bytes` in `key_types`".into(),
+                "use BINARY(16), or `bytes` in `key_type`".into(),
             ));
         }
         (Some(KeyTypeName::Uuid), KeyType::Bytes) => KeyType::Uuid,
         (Some(_), _) => {
             return Err((
-                "does not match its type in `key_types`".into(),
-                "omit `key_types`, or set `uuid` or `bytes` for a BINARY column".into(),
+                "does not match its type in `key_type`".into(),
+                "omit `key_type`, or set `uuid` or `bytes` for a BINARY column".into(),
             ));
         }
     };

@@ -86,7 +86,7 @@ fn key_types_must_fit() {
     let text = refusal(settings);
     assert!(
         text.contains("cannot hold a UUID, which has 16 bytes")
-            && text.contains("does not match its type in `key_types`"),
+            && text.contains("does not match its type in `key_type`"),
         "{text}"
     );
 }

@@ -19,7 +19,7 @@ pub(super) fn columns(spec: &CollectionConfig, facts: &Facts) -> Inspected<Vec<S
     let types = spec.key_types.len();
     if types != 0 && types != configured {
         return refuse(format!(
-            "`key_types` has {types} entries for {configured} key columns; \
+            "`key_type` has {types} entries for {configured} key columns; \
              name one per column, or none"
         ));
     }
@@ -214,12 +214,12 @@ fn plain_type(
             Err("only MongoDB has ObjectIds; 12 bytes are an id of the type \"bytes\"")
         }
         (A::Blob, None) => {
-            Err("its values can be of any type; say which with `key_types` (\"uuid\", \"bytes\", \
+            Err("its values can be of any type; say which with `key_type` (\"uuid\", \"bytes\", \
                  \"integer\" or \"text\")")
         }
         (A::Numeric, None) => {
             Err("SQLite stores numbers or texts there, depending on the value; if all keys are \
-                 integers set `key_types = [\"integer\"]`, if they are BLOBs \"uuid\" or \"bytes\"")
+                 integers set `key_type = [\"integer\"]`, if they are BLOBs \"uuid\" or \"bytes\"")
         }
         (A::Real, _) => Err("a floating-point number has no one spelling, so it cannot be an id"),
         (A::Integer | A::Numeric, Some(K::Text)) => {
@@ -227,7 +227,7 @@ fn plain_type(
                  so it cannot be a text id")
         }
         (A::Text, Some(K::Integer)) => {
-            Err("SQLite stores texts there, so it cannot be an integer id; leave `key_types` out")
+            Err("SQLite stores texts there, so it cannot be an integer id; leave `key_type` out")
         }
     }
 }

@@ -101,7 +101,7 @@ fn tables_and_columns_of_the_configuration_must_exist() {
         T,
         "products(id)",
         |c| c.collections[0].key_types = vec![KeyTypeName::Text; 2],
-        &["`key_types` has 2 entries"],
+        &["`key_type` has 2 entries"],
     );
     check("", "t(id)", |_| (), &["no table `t`", "the database has none"]);
     let many: String = (0..30).map(|i| format!("CREATE TABLE t{i:02}(x);")).collect();
@@ -134,8 +134,8 @@ fn a_key_must_have_a_type_that_ids_can_name() {
     let t = |ty: &str| format!("CREATE TABLE t(id {ty} PRIMARY KEY) WITHOUT ROWID");
     let typed = |name| move |c: &mut Config| c.collections[0].key_types = vec![name];
     check(&t("REAL"), "t(id)", |_| (), &["key column `id`", "`REAL`", "floating-point"]);
-    check(&t("DECIMAL"), "t(id)", |_| (), &["`DECIMAL`", "key_types = [\"integer\"]"]);
-    check(&t("BLOB"), "t(id)", |_| (), &["`BLOB`", "`key_types`", "\"uuid\""]);
+    check(&t("DECIMAL"), "t(id)", |_| (), &["`DECIMAL`", "key_type = [\"integer\"]"]);
+    check(&t("BLOB"), "t(id)", |_| (), &["`BLOB`", "`key_type`", "\"uuid\""]);
     check(&t("INT"), "t(id)", typed(KeyTypeName::Text), &["`INT`", "cannot be a text id"]);
     check(&t("TEXT"), "t(id)", typed(KeyTypeName::Integer), &["`TEXT`", "cannot be an integer id"]);
     check(
