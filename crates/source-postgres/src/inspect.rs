@@ -5,6 +5,7 @@ mod catalog;
 mod keys;
 mod rules;
 mod types;
+mod view;
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -35,6 +36,20 @@ pub(crate) struct Table {
     pub(crate) key: Vec<KeyColumn>,
     /// Columns to serve, in order.
     pub(crate) served: Vec<Served>,
+    /// The table behind a view; `None` for a table.
+    pub(crate) base: Option<Base>,
+}
+
+/// Table that a view selects from, whose changes are those of the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) oid: u32,
+    pub(crate) schema: String,
+    pub(crate) name: String,
+    /// Its columns, as [`Table::columns`].
+    pub(crate) columns: Vec<Column>,
+    /// Names that the key's columns have there.
+    pub(crate) key: Vec<String>,
 }
 
 /// Storage of a table.
@@ -155,6 +170,22 @@ impl Table {
         KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
     }
 
+    /// Returns OID, schema and name of the table whose changes are followed.
+    pub(crate) fn followed(&self) -> (u32, &str, &str) {
+        match &self.base {
+            Some(base) => (base.oid, &base.schema, &base.name),
+            None => (self.oid, &self.schema, &self.name),
+        }
+    }
+
+    /// Returns the names of the key's columns in the followed table.
+    pub(crate) fn followed_key(&self) -> Vec<String> {
+        match &self.base {
+            Some(base) => base.key.clone(),
+            None => self.key.iter().map(|k| k.name.clone()).collect(),
+        }
+    }
+
     /// Returns `"schema"."table"`.
     pub(crate) fn sql_name(&self) -> String {
         format!("{}.{}", quote(&self.schema), quote(&self.name))
@@ -208,13 +239,36 @@ pub(crate) async fn table(
         Ok(facts) => facts,
         Err(missing) => return Ok(Err(vec![missing])),
     };
-    let types = types::load(client, facts.columns.iter().map(|c| c.type_oid)).await?;
-    let mut findings = rules::check(spec, &facts);
+    let base = match facts.relkind {
+        'v' => match view::base(client, spec, &facts).await? {
+            Ok(base) => Some(base),
+            Err(findings) => return Ok(Err(findings)),
+        },
+        _ => None,
+    };
+    let stored_spec = match &base {
+        Some(base) => match base.spec(spec, &facts) {
+            Ok(spec) => spec,
+            Err(findings) => return Ok(Err(findings)),
+        },
+        None => spec.clone(),
+    };
+    // What is said of storage, uniqueness and the feed is said of the table behind a view.
+    let stored = base.as_ref().map_or(&facts, |base| &base.facts);
+    let columns = facts.columns.iter().chain(&stored.columns);
+    let types = types::load(client, columns.map(|c| c.type_oid)).await?;
+    let mut findings = rules::check(&stored_spec, stored);
     let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
-    let key = note(keys::columns(spec, &facts, &types));
+    let key = note(keys::columns(&stored_spec, stored, &types));
     let chosen = served(spec, &facts).map_err(|more| findings.extend(more)).ok();
+    let key = key.map(|key| {
+        findings.extend(keys::check_identity(&stored_spec, stored, &key));
+        match &base {
+            Some(_) => named_in_view(key, spec, &facts),
+            None => key,
+        }
+    });
     if let Some(key) = &key {
-        findings.extend(keys::check_identity(spec, &facts, key));
         findings.extend(rules::check_privileges(
             spec,
             &facts,
@@ -245,20 +299,43 @@ pub(crate) async fn table(
         oid: facts.oid,
         schema: facts.schema.clone(),
         name: facts.name.clone(),
-        kind: if facts.relkind == 'p' { TableKind::Partitioned } else { TableKind::Plain },
-        replica_identity: if facts.relreplident == 'f' {
+        kind: if stored.relkind == 'p' { TableKind::Partitioned } else { TableKind::Plain },
+        replica_identity: if stored.relreplident == 'f' {
             ReplicaIdentity::Full
         } else {
             ReplicaIdentity::Key
         },
-        columns: facts
-            .columns
-            .iter()
-            .map(|c| Column { number: c.number, name: c.name.clone(), type_oid: c.type_oid })
-            .collect(),
+        columns: of_catalog(&facts),
         served: served.collect(),
         key,
+        base: base.as_ref().map(|base| Base {
+            oid: base.facts.oid,
+            schema: base.facts.schema.clone(),
+            name: base.facts.name.clone(),
+            columns: of_catalog(&base.facts),
+            key: stored_spec.key,
+        }),
     }))
+}
+
+fn of_catalog(facts: &Facts) -> Vec<Column> {
+    let column = |c: &catalog::Column| Column {
+        number: c.number,
+        name: c.name.clone(),
+        type_oid: c.type_oid,
+    };
+    facts.columns.iter().map(column).collect()
+}
+
+/// Returns the key of a table as a view names it. The names have been looked up before.
+fn named_in_view(mut key: Vec<KeyColumn>, spec: &CollectionConfig, view: &Facts) -> Vec<KeyColumn> {
+    for (column, name) in key.iter_mut().zip(&spec.key) {
+        if let Some(of_view) = view.column(name) {
+            column.name.clone_from(&of_view.name);
+            column.number = of_view.number;
+        }
+    }
+    key
 }
 
 fn served<'a>(

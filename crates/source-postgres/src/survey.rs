@@ -80,11 +80,12 @@ impl Survey {
     pub(crate) fn followed(&self) -> Vec<Option<Followed>> {
         let follow = |(table, oids): (&Result<Table, Refused>, &Vec<u32>)| {
             let table = table.as_ref().ok()?;
+            let (_, namespace, name) = table.followed();
             Some(Followed {
                 oids: oids.clone(),
-                namespace: table.schema.clone(),
-                name: table.name.clone(),
-                key: table.key.iter().map(|k| k.name.clone()).collect(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                key: table.followed_key(),
             })
         };
         self.tables.iter().zip(&self.oids).map(follow).collect()
@@ -119,11 +120,12 @@ impl Survey {
 
 /// Returns the table as the publication needs it.
 pub(crate) fn wanted(collection: &str, table: &Table) -> Wanted {
+    let (oid, namespace, name) = table.followed();
     Wanted {
         collection: collection.to_owned(),
-        oid: table.oid,
-        namespace: table.schema.clone(),
-        name: table.name.clone(),
+        oid,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
         is_partitioned: if table.kind == TableKind::Partitioned {
             Partitioned::Yes
         } else {
@@ -138,7 +140,8 @@ pub(crate) fn wanted(collection: &str, table: &Table) -> Wanted {
 /// publishes by the root.
 async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, String), Error> {
     const SQL: &str = "WITH RECURSIVE types(oid) AS (\
-             SELECT atttypid FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 \
+             SELECT atttypid FROM pg_catalog.pg_attribute WHERE attrelid IN ($1, $2) \
+             AND attnum > 0 \
              AND NOT attisdropped \
            UNION SELECT next.oid FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
              CROSS JOIN LATERAL (SELECT t.typelem AS oid UNION ALL SELECT t.typbasetype \
@@ -159,8 +162,14 @@ async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, Strin
          (SELECT coalesce(string_agg(t.oid || ':' || a.attnum || ':' || a.xmin::text, ',' \
          ORDER BY t.oid, a.attnum), '') \
             FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
-            JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0)";
-    let rows = client.query_typed(SQL, &[(&table.oid, Type::OID)]).await?;
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0) \
+         || ';' || (SELECT coalesce(string_agg(r.oid || ':' || r.xmin::text || ':' \
+         || md5(r.ev_action::text), ',' ORDER BY r.oid), '') \
+            FROM pg_catalog.pg_rewrite r WHERE r.ev_class = $2)";
+    let (followed, _, _) = table.followed();
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+        &[(&followed, Type::OID), (&table.oid, Type::OID)];
+    let rows = client.query_typed(SQL, parameters).await?;
     // The query always returns one row.
     rows.first()
         .map_or_else(|| Ok(Default::default()), |row| Ok((row.try_get(0)?, row.try_get(1)?)))

@@ -169,7 +169,8 @@ mod overload {
 /// Tests of the real binary over a private PostgreSQL server.
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
-/// [`shapes`], [`start`], [`grants`], [`reads`], [`failures`], [`history`], [`unfollowed`];
+/// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
+/// [`unfollowed`];
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -185,6 +186,7 @@ mod postgres {
     mod start;
     mod types;
     mod unfollowed;
+    mod views;
 
     use hotrow_testkit::postgres as server;
     use hotrow_testkit::proxy;

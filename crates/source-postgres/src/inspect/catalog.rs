@@ -19,7 +19,10 @@ pub(super) struct Facts {
     pub(super) is_partition: bool,
     /// There are child tables that are not partitions.
     pub(super) has_children: bool,
+    /// Row-level security applies to this user.
     pub(super) row_security: bool,
+    /// It applies to some user.
+    pub(super) has_row_security: bool,
     /// The user has USAGE on the schema.
     pub(super) schema_usage: bool,
     pub(super) user: String,
@@ -59,13 +62,16 @@ pub(super) struct Leaf {
     pub(super) identity: Vec<String>,
 }
 
-const TABLE_SQL: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
+/// Description of a relation; a condition follows.
+const RELATION_SQL: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
                          c.relpersistence::text, \
     c.relreplident::text, c.relispartition, \
     c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid), \
-    row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE'), current_user::text \
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') \
+    row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE'), current_user::text, \
+    c.relrowsecurity \
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE ";
+
+const BY_NAME: &str = "c.relkind IN ('r', 'p', 'v', 'm', 'f') \
     AND ((c.relname = $1 AND pg_table_is_visible(c.oid)) OR n.nspname || '.' || c.relname = $1) \
     ORDER BY c.relname = $1 DESC LIMIT 1";
 
@@ -105,9 +111,25 @@ pub(super) async fn facts(
     client: &Client,
     spec: &CollectionConfig,
 ) -> Result<Result<Facts, Finding>, Error> {
-    let found = query(client, TABLE_SQL, &[(&spec.table, Type::TEXT)]).await?;
-    let Some(row) = found.first() else { return Ok(Err(no_table(client, spec).await?)) };
-    let mut facts = Facts::of(row)?;
+    let sql = [RELATION_SQL, BY_NAME].concat();
+    let found = query(client, &sql, &[(&spec.table, Type::TEXT)]).await?;
+    match found.first() {
+        Some(row) => Ok(Ok(with_details(client, Facts::of(row)?).await?)),
+        None => Ok(Err(no_table(client, spec).await?)),
+    }
+}
+
+/// Reads the description of the table with this OID.
+pub(super) async fn facts_of(client: &Client, oid: Oid) -> Result<Option<Facts>, Error> {
+    let sql = format!("{RELATION_SQL} c.oid = $1");
+    match query(client, &sql, &[(&oid, Type::OID)]).await?.first() {
+        Some(row) => with_details(client, Facts::of(row)?).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Adds columns, indexes and partitions.
+async fn with_details(client: &Client, mut facts: Facts) -> Result<Facts, Error> {
     let oid = facts.oid;
     let about = [(&oid as &(dyn ToSql + Sync), Type::OID)];
     let (columns, indexes) =
@@ -121,7 +143,7 @@ pub(super) async fn facts(
             .map(Leaf::of)
             .collect::<Result<_, _>>()?;
     }
-    Ok(Ok(facts))
+    Ok(facts)
 }
 
 /// Runs a query in one round trip; nothing remains prepared on the server.
@@ -183,6 +205,7 @@ impl Facts {
             row_security: row.try_get(8)?,
             schema_usage: row.try_get(9)?,
             user: row.try_get(10)?,
+            has_row_security: row.try_get(11)?,
             columns: Vec::new(),
             indexes: Vec::new(),
             leaves: Vec::new(),

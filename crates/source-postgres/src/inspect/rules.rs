@@ -16,10 +16,6 @@ pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
         ));
     };
     match facts.relkind {
-        'v' => refuse(
-            "is a view: the change feed contains no changes of views",
-            "serve the tables behind it".into(),
-        ),
         'm' => refuse(
             "is a materialized view: the change feed contains no changes of it",
             "serve an ordinary table".into(),

@@ -33,8 +33,8 @@ const SCHEMAS_SINCE: i32 = 150_000;
 
 /// Candidates for the configured names: relations of these names in their schemas, or in those of
 /// the search path. The schemas are joined first, because thousands of them may have a table of the
-/// same name. `below` are the partitions at all levels, `above` the tables that they are partitions
-/// of. No lock is taken.
+/// same name. `direct` are these, `named` also the tables behind views; `below` are the partitions
+/// at all levels, `above` the tables that they are partitions of. No lock is taken.
 const RELATIONS: &str = "WITH RECURSIVE \
     wanted(place, namespace, name) AS (\
       SELECT * FROM ROWS FROM (pg_catalog.unnest($2::int4[]), pg_catalog.unnest($3::text[]), \
@@ -47,10 +47,20 @@ const RELATIONS: &str = "WITH RECURSIVE \
     spaced AS MATERIALIZED (\
       SELECT p.place, p.name, n.oid, n.xmin AS version \
       FROM placed p JOIN pg_catalog.pg_namespace n ON n.nspname = p.namespace), \
-    named AS MATERIALIZED (\
+    direct AS MATERIALIZED (\
       SELECT s.place, c.oid, c.relkind, s.version AS namespace_xmin, \
       pg_catalog.row_security_active(c.oid) AS secured \
       FROM spaced s JOIN pg_catalog.pg_class c ON c.relnamespace = s.oid AND c.relname = s.name), \
+    named AS MATERIALIZED (\
+      SELECT * FROM direct UNION ALL \
+      SELECT v.place, c.oid, c.relkind, n.xmin, pg_catalog.row_security_active(c.oid) \
+      FROM direct v CROSS JOIN LATERAL (SELECT DISTINCT d.refobjid AS oid \
+          FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_depend d \
+          ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.objid = r.oid \
+          AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass \
+          WHERE r.ev_class = v.oid AND d.refobjid <> v.oid) AS behind \
+        JOIN pg_catalog.pg_class c ON c.oid = behind.oid \
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE v.relkind = 'v'), \
     below(oid, relkind) AS (\
       SELECT oid, relkind FROM named \
       UNION SELECT c.oid, c.relkind FROM below b JOIN pg_catalog.pg_inherits i \
@@ -91,6 +101,8 @@ const PRINT: &str = "SELECT pg_catalog.sha256(pg_catalog.convert_to(ROW(\
     (SELECT pg_catalog.array_agg(a.xmin) FROM named JOIN pg_catalog.pg_attribute a \
     ON a.attrelid = named.oid \
       WHERE a.attnum > 0), \
+    (SELECT pg_catalog.array_agg(r.xmin) FROM named JOIN pg_catalog.pg_rewrite r \
+    ON r.ev_class = named.oid), \
     (SELECT ROW(pg_catalog.array_agg(i.xmin), pg_catalog.array_agg(c.xmin)) FROM relations r \
       JOIN pg_catalog.pg_index i ON i.indrelid = r.oid JOIN pg_catalog.pg_class c \
       ON c.oid = i.indexrelid), \

@@ -14,7 +14,7 @@ fn all_faults_are_reported_at_once_and_the_remedies_work() {
          CREATE TABLE mute(id integer PRIMARY KEY, n integer); \
          ALTER TABLE mute REPLICA IDENTITY NOTHING;
          CREATE UNLOGGED TABLE fleeting(id integer PRIMARY KEY);
-         CREATE TABLE base(id integer PRIMARY KEY); CREATE VIEW seen AS SELECT * FROM base;
+         CREATE TABLE base(id integer PRIMARY KEY); CREATE VIEW seen AS SELECT DISTINCT id FROM base;
          CREATE TABLE prices(id float8 PRIMARY KEY);
          CREATE TABLE fine(id integer PRIMARY KEY);
          INSERT INTO bare VALUES (1, 1); INSERT INTO mute VALUES (1, 1)",

@@ -1,0 +1,152 @@
+//! Contract over a view: the writers change the table, and the service reads the view, whose table
+//! its role may not read.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::session::PostgresSession;
+use crate::backend::Backend;
+use crate::backend::postgres::Postgres;
+use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
+use crate::contract::engine::Engine;
+use crate::contract::networked::Networked;
+use crate::contract::run::Plan;
+use crate::contract::sql::of_tables;
+use crate::contract::{mixed, safeguards, visibility};
+use hotrow_testkit::harness::Config;
+use hotrow_testkit::postgres::ROLE;
+
+tests! {
+    Views:
+    mixed::histories_equal_the_database_after_crashes,
+    mixed::contract_holds_under_every_disturbance,
+    safeguards::a_row_read_before_its_change_is_not_cached_however_late_it_arrives,
+    visibility::a_row_read_before_its_change_is_visible_is_not_cached,
+}
+
+/// A server whose `items` are served through a view.
+pub(super) struct Views(Postgres);
+
+impl Engine for Views {
+    type Database = Self;
+    type Session = PostgresSession;
+
+    const TOKENS_ARE_EXACT: bool = <Postgres as Engine>::TOKENS_ARE_EXACT;
+    const RESTARTS_END_TOKENS: bool = <Postgres as Engine>::RESTARTS_END_TOKENS;
+
+    fn create(plan: &Plan) -> Self {
+        let database = <Postgres as Engine>::create(plan);
+        database.server.batch(&format!(
+            "CREATE VIEW shown AS SELECT payload, version, id FROM items \
+             WHERE version >= 0 AND length(payload) < 100000000;
+             GRANT SELECT ON shown TO {ROLE}; REVOKE SELECT ON items FROM {ROLE}"
+        ));
+        Self(database)
+    }
+
+    fn config(database: &Self, plan: &Plan) -> Config {
+        <Postgres as Engine>::config(&database.0, plan)
+            .set("collections.items.table", "\"shown\"")
+            .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]")
+    }
+
+    fn session(database: &Self, plan: &Plan) -> PostgresSession {
+        <Postgres as Engine>::session(&database.0, plan)
+    }
+
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        <Postgres as Engine>::rows(&database.0)
+    }
+}
+
+impl Networked for Views {
+    const NAME: &str = "postgres-views";
+    const HIDES_ONE_SESSION: bool = <Postgres as Networked>::HIDES_ONE_SESSION;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_connections();
+        all.extend(of_processes());
+        all.extend(of_tables());
+        all
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        self.0.incarnation()
+    }
+
+    fn log_end(&self) -> u64 {
+        self.0.log_end()
+    }
+
+    fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
+        self.0.hidden_session()
+    }
+}
+
+impl Backend for Views {
+    const FEED_RESUMES: bool = <Postgres as Backend>::FEED_RESUMES;
+
+    fn start() -> Self {
+        Self(Postgres::start())
+    }
+
+    fn config(&self) -> Config {
+        Backend::config(&self.0)
+    }
+
+    fn delay_reads(&self, delay: Duration) {
+        self.0.delay_reads(delay);
+    }
+
+    fn hold_reads(&self) {
+        self.0.hold_reads();
+    }
+
+    fn holds_a_read(&self) -> bool {
+        self.0.holds_a_read()
+    }
+
+    fn delay_feed(&self, delay: Duration) {
+        self.0.delay_feed(delay);
+    }
+
+    fn hold_feed(&self) {
+        self.0.hold_feed();
+    }
+
+    fn refuse_feed(&self) {
+        self.0.refuse_feed();
+    }
+
+    fn cut(&self) {
+        self.0.cut();
+    }
+
+    fn clear_faults(&self) {
+        self.0.clear_faults();
+    }
+
+    fn hide_commits(&self) {
+        self.0.hide_commits();
+    }
+
+    fn show_commits(&self) {
+        self.0.show_commits();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+
+    fn pause(&self) {
+        self.0.pause();
+    }
+
+    fn resume(&self) {
+        self.0.resume();
+    }
+}
