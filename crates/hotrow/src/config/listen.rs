@@ -71,11 +71,10 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
 
 /// Reads `[redis]`.
 pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
-    let is_present = section.is_present();
     let allow_stale = section.flag("allow_stale", false);
     match &mut transport.redis {
         Some(redis) => redis.allow_stale = allow_stale,
-        None if is_present => {
+        None if allow_stale => {
             section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
         }
         None => {}

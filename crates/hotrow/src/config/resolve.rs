@@ -34,7 +34,6 @@ pub(super) fn resolve<'a>(
     let mut root = Section::root(ctx, table);
     let Listen { data, admin, workers, mut transport, describes_on_data, has_server_timing } =
         listen(root.section("listen"), overrides);
-    redis_settings(root.section("redis"), &mut transport);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
@@ -67,6 +66,7 @@ pub(super) fn resolve<'a>(
     let trace = super::trace::trace(root.section("trace"));
     let log = log(root.section("log"));
     let reload = super::reload::reload(root.section("reload"));
+    redis_settings(root.section("redis"), &mut transport);
     root.finish();
 
     let admin_transport = admin_access.transport;
