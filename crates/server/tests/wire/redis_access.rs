@@ -237,6 +237,12 @@ fn a_stale_answer_is_an_error_unless_it_is_allowed() {
         let own = Reply::text(r#"{"id":1,"price":2}"#);
         assert_eq!(acme.ask("GET accounts:1"), own);
         service.cache.mark_gap(None);
+        if when_stale == WhenStale::Stale {
+            let mut other = connect(&service, "other");
+            let of_another = other.ask("GET accounts:1");
+            assert_eq!(of_another, Reply::Null, "as if it did not exist, and not in memory");
+            assert_eq!(other.ask("GET accounts:4"), Reply::Null);
+        }
         for command in ["GET accounts:1", "MGET accounts:1", "EXISTS accounts:1"] {
             let reply = acme.ask(command);
             let context = format!("{command}, {allow_stale}, {when_stale:?}: {reply:?}");
