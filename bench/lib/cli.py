@@ -21,12 +21,14 @@ def some_of(known):
     return parse
 
 
-def add_measurement(parser, rounds, seconds, unit, seed=True):
-    """Adds the options that every measurement by rounds has. `unit`: what `--seconds` is per;
-    `seed`: whether something is drawn at random.
+def add_measurement(parser, rounds, seconds=None, unit=None, seed=True):
+    """Adds the options that every measurement by rounds has. `seconds`: None where a round has a
+    number of requests; `unit`: what `--seconds` is per; `seed`: whether something is drawn at
+    random.
     """
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--seconds", type=int, default=seconds, help=f"per {unit}")
+    if seconds is not None:
+        parser.add_argument("--seconds", type=int, default=seconds, help=f"per {unit}")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument(
         "--foreign-limit",

@@ -29,7 +29,7 @@ def arguments():
     parser.add_argument("--ids", type=int, default=1_000, help="keys to choose from")
     parser.add_argument("--body-bytes", type=int, default=319)
     parser.add_argument("--commands", type=int, default=200_000, help="per subject and round")
-    cli.add_measurement(parser, rounds=8, seconds=0, unit="round (not used)", seed=False)
+    cli.add_measurement(parser, rounds=8, seed=False)
     return parser.parse_args()
 
 
