@@ -4,6 +4,7 @@ command at a time and 16 at once."""
 
 import argparse
 import csv
+import json
 import os
 import random
 import socket
@@ -11,14 +12,16 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, http, report, stats, subjects, wrk  # noqa: E402
 from lib.process import Failed, Process, free_port  # noqa: E402
 
 # By the number of commands that are sent at once: the largest ratio of CPU times.
 AIMS = {1: 1.1, 16: 1.3}
+CALM_TIMEOUT_S = 30
 # redis-benchmark pads its random numbers to so many digits.
 DIGITS = 12
 KEY = "key:__rand_int__"
@@ -106,6 +109,21 @@ def load(port, _file, _seconds, connections, core, depth, commands, ids):
     return {"requests": commands, "duration_us": commands / rate * 1e6}
 
 
+def await_calm(hotrow):
+    """Waits until the service does not shed load: it was late by the time for which it was stopped.
+    """
+    deadline = time.monotonic() + CALM_TIMEOUT_S
+    while True:
+        connection = http.Connection(hotrow.admin_port)
+        level = json.loads(connection.get("/status").body)["overload"]["level"]
+        connection.close()
+        if level == "normal":
+            return
+        if time.monotonic() > deadline:
+            raise Failed(f"hotrow is at level {level} after {CALM_TIMEOUT_S} s without load")
+        time.sleep(0.1)
+
+
 def main():
     args = arguments()
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
@@ -135,6 +153,8 @@ def main():
                 others = [other for other in subjects_by_name.values() if other is not process]
                 for other in others:
                     other.pause()
+                if process is hotrow:
+                    await_calm(hotrow)
                 # Pipelined commands are too cheap for a round of as many.
                 commands = args.commands * (1 if depth == 1 else 5)
                 form = {"depth": depth, "commands": commands, "ids": args.ids}
