@@ -4,7 +4,6 @@
 use http::Response;
 use http::header::CONNECTION;
 
-use crate::admission::shed::DETAIL;
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::http_error::HttpError;
@@ -13,6 +12,9 @@ use crate::http_error::HttpError;
 pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
 /// A refused credential of `AUTH`.
 pub(super) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// Reply while the process sheds load.
+const SHED: &str = "BUSY the service is overloaded and refuses low-priority and costly commands first; \
+    try again later";
 /// An answer that HTTP would mark as stale.
 pub(super) const STALE: &str = "MASTERDOWN the answer in memory is older than this server promises \
     (cache.max_staleness, cache.ttl), and redis.allow_stale is false";
@@ -29,9 +31,8 @@ pub(super) fn text(error: &HttpError) -> String {
             "RATELIMIT this client sent too many credentials that were refused; try again in \
              {retry_after_s} s"
         ),
-        HttpError::Overloaded(_) | HttpError::NoBodyRoom | HttpError::Shed(_) => {
-            with("BUSY", error)
-        }
+        HttpError::Shed(_) => SHED.to_owned(),
+        HttpError::Overloaded(_) | HttpError::NoBodyRoom => with("BUSY", error),
         HttpError::CircuitOpen { retry_after_s } => format!(
             "TRYAGAIN the database failed too often recently, and reads are paused; try again in \
              {retry_after_s} s"
@@ -52,7 +53,7 @@ pub(super) fn text_of(response: &Response<Body>) -> String {
     match response.extensions().get::<HttpError>() {
         Some(error) => text(error),
         // The only answer that is built without its cause.
-        None => format!("BUSY {DETAIL}"),
+        None => SHED.to_owned(),
     }
 }
 
@@ -126,7 +127,8 @@ mod tests {
             assert_eq!(text_of(&error.response()), from_error, "as over HTTP");
             assert!(page.contains(&format!("`{word}")), "{word} is on the page");
         }
-        for own in [NO_AUTH, WRONG_PASS, STALE] {
+        for own in [NO_AUTH, WRONG_PASS, STALE, SHED] {
+            assert!(!own.contains("Retry-After"), "there are no header fields");
             let word = own.split(' ').next().unwrap();
             assert!(page.contains(&format!("`{word}")), "{word} is on the page");
         }
