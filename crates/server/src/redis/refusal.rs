@@ -13,8 +13,8 @@ pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
 /// A refused credential of `AUTH`.
 pub(super) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 /// Reply while the process sheds load.
-const SHED: &str = "BUSY the service is overloaded and refuses low-priority and costly commands first; \
-    try again later";
+const SHED: &str = "BUSY the service is overloaded and refuses low-priority and costly commands \
+    first; try again later";
 /// An answer that HTTP would mark as stale.
 pub(super) const STALE: &str = "MASTERDOWN the answer in memory is older than this server promises \
     (cache.max_staleness, cache.ttl), and redis.allow_stale is false";
