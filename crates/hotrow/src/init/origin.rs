@@ -14,7 +14,7 @@ const VARIABLE_PREFIX: &str = "env:";
 /// Variable in the written file if the command line names none.
 const DEFAULT_VARIABLE: &str = "DATABASE_URL";
 
-/// A connection string, and the variable that stands for it in the written file.
+/// A connection string, and the variable that replaces it in the written file.
 pub(super) struct Origin {
     url: String,
     /// `None`: the connection string has no secret and is written as it is.

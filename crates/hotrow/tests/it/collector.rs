@@ -1,4 +1,4 @@
-//! A stand-in for a collector: it decodes messages of OTLP over HTTP, and answers as it is told to.
+//! A stand-in for a collector: it decodes messages of OTLP over HTTP, and answers as it is set to.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

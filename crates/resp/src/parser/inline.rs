@@ -57,7 +57,7 @@ impl Parser {
             match byte {
                 b'"' | b'\'' => {
                     rest = self.take_quoted(*byte, behind)?;
-                    // So that nobody takes two words for one.
+                    // So that two words are not taken for one.
                     return match rest.first().is_none_or(u8::is_ascii_whitespace) {
                         true => Ok(rest),
                         false => Err(ProtocolError::Quotes),

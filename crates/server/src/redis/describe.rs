@@ -1,4 +1,4 @@
-//! `COMMAND` and `INFO`: what a server tells clients about itself.
+//! `COMMAND` and `INFO`: what a server reports of itself.
 
 use hotrow_resp::{Version, write};
 

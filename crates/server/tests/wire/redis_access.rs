@@ -148,7 +148,7 @@ fn a_credential_is_sent_in_any_of_the_ways_of_clients() {
     }
     let mut client = connect();
     assert!(client.ask("HELLO 3").error().starts_with("NOAUTH HELLO must be called with"));
-    // A command that does not exist tells nothing about records.
+    // A command that does not exist reveals nothing about records.
     assert_eq!(client.ask("SET a b").word(), "ERR");
     assert_eq!(client.ask("QUIT"), Reply::ok());
 }
