@@ -3,8 +3,11 @@
 //! Merging needs no timer. The first cold key is read at once and alone; keys requested while
 //! queries are in flight go together into the next one.
 
+mod cancelled;
 mod fills;
 mod interest;
+mod made;
+mod standby;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +16,11 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
-use self::fills::{Fill, jittered};
+use self::fills::Fill;
 use crate::cache::{Cache, LookupError};
-use crate::config::InvalidationMode;
 use crate::flight::{Flight, Kind, Lease};
-use crate::record::{Presence, Record, RecordParts, Visibility, owned_row};
-use crate::safeguards::Safeguard;
+use crate::record::{Presence, Record, Visibility};
+use crate::standby::Order;
 use crate::stats::Removal;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
@@ -90,6 +92,8 @@ pub struct BatchLoader<E: Clone> {
     /// Index of the row that answers each flight.
     row_of_flight: Vec<usize>,
     lease: Lease,
+    /// See [`BatchLoader::standby_floor`].
+    standby_floor: Option<Position>,
     /// Number of the query in flight, for the fence.
     number: u64,
     /// Longest wait among the flights of the query.
@@ -101,8 +105,8 @@ pub struct BatchLoader<E: Clone> {
 
 impl<E: Clone> BatchLoader<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
-        let lease =
-            Lease { started_at: Nanos::ZERO, epoch: cache.collection(collection).0.epoch() };
+        let epoch = cache.collection(collection).0.epoch();
+        let lease = Lease { started_at: Nanos::ZERO, epoch, is_of_standby: false };
         Self {
             cache,
             collection,
@@ -111,6 +115,7 @@ impl<E: Clone> BatchLoader<E> {
             keys_max: usize::MAX,
             row_of_flight: Vec::new(),
             lease,
+            standby_floor: None,
             number: 0,
             waited: Duration::ZERO,
             fills: Fills::default(),
@@ -173,12 +178,13 @@ impl<E: Clone> BatchLoader<E> {
         let cache = self.cache.clone();
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
-        self.lease = Lease { started_at: now, epoch: collection.epoch() };
+        self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
         let taken = fetches.next_batch(self.lease, self.keys_max, &cache.config, stats);
         self.over = taken.query.is_empty();
         if !self.over {
             self.number = fetches.fence.query_sent();
         }
+        self.choose_standby(collection, &mut fetches, &taken.query, now);
         drop(fetches);
         taken.refused.iter().for_each(|flight| flight.finish(Err(LookupError::Overdue)));
         if self.over {
@@ -305,7 +311,7 @@ impl<E: Clone> BatchLoader<E> {
         taken.read += 1;
         let fill = self.answer(flight, record, (&taken.answers.version, stay), now);
         taken.fills.count(fill);
-        if fill == Fill::Repeated {
+        if matches!(fill, Fill::Repeated | Fill::Hidden) {
             self.put_back_one(flight);
         }
         if taken.last_use[row] == at {
@@ -350,54 +356,6 @@ impl<E: Clone> BatchLoader<E> {
         collection.fetch_queue.lock().fence.query_ended(self.number);
     }
 
-    /// Returns for each flight whether its answer contains all that the feed delivered. Changes
-    /// delivered from now on end leases.
-    fn visibilities(&self, query: &[Arc<Flight<E>>], version: &Version) -> Vec<Visibility> {
-        let collection = self.cache.collection(self.collection).0;
-        let mut fetches = collection.fetch_queue.lock();
-        let lost = self.lease.epoch.feed != collection.epoch().feed;
-        let fenced = !fetches.fence.is_open() && self.cache.safeguards.has(Safeguard::Fence);
-        let visibility = |flight: &Arc<Flight<E>>| match lost
-            || fenced && fetches.fence.hides(&flight.key, version)
-        {
-            true => Visibility::Behind,
-            false => Visibility::Complete,
-        };
-        let visibilities = query.iter().map(visibility).collect();
-        if !fetches.fence.is_open() {
-            fetches.fence.seen(version);
-        }
-        visibilities
-    }
-
-    fn record(
-        &self,
-        key: &Key,
-        body: Option<&[u8]>,
-        visibility: Visibility,
-        answers: &Answers<E>,
-        now: Nanos,
-    ) -> Record {
-        let policy = self.cache.policy(self.collection);
-        let ttl = if body.is_some() { policy.ttl } else { policy.negative_ttl };
-        let config = &self.cache.config;
-        let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
-        let is_followed = config.invalidation_mode == InvalidationMode::Feed;
-        let (owner, body) = owned_row(policy, body);
-        Record::new(&RecordParts {
-            key,
-            body,
-            owner,
-            has_views: policy.has_views,
-            read_at: self.lease.started_at,
-            expires_at: self.lease.started_at.after(life),
-            version: &answers.version,
-            position: answers.position.filter(|_| is_followed),
-            visibility,
-            epoch: self.lease.epoch,
-        })
-    }
-
     /// Answers the waiters of the flight, unless another request received a newer answer.
     fn answer(
         &self,
@@ -411,13 +369,19 @@ impl<E: Clone> BatchLoader<E> {
         if !flight.accept(version) {
             return Fill::Repeated;
         }
+        let is_lost = self.lease.epoch.feed != collection.epoch().feed;
+        let hash = self.cache.hash(&flight.key);
+        if fetches.order((&flight.key, hash), version, record.position(), is_lost) == Order::TooOld
+        {
+            return self.too_old(flight, fetches);
+        }
         let alive = fetches.is_current(flight)
             && self.lease.epoch == collection.epoch()
             && !record.is_behind();
         fetches.retire(flight);
         fetches.forget_failure(&flight.key);
         let passes = record.presence() == Presence::Found
-            && self.cache.scan_filter.take(self.cache.hash(&flight.key));
+            && self.cache.scan_filter.take(hash);
         let is_kept = stay == Stay::Kept
             && !(flight.kind == Kind::WarmUp && record.presence() == Presence::Missing);
         let fill = if alive && is_kept && !passes && !collection.has_gap() {
@@ -453,42 +417,6 @@ impl<E: Clone> BatchLoader<E> {
         stats.failed_keys_total.add(1);
         drop(fetches);
         flight.finish(Err(failure));
-    }
-}
-
-impl<E: Clone> BatchLoader<E> {
-    /// Abandons the query in flight: its flights are queued again or finished.
-    fn hand_over(&mut self) {
-        let mut query = std::mem::take(&mut self.query);
-        if query.is_empty() {
-            return;
-        }
-        if let Some(taken) = self.taken.take() {
-            // Flights already answered need nothing more.
-            query.drain(..taken.answered);
-            query.extend(taken.unread);
-        }
-        let (collection, stats) = self.cache.collection(self.collection);
-        stats.queries_in_flight.sub(1);
-        let mut fetches = collection.fetch_queue.lock();
-        fetches.fence.query_ended(self.number);
-        let (unread, ended): (Vec<_>, Vec<_>) =
-            query.into_iter().partition(|flight| flight.hand_over());
-        ended.iter().for_each(|flight| fetches.retire(flight));
-        fetches.put_back(unread.into_iter(), stats);
-        drop(fetches);
-        ended.iter().for_each(|flight| flight.finish(Err(LookupError::Abandoned)));
-    }
-}
-
-impl<E: Clone> Drop for BatchLoader<E> {
-    fn drop(&mut self) {
-        if self.over {
-            return;
-        }
-        self.hand_over();
-        let queued = self.cache.collection(self.collection).0.fetch_queue.lock().abandon_loader();
-        queued.iter().for_each(|flight| flight.call_leader());
     }
 }
 

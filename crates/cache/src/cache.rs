@@ -101,6 +101,8 @@ pub struct CacheState<E> {
     progress: Progress,
     hasher: FixedState,
     feed_epochs_total: std::sync::atomic::AtomicU64,
+    /// Whether standbys may wait for a probe; see [`Cache::release_standbys_after`].
+    pub(crate) standbys_are_held: std::sync::atomic::AtomicBool,
     pub(crate) safeguards: Safeguards,
 }
 
@@ -153,6 +155,7 @@ impl<E: Clone> Cache<E> {
             progress: Progress::new(),
             hasher: FixedState::with_seed(config.seed),
             feed_epochs_total: std::sync::atomic::AtomicU64::new(0),
+            standbys_are_held: std::sync::atomic::AtomicBool::new(false),
             safeguards: Safeguards::default(),
         };
         let policies = collections.into_boxed_slice();
@@ -252,6 +255,8 @@ impl<E: Clone> Cache<E> {
         let mut fetches = collection.fetch_queue.lock();
         fetches.kill_lease(key);
         fetches.forget_failure(key);
+        // A standby may be behind what the purge is for.
+        fetches.standbys.iter_mut().for_each(|standbys| standbys.hold());
         self.store.remove(key, Removal::Purged)
     }
 
@@ -262,7 +267,10 @@ impl<E: Clone> Cache<E> {
         // Under the queue's lock: otherwise a fill could be judged by the old epoch and stored
         // after the flush.
         let mut fetches = collection.fetch_queue.lock();
-        mark.into_iter().for_each(|mark| fetches.fence.delivered(mark, None));
+        match mark {
+            Some(mark) => fetches.fence.delivered(mark, None),
+            None => fetches.standbys.iter_mut().for_each(|standbys| standbys.hold()),
+        }
         collection.raise(Epoch { feed: 0, flush: 1 });
         stats.flushes_total.add(1);
     }
@@ -275,6 +283,7 @@ impl<E: Clone> Cache<E> {
             if position.is_some() {
                 // A feed starts only when every read sees what the previous feed delivered.
                 fetches.fence.clear();
+                fetches.standbys.iter_mut().for_each(|standbys| standbys.restart());
             }
             collection
                 .raise(Epoch { feed: u32::from(self.safeguards.has(Safeguard::Epoch)), flush: 0 });
@@ -287,6 +296,7 @@ impl<E: Clone> Cache<E> {
     /// `position`.
     pub fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
         self.progress.advance(probe_sent_at, position);
+        self.standbys_passed(probe_sent_at, position);
     }
 
     /// Records that reads sent from now on see at least `version`: changes that it contains need no
@@ -341,7 +351,11 @@ impl<E: Clone> Cache<E> {
         let (collection, _) = self.collection(record.collection());
         let followed = self.config.invalidation_mode == InvalidationMode::Feed
             && record.epoch() == collection.epoch();
-        let read_at = record.read_at();
+        let read_at = match record.is_of_standby() {
+            // It reflects what the feed had delivered when it was read, within the bound before.
+            true => record.read_at().before(self.config.max_staleness),
+            false => record.read_at(),
+        };
         // The lesser of two ages is that of the later time.
         now.since(if followed { read_at.max(self.progress.watermark()) } else { read_at })
     }

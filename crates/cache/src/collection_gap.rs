@@ -30,7 +30,8 @@ impl<E: Clone> Cache<E> {
         let (collection, stats) = self.collection(collection);
         // Under this lock, like every insertion: a read that began before is judged by the new
         // epoch and the new flag.
-        let _fetch_queue = collection.fetch_queue.lock();
+        let mut fetches = collection.fetch_queue.lock();
+        fetches.standbys.iter_mut().for_each(|standbys| standbys.hold());
         collection.raise(Epoch { feed: 0, flush: 1 });
         collection.has_gap.store(is_open, Relaxed);
         stats.flushes_total.add(1);

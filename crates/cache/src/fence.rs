@@ -31,6 +31,8 @@ pub(crate) struct Fence {
     overflow: Vec<ChangeId>,
     /// More than [`OVERFLOWS_MAX`] of them: nothing is stored any more.
     closed: bool,
+    /// Point of the log that follows the start of the newest commit record forgotten.
+    forgotten: u64,
     sent: u64,
     under_way: Vec<u64>,
     hasher: FixedState,
@@ -54,6 +56,7 @@ impl Fence {
             keys: 0,
             overflow: Vec::new(),
             closed: false,
+            forgotten: 0,
             sent: 0,
             under_way: Vec::new(),
             hasher,
@@ -123,6 +126,35 @@ impl Fence {
             || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
     }
 
+    /// Returns whether `version` may lack a delivered change of `key` that committed before the
+    /// point `bound` of the log.
+    pub(crate) fn hides_before(&self, key: &Key, version: &Version, bound: u64) -> bool {
+        let is_before = |mark: &ChangeId| commit_of(mark).is_none_or(|commit| commit < bound);
+        let unseen = |hidden: &Hidden| !version.contains(&hidden.mark) && is_before(&hidden.mark);
+        self.closed
+            || self.overflow.iter().any(|mark| !version.contains_through(mark))
+            || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
+    }
+
+    /// Returns the least point of the log that a standby must have replayed in order to see every
+    /// delivered change of `key`, forgotten ones included; `None` when no point is known to do.
+    pub(crate) fn replayed_at_least(&self, key: &Key) -> Option<u64> {
+        self.unforgotten_at_least(key).map(|least| least.max(self.forgotten))
+    }
+
+    /// The same without those that were forgotten.
+    pub(crate) fn unforgotten_at_least(&self, key: &Key) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
+        let mut least = 0;
+        let hidden = self.hidden.iter().filter(|hidden| hidden.concerns(key));
+        for mark in hidden.map(|hidden| &hidden.mark).chain(&self.overflow) {
+            least = least.max(commit_of(mark)? + 1);
+        }
+        Some(least)
+    }
+
     /// Returns whether a read may exist that does not see a delivered change of `key`.
     pub(crate) fn concerns(&self, key: &Key) -> bool {
         self.closed
@@ -155,23 +187,37 @@ impl Fence {
         self.keys = 0;
         self.overflow.clear();
         self.closed = false;
+        self.forgotten = 0;
     }
 
     fn forget(&mut self) {
         let oldest = self.under_way.iter().copied().min().unwrap_or(u64::MAX);
         let mut keys = self.keys;
+        let mut forgotten = self.forgotten;
         self.hidden.retain(|hidden| {
             let kept = hidden.visible_at.is_none_or(|at| at >= oldest);
-            keys -= if kept { 0 } else { hidden.keys.as_ref().map_or(0, HashSet::len) };
+            if !kept {
+                keys -= hidden.keys.as_ref().map_or(0, HashSet::len);
+                forgotten = forgotten.max(commit_of(&hidden.mark).map_or(0, |commit| commit + 1));
+            }
             kept
         });
         self.keys = keys;
+        self.forgotten = forgotten;
     }
 }
 
 impl Hidden {
     fn concerns(&self, key: &Key) -> bool {
         self.keys.as_ref().is_none_or(|keys| keys.contains(key))
+    }
+}
+
+/// Returns where the commit record of a change starts, in a log that standbys replay.
+fn commit_of(mark: &ChangeId) -> Option<u64> {
+    match mark {
+        ChangeId::Transaction { commit, .. } => Some(*commit),
+        ChangeId::Log(_) | ChangeId::Commit(_) | ChangeId::Gtid(_) => None,
     }
 }
 
@@ -191,12 +237,43 @@ mod tests {
         }
     }
 
+    fn transaction(xid: u64) -> ChangeId {
+        ChangeId::Transaction { xid, commit: 10 * xid }
+    }
+
+    fn replayed(at: u64) -> Version {
+        let at = Position { incarnation: 1, at };
+        Version::Replayed { from: at, to: at }
+    }
+
+    #[test]
+    fn a_standby_needs_all_that_was_delivered_of_its_key_and_all_that_was_forgotten() {
+        let mut fence = Fence::new(1);
+        assert_eq!(fence.replayed_at_least(&key(1)), Some(0));
+        fence.delivered(transaction(10), Some(&key(1)));
+        fence.delivered(transaction(12), Some(&key(2)));
+        assert_eq!(fence.replayed_at_least(&key(1)), Some(101));
+        assert_eq!(fence.replayed_at_least(&key(2)), Some(121));
+        assert!(fence.hides(&key(1), &replayed(100)) && !fence.hides(&key(1), &replayed(101)));
+        fence.seen(&snapshot(11, 11, &[]));
+        assert_eq!(fence.replayed_at_least(&key(9)), Some(101), "forgotten: for every key");
+        assert!(!fence.hides_before(&key(2), &snapshot(11, 13, &[12]), 120));
+        assert!(fence.hides_before(&key(2), &snapshot(11, 13, &[12]), 121));
+        for xid in 13..13 + TRANSACTIONS_MAX as u64 {
+            fence.delivered(transaction(xid), Some(&key(3)));
+        }
+        let last = 10 * (12 + TRANSACTIONS_MAX as u64);
+        assert_eq!(fence.replayed_at_least(&key(9)), Some(last + 1), "beyond the bound");
+        fence.clear();
+        assert_eq!(fence.replayed_at_least(&key(1)), Some(0));
+    }
+
     #[test]
     fn only_the_keys_of_unseen_transactions_are_hidden() {
         let mut fence = Fence::new(1);
-        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
-        fence.delivered(ChangeId::Transaction(10), Some(&key(2)));
-        fence.delivered(ChangeId::Transaction(12), Some(&key(3)));
+        fence.delivered(transaction(10), Some(&key(1)));
+        fence.delivered(transaction(10), Some(&key(2)));
+        fence.delivered(transaction(12), Some(&key(3)));
         let reads = snapshot(10, 13, &[10]);
         assert_eq!(
             [1, 2, 3, 4].map(|id| fence.hides(&key(id), &reads)),
@@ -209,8 +286,8 @@ mod tests {
     #[test]
     fn a_change_of_everything_hides_every_key() {
         let mut fence = Fence::new(1);
-        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
-        fence.delivered(ChangeId::Transaction(10), None);
+        fence.delivered(transaction(10), Some(&key(1)));
+        fence.delivered(transaction(10), None);
         assert!(fence.hides(&key(9), &snapshot(10, 11, &[10])));
         assert_eq!(fence.keys, 0);
     }
@@ -219,7 +296,7 @@ mod tests {
     fn a_change_is_forgotten_when_every_query_sees_it() {
         let mut fence = Fence::new(1);
         let before = fence.query_sent();
-        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
+        fence.delivered(transaction(10), Some(&key(1)));
         let between = fence.query_sent();
         fence.seen(&snapshot(11, 11, &[]));
         let after = fence.query_sent();
@@ -289,7 +366,7 @@ mod tests {
     fn without_room_the_fence_is_coarser_but_closed() {
         let mut fence = Fence::new(1);
         for xid in 1..=TRANSACTIONS_MAX as u64 + 5 {
-            fence.delivered(ChangeId::Transaction(xid), Some(&key(1)));
+            fence.delivered(transaction(xid), Some(&key(1)));
         }
         let last = TRANSACTIONS_MAX as u64 + 5;
         assert!(fence.hides(&key(2), &snapshot(last, last + 1, &[last])));
@@ -303,7 +380,7 @@ mod tests {
         fence.query_ended(reading);
         assert!(fence.is_open());
         for id in 0..=KEYS_MAX as i64 {
-            fence.delivered(ChangeId::Transaction(last + 1), Some(&key(id)));
+            fence.delivered(transaction(last + 1), Some(&key(id)));
         }
         assert!(fence.hides(&key(-1), &snapshot(last + 1, last + 2, &[last + 1])));
     }

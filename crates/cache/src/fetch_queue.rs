@@ -16,6 +16,7 @@ use crate::cache::LookupError;
 use crate::config::Config;
 use crate::fence::Fence;
 use crate::flight::{Ask, Flight, Kind, Lease};
+use crate::standby::Standbys;
 use crate::stats::CollectionStats;
 use hotrow_types::key::Key;
 
@@ -36,6 +37,8 @@ pub(crate) struct FetchQueue<E> {
     pub(crate) policy: QueuePolicy,
     failures: HashMap<Key, (Nanos, LookupError<E>), FixedState>,
     pub(crate) fence: Fence,
+    /// `None`: the primary alone is read.
+    pub(crate) standbys: Option<Box<Standbys>>,
 }
 
 /// Reason for which a read was not queued.
@@ -68,6 +71,7 @@ impl<E: Clone> FetchQueue<E> {
             policy: QueuePolicy::new(config.queue),
             failures: HashMap::with_hasher(hasher),
             fence: Fence::new(config.seed),
+            standbys: None,
         }
     }
 

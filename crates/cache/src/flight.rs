@@ -94,6 +94,8 @@ struct Progress<E> {
     /// `true`: a waiter must lead. Only while queued.
     lead: bool,
     attempts: u8,
+    /// Only the primary may answer.
+    needs_primary: bool,
     /// Newest version that another flight answered for this key while this one was in flight.
     floor: Option<Version>,
 }
@@ -111,6 +113,9 @@ enum Phase<E> {
 pub(crate) struct Lease {
     pub(crate) started_at: Nanos,
     pub(crate) epoch: Epoch,
+    /// A standby is read: the answer shows what the feed had delivered when the query was sent, not
+    /// what had been committed then.
+    pub(crate) is_of_standby: bool,
 }
 
 impl<E: Clone> Flight<E> {
@@ -127,6 +132,7 @@ impl<E: Clone> Flight<E> {
             },
             lead: false,
             attempts: 0,
+            needs_primary: false,
             floor: None,
         };
         Arc::new(Self { key, kind, is_first, progress: Mutex::new(progress) })
@@ -203,6 +209,23 @@ impl<E: Clone> Flight<E> {
             progress.floor = None;
         }
         wanted
+    }
+
+    /// Requires an answer of the primary, now and when it is read again.
+    pub(crate) fn require_primary(&self) {
+        self.progress.lock().needs_primary = true;
+    }
+
+    /// Returns whether a standby may answer.
+    pub(crate) fn permits_standby(&self) -> bool {
+        self.kind != Kind::Alone && !self.progress.lock().needs_primary
+    }
+
+    /// Notes that its query goes to a standby.
+    pub(crate) fn read_standby(&self) {
+        if let Phase::Reading(lease) = &mut self.progress.lock().phase {
+            lease.is_of_standby = true;
+        }
     }
 
     /// Notes that `version` was answered for this key by another flight while this one is in

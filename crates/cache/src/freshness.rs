@@ -105,7 +105,8 @@ pub(crate) fn judge(
     if record.epoch().feed != epoch.feed {
         return Verdict::Read;
     }
-    if behind && now.since(record.read_at()) > config.max_staleness {
+    // A standby shows what the feed had delivered, which may be older than the read.
+    if behind && (record.is_of_standby() || now.since(record.read_at()) > config.max_staleness) {
         return Verdict::Read;
     }
     match expired {

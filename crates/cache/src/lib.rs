@@ -5,7 +5,7 @@
 //! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
 //! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
 //! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
-//! `min_position` (read your writes), `store` and [`Record`] (the entries), [`miniature`] (the hit
+//! `min_position` (read your writes), `standby` (reads of standbys), `store` and [`Record`] (the entries), [`miniature`] (the hit
 //! ratio at other capacities). Keys, positions and
 //! versions are those of `hotrow_types`.
 
@@ -28,6 +28,7 @@ mod scan_filter;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod schedules;
+mod standby;
 pub mod stats;
 mod store;
 mod sync;
@@ -40,4 +41,5 @@ pub use freshness::Freshness;
 pub use min_position::NotReached;
 pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record, hash_of_body};
 pub use safeguards::Safeguard;
+pub use standby::StandbyBound;
 pub use store::Walk;

@@ -77,6 +77,8 @@ impl Kind {
     const VARIANTS: u8 = 1 << 3;
     /// The ends of the members are kept.
     const MEMBERS: u8 = 1 << 4;
+    /// A standby was read.
+    const STANDBY: u8 = 1 << 5;
 
     fn new(presence: Presence, token: Token, keeps_members: bool) -> Self {
         let found = if presence == Presence::Found { Self::FOUND } else { 0 };
@@ -90,6 +92,10 @@ impl Kind {
 
     fn presence(self) -> Presence {
         if self.0 & Self::FOUND == 0 { Presence::Missing } else { Presence::Found }
+    }
+
+    fn of_standby(self, is_of_standby: bool) -> Self {
+        Self(if is_of_standby { self.0 | Self::STANDBY } else { self.0 })
     }
 
     fn with_variants(self) -> Self {
@@ -234,7 +240,8 @@ impl Record {
             lifetime: Lifetime::new(lifetime),
             // KEY_BYTES_MAX fits.
             key_bytes: key.len() as u16,
-            kind: Kind::new(presence, token, parts.has_views),
+            kind: Kind::new(presence, token, parts.has_views)
+                .of_standby(matches!(parts.version, Version::Replayed { .. })),
             uses: Uses::none(),
         };
         let at = parts.position.map_or(0, |position| position.at);
@@ -369,6 +376,11 @@ impl Record {
     #[must_use]
     pub fn read_at(&self) -> Nanos {
         self.0.header.header.read_at
+    }
+
+    /// Returns whether a standby was read: the record may lack what committed shortly before.
+    pub(crate) fn is_of_standby(&self) -> bool {
+        self.0.header.header.kind.0 & Kind::STANDBY != 0
     }
 
     /// Returns the collection of the record.

@@ -16,13 +16,25 @@ pub enum Safeguard {
     /// Staleness counts from the sending of a probe, not from the arrival of its echo (disabled
     /// where the feed delivers).
     Probe,
+    /// A standby must have replayed every change that the fence has forgotten.
+    StandbyFloor,
+    /// A standby must have replayed all that an earlier answer may have shown.
+    StandbyShown,
+    /// Only the primary is read while the feed is behind, and for `no-cache`.
+    StandbyBypass,
+    /// A standby is asked what it has replayed before it reads the row (disabled in the reader).
+    StandbyOrder,
+    /// A standby reads each row in a snapshot of its own (disabled in the reader).
+    StandbySnapshot,
+    /// A standby follows the timeline of the feed (disabled in the reader).
+    StandbyTimeline,
 }
 
 /// Set of the enabled safeguards.
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 4],
+    disabled: [AtomicBool; 10],
 }
 
 #[cfg(feature = "failpoints")]

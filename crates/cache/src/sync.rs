@@ -4,10 +4,13 @@
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use parking_lot::{Mutex, RwLock};
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::MutexGuard;
 
 /// shuttle's mutex with the signature of `parking_lot`'s.
 #[cfg(feature = "shuttle")]

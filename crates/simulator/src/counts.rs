@@ -81,6 +81,16 @@ counts!(
     queries_failed,
     /// Queries that ended before all keys were read.
     queries_cut_short,
+    /// Queries that a standby answered.
+    standby_answers,
+    /// Queries that went to the primary because no standby could answer.
+    standby_refusals,
+    /// Waits for the feed to deliver what a standby's answer may show.
+    standby_waits,
+    /// Answers of the primary that were read again after a newer one of a standby.
+    hidden_after_standby,
+    /// Faults of standbys.
+    standby_faults,
     /// Transactions begun.
     transactions,
     /// Those of them rolled back.

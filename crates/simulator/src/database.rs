@@ -31,6 +31,8 @@ pub(crate) struct RowVersion {
     pub(crate) returned_at: Nanos,
     /// Incarnation of the log, and number of the commit in it.
     pub(crate) place: Option<(u64, u64)>,
+    /// Commits in the log before a change that is none of them.
+    pub(crate) after: u64,
     /// Whether the feed shows the change. Otherwise a look at the catalogue has to find its cause.
     pub(crate) is_shown: bool,
 }
@@ -110,6 +112,7 @@ impl Database {
             visible_at: start,
             returned_at: start,
             place: None,
+            after: 0,
             is_shown: true,
         };
         Self {
@@ -207,6 +210,7 @@ impl Database {
                     visible_at: Nanos::MAX,
                     returned_at: Nanos::MAX,
                     place: Some((incarnation, number)),
+                    after: number - 1,
                     is_shown: change.is_shown,
                 });
             }
@@ -311,6 +315,7 @@ impl Database {
             visible_at: now,
             returned_at: now,
             place: None,
+            after: self.log.len() as u64,
             is_shown,
         });
     }
@@ -347,7 +352,7 @@ impl Database {
     pub(crate) fn change_id(&self, number: u64, xid: u64) -> ChangeId {
         match self.engine.version {
             VersionKind::Unknown | VersionKind::Sequence => ChangeId::Log(self.position(number)),
-            VersionKind::Snapshot => ChangeId::Transaction(xid),
+            VersionKind::Snapshot => ChangeId::Transaction { xid, commit: number - 1 },
             VersionKind::BinlogPoint | VersionKind::ClusterTime => {
                 ChangeId::Commit(self.position(number))
             }

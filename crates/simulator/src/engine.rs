@@ -11,6 +11,8 @@ pub struct Engine {
     /// An interrupted feed continues at its position. Otherwise each interruption is a loss.
     pub(crate) resumes: bool,
     pub(crate) schema: SchemaChanges,
+    /// Servers that replay its log and answer reads.
+    pub(crate) standbys: usize,
 }
 
 /// Knowledge that a read has of the state that it saw.
@@ -62,7 +64,7 @@ pub(crate) enum SchemaChanges {
 }
 
 /// All engines.
-pub const ENGINES: [Engine; 7] = [
+pub const ENGINES: [Engine; 8] = [
     Engine {
         name: "sqlite",
         version: VersionKind::Sequence,
@@ -70,6 +72,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Changes,
         resumes: false,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
     Engine {
         name: "sqlite-without-triggers",
@@ -78,6 +81,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Flushes,
         resumes: false,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
     Engine {
         name: "postgres",
@@ -86,6 +90,16 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Changes,
         resumes: false,
         schema: SchemaChanges::InCatalogue,
+        standbys: 0,
+    },
+    Engine {
+        name: "postgres-standbys",
+        version: VersionKind::Snapshot,
+        visibility: VisibilityOrder::AnyOrder,
+        feed: FeedKind::Changes,
+        resumes: false,
+        schema: SchemaChanges::InCatalogue,
+        standbys: 2,
     },
     Engine {
         name: "mariadb",
@@ -94,6 +108,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Changes,
         resumes: false,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
     Engine {
         name: "mysql",
@@ -102,6 +117,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Changes,
         resumes: false,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
     Engine {
         name: "mongodb",
@@ -110,6 +126,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Changes,
         resumes: true,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
     Engine {
         name: "ttl-only",
@@ -118,6 +135,7 @@ pub const ENGINES: [Engine; 7] = [
         feed: FeedKind::Off,
         resumes: false,
         schema: SchemaChanges::InLog,
+        standbys: 0,
     },
 ];
 

@@ -19,6 +19,9 @@ impl World {
         let i = self.random.below(self.instances.len());
         let bound = self.settings.cache.max_staleness;
         let engine = self.settings.engine;
+        if engine.standbys > 0 && self.random.one_in(3) {
+            return self.standby_fault();
+        }
         match self.random.below(36) {
             0..3 => {
                 let noticed_after = self.random.up_to(bound);
@@ -87,6 +90,8 @@ impl World {
         let key = self.random.skewed(self.keys.len());
         let instance = &self.instances[i];
         instance.cache.purge(self.keys.get(key));
+        let now = self.now;
+        instance.cache.release_standbys_after(Some(self.keys.get(key).collection()), now);
         instance.sink.with(|calls| calls.changed[key] = calls.now);
     }
 
@@ -99,6 +104,7 @@ impl World {
         self.counts.failovers += 1;
         self.database.fail_over(self.now);
         self.cut_all();
+        self.leave_standbys_behind();
     }
 
     fn cut_all(&mut self) {

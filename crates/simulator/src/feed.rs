@@ -259,6 +259,7 @@ impl World {
 
     /// Wakes the feeds because the log has grown.
     pub(crate) fn log_grew(&mut self) {
+        self.wake_standbys();
         if self.settings.engine.feed == FeedKind::Off {
             return;
         }

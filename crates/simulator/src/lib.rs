@@ -33,6 +33,7 @@ mod settings;
 mod settle;
 mod sink;
 mod slab;
+mod standby;
 #[cfg(test)]
 mod tests;
 mod transaction;

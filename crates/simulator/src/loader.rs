@@ -16,6 +16,7 @@ use crate::admission::{CIRCUIT_OPEN, NotNow, Permit};
 use crate::engine::VersionKind;
 use crate::queue::InstanceEvent;
 use crate::slab::SlabId;
+use crate::standby::StandbyQuery;
 use crate::world::World;
 
 /// Pause between two checks of whether a read sees what it has to wait for.
@@ -26,16 +27,19 @@ const BYTES_PER_TURN: usize = 64;
 pub(crate) struct Loader {
     pub(crate) batches: BatchLoader<ReadFailure>,
     pub(crate) collection: CollectionId,
-    query: Option<Query>,
+    pub(crate) query: Option<Query>,
 }
 
 /// A query in flight.
-struct Query {
-    keys: Vec<Key>,
-    sent_at: Nanos,
-    permit: Permit,
+pub(crate) struct Query {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) sent_at: Nanos,
+    /// `None`: a standby is read.
+    permit: Option<Permit>,
     before: Before,
     answer: Option<Result<Answers<ReadFailure>, ReadFailure>>,
+    /// State of a read of a standby.
+    pub(crate) standby: StandbyQuery,
 }
 
 /// State of the database as it was known when the query was sent.
@@ -90,6 +94,16 @@ impl World {
             return self.violated("a query exceeds its limits", &detail);
         }
         self.counts.queries += 1;
+        if let Some(floor) = loader.batches.standby_floor() {
+            instance.admission.give_back(permit, now, random);
+            let standby = StandbyQuery::new(floor);
+            let before = Before::Nothing;
+            let query =
+                Query { keys, sent_at: now, permit: None, before, answer: None, standby };
+            loader.query = Some(query);
+            self.admit_waiting(i);
+            return self.send_to_standby(i, id);
+        }
         let before = match self.settings.engine.version {
             VersionKind::Unknown | VersionKind::Sequence | VersionKind::Snapshot => Before::Nothing,
             VersionKind::BinlogPoint => {
@@ -104,7 +118,8 @@ impl World {
                 }
             }
         };
-        let query = Query { keys, sent_at: now, permit, before, answer: None };
+        let (permit, standby) = (Some(permit), StandbyQuery::default());
+        let query = Query { keys, sent_at: now, permit, before, answer: None, standby };
         if let Some(loader) = self.instances[i].loaders.get_mut(id) {
             loader.query = Some(query);
         }
@@ -139,7 +154,7 @@ impl World {
         self.push(i, after, InstanceEvent::Arrived(id));
     }
 
-    fn put_query(&mut self, i: usize, id: SlabId, query: Query) {
+    pub(crate) fn put_query(&mut self, i: usize, id: SlabId, query: Query) {
         if let Some(loader) = self.instances[i].loaders.get_mut(id) {
             loader.query = Some(query);
         }
@@ -147,12 +162,24 @@ impl World {
 
     /// Reads the rows of a query as they are visible now.
     fn read(&mut self, i: usize, _: CollectionId, query: &Query) -> Answers<ReadFailure> {
+        let rows = self.rows(i, query, |world, row| world.database.visible(row));
+        let (version, position) = self.version_of(&query.before);
+        Answers { version, position, rows }
+    }
+
+    /// Reads the rows of a query in the versions that `visible` chooses.
+    pub(crate) fn rows(
+        &mut self,
+        i: usize,
+        query: &Query,
+        visible: impl Fn(&Self, usize) -> usize,
+    ) -> Vec<Fetched<ReadFailure>> {
         let is_bad = self.has_faults && self.random.one_in(64);
         let mut rows = Vec::with_capacity(query.keys.len());
         for key in &query.keys {
             let number = self.keys.number(key);
             let row = self.keys.row(number);
-            let version = self.database.visible(row);
+            let version = visible(self, row);
             let body = if self.database.version(row, version).exists {
                 Some(self.body(row, version))
             } else {
@@ -182,8 +209,7 @@ impl World {
                 rows.truncate(from);
             }
         }
-        let (version, position) = self.version_of(&query.before);
-        Answers { version, position, rows }
+        rows
     }
 
     fn version_of(&mut self, before: &Before) -> (Version, Option<Position>) {
@@ -240,12 +266,14 @@ impl World {
                     .iter()
                     .any(|row| !matches!(row, Fetched::Found(_) | Fetched::Missing))
         });
-        if is_cut_short {
-            instance.admission.give_back(query.permit, now, random);
-        } else {
-            let size = (usize::from(loader.collection.0), query.keys.len());
-            let has_opened = instance.admission.record(query.permit, size, failure, now, random);
-            self.counts.breaker_openings += u64::from(has_opened);
+        match query.permit {
+            None => {}
+            Some(permit) if is_cut_short => instance.admission.give_back(permit, now, random),
+            Some(permit) => {
+                let size = (usize::from(loader.collection.0), query.keys.len());
+                let has_opened = instance.admission.record(permit, size, failure, now, random);
+                self.counts.breaker_openings += u64::from(has_opened);
+            }
         }
         loader.batches.arrived(result, now);
         self.admit_waiting(i);
@@ -257,7 +285,12 @@ impl World {
         let now = self.now;
         let Some(loader) = self.instances[i].loaders.get_mut(id) else { return };
         let is_done = !loader.batches.answer_some(BYTES_PER_TURN, now);
-        let after = self.random.latency(self.settings.typical.task);
+        let hidden = if is_done { loader.batches.fills().hidden } else { 0 };
+        self.counts.hidden_after_standby += hidden as u64;
+        let mut after = self.random.latency(self.settings.typical.task);
+        if hidden > 0 {
+            after += VISIBLE_CHECK_EVERY;
+        }
         if is_done {
             self.push(i, after, InstanceEvent::NextBatch(id));
         } else {
@@ -271,8 +304,8 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(loader) = instance.loaders.remove(id) else { return };
         self.counts.loaders_cancelled += 1;
-        if let Some(query) = loader.query {
-            instance.admission.give_back(query.permit, now, random);
+        if let Some(permit) = loader.query.and_then(|query| query.permit) {
+            instance.admission.give_back(permit, now, random);
         }
         drop(loader.batches);
         self.admit_waiting(i);

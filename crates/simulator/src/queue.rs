@@ -9,6 +9,7 @@ use hotrow_types::key::CollectionId;
 
 use crate::feed::{CatalogueLook, Probe};
 use crate::slab::SlabId;
+use crate::standby::Statement;
 
 /// Occurrence at one moment.
 #[derive(Debug)]
@@ -29,6 +30,10 @@ pub(crate) enum Event {
     OutageEnds,
     /// A collection is published again.
     Publish(CollectionId),
+    /// A standby replays the log.
+    Replay(usize),
+    /// A standby follows the database that answers now.
+    Rejoin(usize),
     /// Within one instance of the service.
     Instance(usize, InstanceEvent),
 }
@@ -42,6 +47,10 @@ pub(crate) enum InstanceEvent {
     NextBatch(SlabId),
     /// The database takes the snapshot of a loader's query.
     Snapshot(SlabId),
+    /// A standby carries out the next statement of a loader's query.
+    Standby(SlabId, Statement),
+    /// The answer of a standby has arrived.
+    StandbyArrived(SlabId),
     /// The answer of a loader's query has arrived.
     Arrived(SlabId),
     /// A loader copies more of its answers.
@@ -88,6 +97,8 @@ impl Event {
             Self::Fault => 6,
             Self::OutageEnds => 7,
             Self::Publish(_) => 8,
+            Self::Replay(n) => 9 ^ (*n as u64) << 8,
+            Self::Rejoin(n) => 10 ^ (*n as u64) << 8,
             Self::Instance(i, event) => (*i as u64) << 56 ^ event.number(),
         }
     }
@@ -115,13 +126,18 @@ impl InstanceEvent {
             Self::CutNoticed(session) => (32, u64::from(*session)),
             Self::Connect(session) => (33, u64::from(*session)),
             Self::Start(session) => (34, u64::from(*session)),
+            Self::Standby(id, statement) => (35 + *statement as u64, id.number()),
+            Self::StandbyArrived(id) => (39, id.number()),
         };
         kind ^ object << 8
     }
 
     /// Returns whether it happens at the database: a stopped process does not delay it.
     pub(crate) fn is_at_database(&self) -> bool {
-        matches!(self, Self::Snapshot(_) | Self::ProbeRead(..) | Self::LookRead(..))
+        matches!(
+            self,
+            Self::Snapshot(_) | Self::ProbeRead(..) | Self::LookRead(..) | Self::Standby(..)
+        )
     }
 }
 

@@ -134,6 +134,7 @@ impl Sink for SimulatedSink {
     fn flush(&self, collection: CollectionId, _: FlushCause, mark: Option<ChangeId>) {
         self.cache.flush(collection, mark);
         let mut calls = self.calls.lock();
+        self.cache.release_standbys_after(Some(collection), calls.now);
         calls.flushed[usize::from(collection.0)] = calls.now;
     }
 
@@ -147,6 +148,7 @@ impl Sink for SimulatedSink {
     fn close_gap(&self, collection: CollectionId) {
         self.cache.close_gap(collection);
         let mut calls = self.calls.lock();
+        self.cache.release_standbys_after(Some(collection), calls.now);
         calls.flushed[usize::from(collection.0)] = calls.now;
     }
 
@@ -160,6 +162,7 @@ impl Sink for SimulatedSink {
     fn started(&self, position: Option<Position>) {
         self.cache.mark_gap(position);
         let mut calls = self.calls.lock();
+        self.cache.release_standbys_after(None, calls.now);
         calls.lost = calls.now;
         calls.starts += 1;
     }

@@ -25,6 +25,7 @@ use crate::run::{Rules, Scenario, Violation};
 use crate::settings::Settings;
 use crate::sink::{Keys, SimulatedSink};
 use crate::slab::{Slab, SlabId};
+use crate::standby::Standby;
 
 /// Virtual time at which a run begins.
 const START: Nanos = Nanos(1_000_000_000);
@@ -42,6 +43,7 @@ pub(crate) struct World {
     pub(crate) database: Database,
     pub(crate) keys: Arc<Keys>,
     pub(crate) instances: Vec<Instance>,
+    pub(crate) standbys: Vec<Standby>,
     /// Newest token of each client.
     pub(crate) sessions: Vec<Option<Position>>,
     pub(crate) counts: Counts,
@@ -96,6 +98,7 @@ impl World {
             queue: Queue::default(),
             database: Database::new(settings.engine, settings.ids, START),
             instances: (0..settings.instances).map(instance).collect(),
+            standbys: vec![Standby::new(1); settings.engine.standbys],
             keys,
             sessions: vec![None; SESSIONS],
             counts: Counts::default(),
@@ -176,6 +179,8 @@ impl World {
             Event::Publish(collection) => {
                 self.database.is_published[usize::from(collection.0)] = true;
             }
+            Event::Replay(n) => self.replay(n),
+            Event::Rejoin(n) => self.rejoin(n),
             Event::Instance(i, event) => self.carry_out_at(i, event),
         }
     }
@@ -185,6 +190,8 @@ impl World {
             InstanceEvent::Lead(collection) => self.lead(i, collection),
             InstanceEvent::NextBatch(id) => self.next_batch(i, id),
             InstanceEvent::Snapshot(id) => self.snapshot(i, id),
+            InstanceEvent::Standby(id, statement) => self.standby_statement(i, id, statement),
+            InstanceEvent::StandbyArrived(id) => self.standby_arrived(i, id),
             InstanceEvent::Arrived(id) => self.arrived(i, id),
             InstanceEvent::AnswerSome(id) => self.answer_some(i, id),
             InstanceEvent::Poll(id) => self.poll(i, id),
@@ -264,6 +271,9 @@ impl Instance {
         let cache = Cache::new(settings.cache.clone(), policies);
         if settings.has_aliases {
             cache.expect_aliases(CollectionId(COLLECTIONS - 1));
+        }
+        if settings.engine.standbys > 0 {
+            cache.expect_standbys();
         }
         Self {
             sink: SimulatedSink::new(cache.clone(), keys.clone()),

@@ -14,6 +14,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 use database_name::DatabaseName;
 use field_schema::FieldSchema;
+use standby::{StandbyRead, StandbyRefusal, StandbyView};
 
 pub use row_budget::{Room, RowBudget};
 
@@ -46,6 +47,27 @@ pub trait Source: Send + Sync + 'static {
     /// Returns the key schema of each collection as found in the database, in the order of the
     /// configuration.
     fn schemas(&self) -> &[KeySchema];
+
+    /// Reads `keys` like [`Source::read_within`], but from a standby, which must have replayed the
+    /// log up to `floor` before it reads the rows ([`standby`]). Does not wait for one to be ready.
+    ///
+    /// # Errors
+    /// The reason for which no standby answered; the caller reads the primary. It says nothing
+    /// about the primary.
+    fn read_standby(
+        &self,
+        _: CollectionId,
+        _: Vec<Key>,
+        _: Arc<RowBudget>,
+        _: Position,
+    ) -> BoxFuture<'_, Result<StandbyRead, StandbyRefusal>> {
+        Box::pin(async { Err(StandbyRefusal::Unreachable) })
+    }
+
+    /// Returns the configured standbys; none where the engine does not support them.
+    fn standbys(&self) -> Vec<StandbyView> {
+        Vec::new()
+    }
 
     /// Returns the schemas of the fields of a collection's records, in order, as the catalogue was
     /// seen last; `None` where it has none, or cannot be read now.
@@ -325,5 +347,6 @@ pub mod published;
 pub mod row_budget;
 pub mod row_index;
 pub mod spec;
+pub mod standby;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

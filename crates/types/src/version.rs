@@ -8,6 +8,7 @@
 //! |---|---|---|---|---|
 //! | SQLite | change log sequence | same, read in the statement | sequence | sequence ≥ id |
 //! | PostgreSQL | LSN | snapshot (xmin, xmax, xip) | full xid | snapshot contains the xid |
+//! | its standby | LSN | span of the replayed log | start of the commit record | start of the span > id |
 //! | MariaDB | binlog point | span of the binlog | end of the commit | point ≥ id |
 //! | MySQL | binlog point | `gtid_executed` before the row | GTID | set contains the GTID |
 //! | MongoDB | cluster time | span of cluster times | cluster time | start of the span ≥ id |
@@ -99,6 +100,13 @@ pub enum Version {
         /// The transactions seen.
         snapshot: Arc<Snapshot>,
     },
+    /// What a standby of a PostgreSQL server had replayed.
+    Replayed {
+        /// Everything before this point of the log was visible. It was asked for before the row.
+        from: Position,
+        /// Nothing past this point was visible.
+        to: Position,
+    },
 }
 
 /// Identity of one change in the feed.
@@ -108,8 +116,14 @@ pub enum ChangeId {
     Log(Position),
     /// The same, but delivered possibly before readers see it (MariaDB, MongoDB).
     Commit(Position),
-    /// A PostgreSQL transaction, widened to 64 bits.
-    Transaction(u64),
+    /// A PostgreSQL transaction.
+    Transaction {
+        /// Its number, widened to 64 bits: what snapshots know it by.
+        xid: u64,
+        /// Start of its commit record in the log: what standbys know it by. They replay whole
+        /// records, so one that is past the start has replayed the commit.
+        commit: u64,
+    },
     /// A MySQL transaction.
     Gtid(Gtid),
 }
@@ -122,12 +136,14 @@ impl Version {
             (
                 Self::Log(a) | Self::Span { from: a, .. },
                 Self::Log(b) | Self::Span { to: b, .. },
-            ) => a.reaches(b),
+            )
+            | (Self::Replayed { from: a, .. }, Self::Replayed { to: b, .. }) => a.reaches(b),
             (
                 Self::Snapshot { incarnation, snapshot },
                 Self::Snapshot { incarnation: others, snapshot: other },
             ) => incarnation == others && snapshot.dominates(other),
-            // The upper bound of what a set of GTIDs saw is unknown.
+            // The upper bound of what a set of GTIDs saw is unknown; a snapshot and a point of the
+            // log do not compare.
             _ => false,
         }
     }
@@ -139,8 +155,11 @@ impl Version {
             (Self::Log(a) | Self::Span { from: a, .. }, ChangeId::Log(m) | ChangeId::Commit(m)) => {
                 a.reaches(m)
             }
-            (Self::Snapshot { snapshot, .. }, ChangeId::Transaction(xid)) => {
+            (Self::Snapshot { snapshot, .. }, ChangeId::Transaction { xid, .. }) => {
                 snapshot.contains(*xid)
+            }
+            (Self::Replayed { from, .. }, ChangeId::Transaction { commit, .. }) => {
+                from.at > *commit
             }
             (Self::Gtids(set), ChangeId::Gtid(gtid)) => set.contains(gtid),
             _ => false,
@@ -153,7 +172,9 @@ impl Version {
     pub fn contains_through(&self, mark: &ChangeId) -> bool {
         match (self, mark) {
             // Transaction ids are assigned at the start, so a lower one may commit later.
-            (Self::Snapshot { snapshot, .. }, ChangeId::Transaction(xid)) => snapshot.xmin > *xid,
+            (Self::Snapshot { snapshot, .. }, ChangeId::Transaction { xid, .. }) => {
+                snapshot.xmin > *xid
+            }
             (Self::Gtids(set), ChangeId::Gtid(gtid)) => set.contains_up_to(gtid),
             _ => self.contains(mark),
         }
@@ -161,7 +182,8 @@ impl Version {
 }
 
 impl ChangeId {
-    /// Returns the later of two changes of one log; `None` when their logs differ.
+    /// Returns the later of two changes of one log; `None` when their logs differ. Of transactions
+    /// it is the higher number with the later commit, whichever of the two has each.
     #[must_use]
     pub fn later(&self, other: &Self) -> Option<Self> {
         let other_is_later = match (self, other) {
@@ -170,7 +192,13 @@ impl ChangeId {
             {
                 b.at > a.at
             }
-            (Self::Transaction(a), Self::Transaction(b)) => b > a,
+            (
+                Self::Transaction { xid, commit },
+                Self::Transaction { xid: other, commit: others },
+            ) => {
+                let (xid, commit) = (*xid.max(other), *commit.max(others));
+                return Some(Self::Transaction { xid, commit });
+            }
             (Self::Gtid(a), Self::Gtid(b)) if a.source == b.source => b.number > a.number,
             _ => return None,
         };
@@ -246,6 +274,22 @@ mod tests {
         assert!(seen(1, 900).dominates(&seen(1, 100)));
         assert!(!seen(1, 900).dominates(&seen(2, 100)), "of the server before a fail-over");
         assert!(!Version::Unknown.dominates(&Version::Unknown));
+    }
+
+    #[test]
+    fn a_standby_knows_a_change_by_its_commit() {
+        let replayed = |from, to| {
+            let at = |at| Position { incarnation: 1, at };
+            Version::Replayed { from: at(from), to: at(to) }
+        };
+        let early = ChangeId::Transaction { xid: 9, commit: 100 };
+        let late = ChangeId::Transaction { xid: 7, commit: 140 };
+        assert!(replayed(101, 101).contains(&early) && !replayed(100, 140).contains(&early));
+        let both = early.later(&late).unwrap();
+        assert_eq!(both, ChangeId::Transaction { xid: 9, commit: 140 });
+        assert!(!replayed(140, 141).contains_through(&both));
+        assert!(replayed(120, 130).dominates(&replayed(90, 120)));
+        assert!(!replayed(120, 130).dominates(&replayed(90, 121)));
     }
 
     #[test]

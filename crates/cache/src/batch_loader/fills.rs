@@ -14,6 +14,8 @@ pub(super) enum Fill {
     NotAdmitted,
     /// It was not answered: a newer answer had been sent, so the key is read again.
     Repeated,
+    /// It was not answered: an answer of a standby may have been newer, so the key is read again.
+    Hidden,
 }
 
 /// Counts of what became of the rows of one query.
@@ -28,6 +30,9 @@ pub struct Fills {
     pub not_admitted: usize,
     /// Rows that were not answered: a newer answer had been sent, so their keys are read again.
     pub repeated: usize,
+    /// Those of them that are older than an answer of a standby may have been: read again after a
+    /// pause.
+    pub hidden: usize,
 }
 
 impl Fills {
@@ -37,6 +42,10 @@ impl Fills {
             Fill::Discarded => self.discarded += 1,
             Fill::NotAdmitted => self.not_admitted += 1,
             Fill::Repeated => self.repeated += 1,
+            Fill::Hidden => {
+                self.repeated += 1;
+                self.hidden += 1;
+            }
         }
     }
 }

@@ -33,6 +33,9 @@ impl<E: Clone> Cache<E> {
             Err(NotQueued::Full) => (Vec::new(), LookupError::QueueFull),
             Err(NotQueued::TooLate) => (Vec::new(), LookupError::TooLate),
         };
+        if mode == ReadMode::Revalidate && self.safeguards.has(Safeguard::StandbyBypass) {
+            queued.iter().for_each(|flight| flight.require_primary());
+        }
         // Joined under the lock: a queued read without waiters is never begun.
         let mut fills = queued.iter().map(|flight| match kind {
             Kind::Alone => Lookup::Bypass(flight.join_first(ask)),
@@ -71,6 +74,13 @@ impl<E: Clone> Cache<E> {
         let flight = fetches.in_flight.get(key)?;
         let joinable = match flight.lease() {
             None => flight.is_queued(),
+            // Changes that it does not show have ended its lease, if the feed has delivered them.
+            Some(lease) if lease.is_of_standby => {
+                mode != ReadMode::Revalidate
+                    && lease.epoch == collection.epoch()
+                    && self.is_current(now)
+                    && !collection.has_gap()
+            }
             // No change ends the lease of a read of such a collection.
             Some(_) if collection.has_gap() => false,
             Some(lease) => {
@@ -85,6 +95,9 @@ impl<E: Clone> Cache<E> {
             }
         };
         if joinable {
+            if mode == ReadMode::Revalidate && self.safeguards.has(Safeguard::StandbyBypass) {
+                flight.require_primary();
+            }
             if !fetches.has_loader() {
                 // The request that queued it may have left without leading. With no other waiter to
                 // notify, this one leads.

@@ -249,7 +249,7 @@ impl World {
     fn mark(&self, number: u64) -> ChangeId {
         match self.versions {
             Versions::None | Versions::Log => ChangeId::Log(self.position(number)),
-            Versions::Snapshots => ChangeId::Transaction(number),
+            Versions::Snapshots => ChangeId::Transaction { xid: number, commit: number - 1 },
             Versions::Commits | Versions::Spans => ChangeId::Commit(self.position(number)),
             Versions::Gtids => ChangeId::Gtid(Gtid { source: db::source(), number }),
         }

@@ -35,12 +35,29 @@ fn relies_on(engine: &Engine, safeguard: Safeguard) -> bool {
         Safeguard::Lease => engine.feed == FeedKind::Changes,
         Safeguard::Fence => engine.runs_ahead(),
         Safeguard::Epoch | Safeguard::Probe => engine.feed != FeedKind::Off,
+        Safeguard::StandbyFloor
+        | Safeguard::StandbyShown
+        | Safeguard::StandbyBypass
+        | Safeguard::StandbyOrder
+        | Safeguard::StandbySnapshot
+        | Safeguard::StandbyTimeline => engine.standbys > 0,
     }
 }
 
 #[test]
 fn a_missing_safeguard_is_found() {
-    let safeguards = [Safeguard::Lease, Safeguard::Fence, Safeguard::Epoch, Safeguard::Probe];
+    let safeguards = [
+        Safeguard::Lease,
+        Safeguard::Fence,
+        Safeguard::Epoch,
+        Safeguard::Probe,
+        Safeguard::StandbyFloor,
+        Safeguard::StandbyShown,
+        Safeguard::StandbyBypass,
+        Safeguard::StandbyOrder,
+        Safeguard::StandbySnapshot,
+        Safeguard::StandbyTimeline,
+    ];
     for (safeguard, engine) in safeguards.into_iter().flat_map(|s| ENGINES.map(|e| (s, e))) {
         if !relies_on(&engine, safeguard) {
             continue;

@@ -1,0 +1,242 @@
+//! Reads of standbys: when one may answer for a key, and when the primary may answer after one.
+//!
+//! A standby replays the log of the primary, some time after it or some time before a commit is
+//! visible there. Both are points of one log, so the rules compare points:
+//!
+//! - S1: a standby answers only if it had replayed, before it read the row, every delivered change
+//!   of the key, every change that the fence has forgotten, and everything that an earlier answer
+//!   to the key may have shown.
+//! - S2: a standby's answer is given only when the feed has delivered all that it may show.
+//! - S3: after it, an answer of the primary is given only if it sees every delivered change up to
+//!   there; else the key is read again.
+//! - S4: only the primary answers while the feed is lost or behind, during a gap of the collection,
+//!   to `no-cache`, with the cache off, and for keys with several spellings.
+//! - S5: where changes became known without a mark (a start of the feed, the end of a gap, a flush
+//!   or purge without one), standbys wait until a probe of the log's end that was sent after that
+//!   has been passed. Then they must have replayed the log up to there.
+//!
+//! What an answer may show is remembered by hash of its key, in a fixed number of slots: a shared
+//! slot costs a read of the primary, never a wrong answer.
+
+use std::sync::atomic::Ordering;
+
+use hotrow_measure::clock::Nanos;
+
+use crate::cache::{Cache, Collection};
+use crate::fetch_queue::FetchQueue;
+use crate::safeguards::Safeguard;
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::{Position, Version};
+
+/// Slots per collection, a power of two: 256 KiB. A read every millisecond fills 1.5 % of them in
+/// the quarter of a second that a standby may be behind without being refused for it.
+const SLOTS: usize = 1 << 14;
+
+/// Points of the log that bound what answers showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    /// By any answer.
+    by_any: u64,
+    /// By an answer of a standby.
+    by_standby: u64,
+}
+
+/// Standbys as one collection may use them.
+#[derive(Debug)]
+pub(crate) struct Standbys {
+    shown: Box<[Shown]>,
+    hold: Hold,
+    /// Least point that every read of a standby must have reached.
+    floor: u64,
+}
+
+/// Whether standbys wait for a probe (S5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    Released,
+    /// For one that was sent after this time.
+    Until(Nanos),
+    /// For one that was sent after a time which is not known yet.
+    Unscheduled,
+}
+
+/// What a standby's answer may show, as the standby said after it had read the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandbyBound {
+    /// A feed that has delivered anything past this point has delivered everything shown.
+    pub past: u64,
+    /// Nothing past this point was shown.
+    pub end: u64,
+}
+
+impl Standbys {
+    fn new() -> Self {
+        let shown = vec![Shown::default(); SLOTS].into_boxed_slice();
+        Self { shown, hold: Hold::Unscheduled, floor: 0 }
+    }
+
+    fn slot(&mut self, hash: u64) -> &mut Shown {
+        // The mask keeps the index within the slots.
+        &mut self.shown[hash as usize & (SLOTS - 1)]
+    }
+
+    /// Forgets what earlier answers showed: everything is different now, or a probe that is sent
+    /// later covers it.
+    pub(crate) fn restart(&mut self) {
+        self.shown.fill(Shown::default());
+        self.floor = 0;
+        self.hold();
+    }
+
+    /// Holds standbys back until [`Cache::release_standbys_after`] and a probe.
+    pub(crate) fn hold(&mut self) {
+        self.hold = Hold::Unscheduled;
+    }
+
+    fn release_after(&mut self, now: Nanos) -> bool {
+        self.hold = match self.hold {
+            Hold::Released => Hold::Released,
+            Hold::Until(time) => Hold::Until(time.max(now)),
+            Hold::Unscheduled => Hold::Until(now),
+        };
+        self.hold != Hold::Released
+    }
+
+    /// The feed has passed a probe. Returns whether standbys still wait.
+    fn passed(&mut self, probe_sent_at: Nanos, position: u64) -> bool {
+        if matches!(self.hold, Hold::Until(time) if probe_sent_at > time) {
+            self.hold = Hold::Released;
+            self.floor = self.floor.max(position);
+        }
+        self.hold != Hold::Released
+    }
+}
+
+/// Verdict on an answer that is about to be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Fits,
+    /// An earlier answer may have been newer: the key is read again.
+    TooOld,
+}
+
+impl<E: Clone> FetchQueue<E> {
+    /// Judges an answer against earlier ones (S1 and S3), and remembers it if it fits. `is_lost`:
+    /// the feed was lost since the query was sent.
+    pub(crate) fn order(
+        &mut self,
+        (key, hash): (&Key, u64),
+        version: &Version,
+        position: Option<Position>,
+        is_lost: bool,
+    ) -> Order {
+        let Some(standbys) = &mut self.standbys else { return Order::Fits };
+        let slot = standbys.slot(hash);
+        let is_older = match version {
+            Version::Replayed { from, .. } => from.at < slot.by_any,
+            _ => slot.by_standby > 0 && self.fence.hides_before(key, version, slot.by_standby),
+        };
+        if is_older || is_lost {
+            return Order::TooOld;
+        }
+        let at = position.map_or(0, |position| position.at);
+        slot.by_any = slot.by_any.max(at);
+        if matches!(version, Version::Replayed { .. }) {
+            slot.by_standby = slot.by_standby.max(at);
+        }
+        Order::Fits
+    }
+
+    /// Returns the least point that a standby must have replayed to answer for the key (S1); `None`
+    /// if only the primary may.
+    pub(crate) fn standby_floor(
+        &mut self,
+        (key, hash): (&Key, u64),
+        cache: &Cache<E>,
+    ) -> Option<u64> {
+        let marks = self.fence.replayed_at_least(key);
+        let standbys = self.standbys.as_mut()?;
+        let least = match cache.safeguards.has(Safeguard::StandbyFloor) {
+            true => marks?.max(standbys.floor),
+            false => self.fence.unforgotten_at_least(key)?,
+        };
+        let shown = standbys.slot(hash).by_any;
+        Some(if cache.safeguards.has(Safeguard::StandbyShown) { least.max(shown) } else { least })
+    }
+}
+
+impl<E> Collection<E> {
+    /// Lets standbys answer for this collection from the next start of the feed on.
+    fn expect_standbys(&self) {
+        self.fetch_queue.lock().standbys.get_or_insert_with(|| Box::new(Standbys::new()));
+    }
+}
+
+impl<E: Clone> Cache<E> {
+    /// Declares that reads may be sent to standbys ([`crate::BatchLoader::standby_floor`]). Call it
+    /// before the feed starts.
+    pub fn expect_standbys(&self) {
+        self.collections.iter().for_each(Collection::expect_standbys);
+    }
+
+    /// Lets standbys that wait answer again once the feed has passed a probe sent after `now`: call
+    /// it after [`Cache::mark_gap`] with a position, [`Cache::close_gap`], [`Cache::purge`], and
+    /// [`Cache::flush`] without a mark. `None`: of all collections.
+    pub fn release_standbys_after(&self, collection: Option<CollectionId>, now: Nanos) {
+        let mut is_held = false;
+        for (id, collection_of_id) in (0..).map(CollectionId).zip(&self.collections) {
+            if collection.is_none_or(|only| only == id)
+                && let Some(standbys) = &mut collection_of_id.fetch_queue.lock().standbys
+            {
+                is_held |= standbys.release_after(now);
+            }
+        }
+        if is_held {
+            self.standbys_are_held.store(true, Ordering::Release);
+        }
+    }
+
+    /// The feed has passed a probe. Takes locks only while standbys wait somewhere.
+    pub(crate) fn standbys_passed(&self, probe_sent_at: Nanos, position: Option<Position>) {
+        let Some(position) = position else { return };
+        if !self.standbys_are_held.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut is_held = false;
+        for collection in &self.collections {
+            if let Some(standbys) = &mut collection.fetch_queue.lock().standbys {
+                is_held |= standbys.passed(probe_sent_at, position.at);
+            }
+        }
+        if is_held {
+            self.standbys_are_held.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether standbys may be used for the collection now, as far as no key decides (S4
+    /// and S5). Called under the queue's lock.
+    pub(crate) fn may_use_standbys(
+        &self,
+        collection: &Collection<E>,
+        fetches: &FetchQueue<E>,
+        now: Nanos,
+    ) -> bool {
+        let is_released =
+            fetches.standbys.as_ref().is_some_and(|standbys| standbys.hold == Hold::Released);
+        let is_behind = !self.is_current(now) && self.safeguards.has(Safeguard::StandbyBypass);
+        is_released
+            && !is_behind
+            && self.config.enabled
+            && !collection.has_gap()
+            && !collection.has_aliases.load(Ordering::Relaxed)
+    }
+
+    /// Returns a point past everything that a standby's answer may show, if the feed has delivered
+    /// all of it (S2). `floor` is what the standby was asked for.
+    #[must_use]
+    pub fn delivered_through(&self, floor: Position, bound: StandbyBound) -> Option<Position> {
+        let applied = self.applied().filter(|applied| applied.incarnation == floor.incarnation)?;
+        let is_delivered = applied.at > bound.past || applied.at >= bound.end;
+        is_delivered.then(|| Position { at: applied.at.min(bound.end), ..applied })
+    }
+}
