@@ -371,8 +371,9 @@ impl<E: Clone> BatchLoader<E> {
         }
         let is_lost = self.lease.epoch.feed != collection.epoch().feed;
         let hash = self.cache.hash(&flight.key);
-        if fetches.order((&flight.key, hash), version, record.position(), is_lost) == Order::TooOld
-        {
+        let (seen, safeguards) = ((version, record.position()), &self.cache.safeguards);
+        let feed = (self.cache.applied(), is_lost);
+        if fetches.order((&flight.key, hash), seen, feed, safeguards) == Order::TooOld {
             return self.too_old(flight, fetches);
         }
         let alive = fetches.is_current(flight)

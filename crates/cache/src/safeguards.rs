@@ -20,6 +20,10 @@ pub enum Safeguard {
     StandbyFloor,
     /// A standby must have replayed all that an earlier answer may have shown.
     StandbyShown,
+    /// An answer of a standby is given only when the feed has delivered all that it may show.
+    StandbyDelivered,
+    /// An answer of the primary sees what an earlier one of a standby may have shown.
+    StandbyAhead,
     /// Only the primary is read while the feed is behind, and for `no-cache`.
     StandbyBypass,
     /// A standby is asked what it has replayed before it reads the row (disabled in the reader).
@@ -34,7 +38,7 @@ pub enum Safeguard {
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 10],
+    disabled: [AtomicBool; 12],
 }
 
 #[cfg(feature = "failpoints")]

@@ -24,7 +24,7 @@ use hotrow_measure::clock::Nanos;
 
 use crate::cache::{Cache, Collection};
 use crate::fetch_queue::FetchQueue;
-use crate::safeguards::Safeguard;
+use crate::safeguards::{Safeguard, Safeguards};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
@@ -121,23 +121,32 @@ pub(crate) enum Order {
 }
 
 impl<E: Clone> FetchQueue<E> {
-    /// Judges an answer against earlier ones (S1 and S3), and remembers it if it fits. `is_lost`:
-    /// the feed was lost since the query was sent.
+    /// Judges an answer against earlier ones (S1 and S3), and remembers it if it fits. `applied` is
+    /// the feed's position; `is_lost`: it was lost since the query was sent.
     pub(crate) fn order(
         &mut self,
         (key, hash): (&Key, u64),
-        version: &Version,
-        position: Option<Position>,
-        is_lost: bool,
+        (version, position): (&Version, Option<Position>),
+        (applied, is_lost): (Option<Position>, bool),
+        safeguards: &Safeguards,
     ) -> Order {
         let Some(standbys) = &mut self.standbys else { return Order::Fits };
+        let is_held = standbys.hold != Hold::Released;
         let slot = standbys.slot(hash);
         let is_older = match version {
-            Version::Replayed { from, .. } => from.at < slot.by_any,
-            _ => slot.by_standby > 0 && self.fence.hides_before(key, version, slot.by_standby),
+            Version::Replayed { from, .. } => {
+                is_held || from.at < slot.by_any && safeguards.has(Safeguard::StandbyShown)
+            }
+            _ if slot.by_standby == 0 || !safeguards.has(Safeguard::StandbyAhead) => false,
+            _ => self.fence.hides_before(key, version, slot.by_standby),
         };
         if is_older || is_lost {
             return Order::TooOld;
+        }
+        if position.map(|position| position.incarnation) != applied.map(|at| at.incarnation) {
+            // The answer is of another log than the feed's, which is about to be lost.
+            standbys.hold();
+            return Order::Fits;
         }
         let at = position.map_or(0, |position| position.at);
         slot.by_any = slot.by_any.max(at);
@@ -237,6 +246,7 @@ impl<E: Clone> Cache<E> {
     pub fn delivered_through(&self, floor: Position, bound: StandbyBound) -> Option<Position> {
         let applied = self.applied().filter(|applied| applied.incarnation == floor.incarnation)?;
         let is_delivered = applied.at > bound.past || applied.at >= bound.end;
+        let is_delivered = is_delivered || !self.safeguards.has(Safeguard::StandbyDelivered);
         is_delivered.then(|| Position { at: applied.at.min(bound.end), ..applied })
     }
 }

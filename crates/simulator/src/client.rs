@@ -346,8 +346,12 @@ impl World {
         let changed_at = self.database.version(row, self.database.visible(row)).visible_at;
         let is_soon = changed_at.after(self.settings.cache.max_staleness) > arrival.at;
         self.counts.soon_after_a_change += u64::from(is_soon);
+        // A standby may show a change that no feed shows before the primary does
+        // (docs/replicas.md).
+        let is_known = version <= self.database.visible(row)
+            || self.database.version(row, version).is_shown;
         let floor = &mut self.instances[i].floors[arrival.key];
-        *floor = version.max(*floor);
+        *floor = if is_known { version.max(*floor) } else { *floor };
         if let Some(position) = record.position() {
             self.sessions[session] = Some(position);
         }

@@ -1,5 +1,6 @@
 //! Merging, single flight and handing over: queries to the database, and results of the waiters.
 
+use super::fills::jittered;
 use super::*;
 use crate::config::Config;
 use crate::flight::{ATTEMPTS_MAX, Waited, Waiter};
