@@ -9,6 +9,7 @@ mod miss_ratio_curve;
 mod overload;
 mod page;
 mod reload;
+mod standbys;
 mod status;
 mod text;
 mod warm_start;
@@ -211,6 +212,7 @@ impl View {
         match id {
             None => {
                 self.shared.cache.flush(collection, None);
+                self.shared.cache.release_standbys_after(Some(collection), Nanos::now());
                 self.shared.cache.note_flushed(collection, now);
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
@@ -224,6 +226,7 @@ impl View {
                     .parse_url(id)
                     .map_err(HttpError::BadId)?;
                 let present = self.shared.cache.purge(&key);
+                self.shared.cache.release_standbys_after(Some(collection), Nanos::now());
                 self.shared.cache.note_removed(&key, false, now);
                 Ok(plain(
                     StatusCode::OK,

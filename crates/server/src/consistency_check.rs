@@ -205,7 +205,9 @@ impl Checker {
         if !current.is_some_and(is_same) {
             return CheckResult::Consistent;
         }
-        self.fetcher.cache.get().purge(key);
+        let cache = self.fetcher.cache.get();
+        cache.purge(key);
+        cache.release_standbys_after(Some(key.collection()), Nanos::now());
         self.report(key, served, from_database.as_deref());
         CheckResult::Inconsistent
     }

@@ -68,6 +68,7 @@ pub mod service;
 pub mod shared;
 mod sight;
 pub mod sink;
+mod standby;
 mod throttle;
 pub mod tls;
 mod trace_context;

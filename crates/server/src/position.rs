@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
-use hotrow_cache::{Cache, Lookup, NotReached, ReadMode, Record};
+use hotrow_cache::{Cache, Lookup, NotReached, ReadMode, Record, StandbyBound};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::columns::Columns;
@@ -67,6 +67,28 @@ impl FeedProgress {
     /// Wakes the requests that wait, after the cache has applied changes.
     pub(crate) fn moved(&self) {
         self.moved.notify_waiters();
+    }
+
+    /// Waits until the feed has delivered what a standby's answer may show. Returns a point past
+    /// all of it; `None` after `wait_max`.
+    pub(crate) async fn delivered_through(
+        &self,
+        cache: &Cache<ReadFailure>,
+        floor: Position,
+        bound: StandbyBound,
+        wait_max: Duration,
+    ) -> Option<Position> {
+        let deadline = Instant::now() + wait_max;
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Registered before the check, so that progress in between is not missed.
+            moved.as_mut().enable();
+            let through = cache.delivered_through(floor, bound);
+            if through.is_some() || tokio::time::timeout_at(deadline, moved).await.is_err() {
+                return through;
+            }
+        }
     }
 
     /// Returns whether the feed passes the position within `wait_max`, and before `until`.

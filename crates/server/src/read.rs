@@ -24,6 +24,7 @@ use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
 use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
+use crate::standby::{self, StandbyReads};
 use crate::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
@@ -44,6 +45,8 @@ pub(crate) struct Fetcher {
     pub(crate) query_log: QueryLog,
     /// Traces, if they are configured.
     pub(crate) tracer: Option<Arc<Tracer>>,
+    /// Reads of standbys.
+    pub(crate) standbys: StandbyReads,
 }
 
 /// The cache under the settings in force, for readers that outlive them. Locked once per query.
@@ -110,6 +113,7 @@ const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 
 /// Sends the queued queries of the loader's collection until no key waits.
 pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
+    let mut pause = standby::PAUSE.start;
     loop {
         let limiter_permit = fetcher.limiter.enter().await;
         loader.follow(fetcher.cache.get());
@@ -126,10 +130,26 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         let first_key = keys.first().cloned();
         let traces = fetcher.query_log.traces_of(&keys);
         let traced_keys = fetcher.tracer.as_ref().map(|_| keys.clone());
-        let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
         let rows = fetcher.budgets.query(move || interest.is_wanted());
-        let result = fetcher.source.read_within(id, keys, rows.clone()).await;
+        let (permits, result) = match loader.standby_floor() {
+            None => {
+                let query = limiter_permit.send(id, count, loader.waited(), now);
+                let result = fetcher.source.read_within(id, keys, rows.clone()).await;
+                (Some((query, breaker_permit)), result)
+            }
+            Some(floor) => {
+                // A standby is subject to neither limit nor breaker, and teaches them nothing.
+                drop((limiter_permit, breaker_permit));
+                match standby::read(fetcher, id, keys, rows.clone(), floor).await {
+                    Some(read) => (None, Ok(read)),
+                    None => {
+                        loader.read_primary();
+                        continue;
+                    }
+                }
+            }
+        };
         let sent_at = now;
         let now = Nanos::now();
         let ended = EndedQuery {
@@ -151,8 +171,10 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             })
         });
         fetcher.breaker.note_failed_key(first_key, &result);
-        breaker_permit.record(&result, now);
-        record(query, &result, now);
+        if let Some((query, breaker_permit)) = permits {
+            breaker_permit.record(&result, now);
+            record(query, &result, now);
+        }
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
         let collection = fetcher.collections.get(id);
         // What is stored from now on is stored by the settings in force.
@@ -166,6 +188,12 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         }
         // All rows have been taken.
         drop(rows);
+        if loader.fills().hidden > 0 {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(standby::PAUSE.end);
+        } else {
+            pause = standby::PAUSE.start;
+        }
     }
 }
 

@@ -79,6 +79,7 @@ impl InForce {
         let everywhere = self.everywhere(generation, EVERYWHERE_WAIT_MAX, shutdown);
         for id in ended.into_iter().chain(shortened) {
             cache.flush(id, None);
+            cache.release_standbys_after(Some(id), Nanos::now());
         }
         while cache.step_to_capacity(capacity_bytes) {
             if shutdown.is_ending() {

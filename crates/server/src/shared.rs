@@ -32,6 +32,7 @@ use crate::query_log::QueryLog;
 use crate::read::{CacheInForce, Fetcher};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
+use crate::standby::StandbyReads;
 use crate::traces::Tracer;
 use crate::warm_start::WarmProgress;
 
@@ -108,6 +109,7 @@ impl Shared {
         let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
         let tracer = Tracer::new(config, &collections, &*source);
         let load_shedder = Arc::default();
+        let feed_progress = Arc::<FeedProgress>::default();
         let inflight = InflightLimits::new(&config.limits);
         Ok(Self {
             description: Arc::new(ApiDescription::new(
@@ -129,8 +131,9 @@ impl Shared {
                 budgets: Arc::clone(&budgets),
                 query_log: QueryLog::new(config.observability.slow_query, collections.count()),
                 tracer,
+                standbys: StandbyReads::new(Arc::clone(&feed_progress)),
             }),
-            feed_progress: Arc::default(),
+            feed_progress,
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),

@@ -106,6 +106,7 @@ impl Sink for CacheSink {
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
         self.cache.flush(collection, mark);
+        self.cache.release_standbys_after(Some(collection), Nanos::now());
         self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
@@ -136,6 +137,7 @@ impl Sink for CacheSink {
 
     fn close_gap(&self, collection: CollectionId) {
         self.cache.close_gap(collection);
+        self.cache.release_standbys_after(Some(collection), Nanos::now());
         self.trace.iter().for_each(|trace| trace.gap_closed(collection));
         tracing::info!(
             collection = self.name(collection),
@@ -153,6 +155,7 @@ impl Sink for CacheSink {
 
     fn started(&self, position: Option<Position>) {
         self.cache.mark_gap(position);
+        self.cache.release_standbys_after(None, Nanos::now());
         self.cache.note_gap(Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
         self.counts.starts.fetch_add(1, Ordering::Relaxed);

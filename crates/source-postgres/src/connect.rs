@@ -21,7 +21,7 @@ pub(crate) const APPLICATION_NAME: &str = "hotrow";
 /// Time limit of a request to cancel a query; after that the query's own time-out applies.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A session with a primary of known identity.
+/// A session with a server of known identity.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) identity: Identity,
@@ -77,6 +77,47 @@ pub(crate) async fn primary(
     Err(errors)
 }
 
+/// Role of the server that a session must lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Primary,
+    Standby,
+}
+
+/// Opens a session with the first host that has the system, the database and the version of
+/// `wanted`, of which it may be a standby. Its own identity has no timeline, and there are no
+/// positions of its own.
+///
+/// # Errors
+/// Same as [`primary`].
+pub(crate) async fn standby(
+    target: &Target,
+    settings: Settings,
+    wanted: &Identity,
+) -> Result<Session, Vec<ConnectError>> {
+    let mut errors = Vec::new();
+    for host in &target.hosts {
+        match session_as(target, host, settings, Role::Standby).await {
+            Ok(session) if Identity { timeline: wanted.timeline, ..session.identity } == *wanted => {
+                return Ok(session);
+            }
+            Ok(session) => errors.push(ConnectError::Unusable {
+                host: host.to_string(),
+                detail: format!(
+                    "it is system {}, database {}, PostgreSQL {}, and not a standby of {wanted}, \
+                     PostgreSQL {}",
+                    session.identity.system,
+                    session.identity.database,
+                    session.identity.major,
+                    wanted.major
+                ),
+            }),
+            Err(e) => errors.push(e),
+        }
+    }
+    Err(errors)
+}
+
 /// Opens a session with one host.
 ///
 /// # Errors
@@ -86,23 +127,33 @@ pub(crate) async fn session(
     host: &Host,
     settings: Settings,
 ) -> Result<Session, ConnectError> {
+    session_as(target, host, settings, Role::Primary).await
+}
+
+async fn session_as(
+    target: &Target,
+    host: &Host,
+    settings: Settings,
+    role: Role,
+) -> Result<Session, ConnectError> {
     let deadline = Instant::now() + target.connect_timeout.unwrap_or(settings.connect_timeout);
     let mut failed = None;
     for encryption in target.attempts(host) {
         let started = async {
             let stream = stream::open(target, host, *encryption, deadline).await?;
-            within(host, "starting a session", deadline, start(target, host, settings, stream))
-                .await?
+            let start = start(target, host, (settings, role), stream);
+            within(host, "starting a session", deadline, start).await?
         };
         match started.await {
             Ok(client) => {
-                let server = within(
-                    host,
-                    "requesting its identity",
-                    deadline,
-                    server::identify(&client, host),
-                )
-                .await??;
+                let identified = async {
+                    match role {
+                        Role::Primary => server::identify(&client, host).await,
+                        Role::Standby => server::identify_standby(&client, host).await,
+                    }
+                };
+                let server =
+                    within(host, "requesting its identity", deadline, identified).await??;
                 let cancel = client.cancel_token();
                 let incarnation = server.incarnation();
                 return Ok(Session {
@@ -127,7 +178,7 @@ pub(crate) async fn session(
 async fn start(
     target: &Target,
     host: &Host,
-    settings: Settings,
+    (settings, role): (Settings, Role),
     stream: Stream,
 ) -> Result<Client, ConnectError> {
     let mut config = Config::new();
@@ -136,7 +187,7 @@ async fn start(
         config.password(&password.0);
     }
     config.application_name(target.application_name.as_deref().unwrap_or(APPLICATION_NAME));
-    config.options(options(target, settings));
+    config.options(options(target, settings, role));
     config.channel_binding(match target.channel_binding {
         Binding::Disable => tokio_postgres::config::ChannelBinding::Disable,
         Binding::Prefer => tokio_postgres::config::ChannelBinding::Prefer,
@@ -169,7 +220,7 @@ fn claim_encryption(config: &mut Config, stream: &Stream) {
 /// Every read is by a unique key, so its plan is always an index scan: it is planned once,
 /// independent of the table's size at that time. The text formats matter only for values that the
 /// server converts to text.
-fn options(target: &Target, settings: Settings) -> String {
+fn options(target: &Target, settings: Settings, role: Role) -> String {
     let own = format!(
         "-c statement_timeout={} -c default_transaction_read_only=on \
          -c plan_cache_mode=force_generic_plan -c jit=off \
@@ -179,9 +230,15 @@ fn options(target: &Target, settings: Settings) -> String {
          -c bytea_output=hex",
         settings.statement_timeout.as_millis().clamp(1, i32::MAX as u128),
     );
-    match &target.options {
+    let all = match &target.options {
         Some(configured) => format!("{own} {configured}"),
         None => own,
+    };
+    match role {
+        Role::Primary => all,
+        // Last, so that it holds whatever the role or the connection string sets: in one snapshot
+        // with the row, the replay position would say more than the row shows.
+        Role::Standby => format!("{all} -c default_transaction_isolation=read\\ committed"),
     }
 }
 

@@ -135,8 +135,9 @@ impl<'a> Delivery<'a> {
     /// The message is not part of the protocol, or is not permitted at this point.
     pub(crate) fn process(&mut self, bytes: &[u8]) -> Result<Effect, DeliveryError> {
         match Message::decode(bytes)? {
-            Message::Begin { xid, .. } => {
-                let mark = ChangeId::Transaction(widen(xid, self.xmax));
+            Message::Begin { xid, final_lsn } => {
+                let xid = widen(xid, self.xmax);
+                let mark = ChangeId::Transaction { xid, commit: final_lsn };
                 self.transaction = Some(Transaction { mark, delivered: HashMap::new() });
             }
             Message::Commit { end_lsn } => {

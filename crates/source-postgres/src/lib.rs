@@ -10,7 +10,7 @@
 //! - the tables and the checks at the start: `inspect`, `checks`; of a first configuration:
 //!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
-//!   `shared`;
+//!   `shared`; a read of a standby: `standby`;
 //! - the feed: `feed`, `link` (from a connection to a replication slot), `session`, `gap`,
 //!   `delivery`, `probe`;
 //! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
+use hotrow_types::version::Position;
 
 use hotrow_measure::clock::Nanos;
 
@@ -30,11 +31,13 @@ use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
+use self::standby::Standbys;
 use self::target::Target;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
+use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
@@ -67,6 +70,7 @@ mod reader;
 mod server;
 mod session;
 mod shared;
+mod standby;
 mod stream;
 mod survey;
 mod target;
@@ -98,6 +102,7 @@ pub struct PostgresSource {
     read_timeout: Duration,
     hooks: Hooks,
     name: DatabaseName,
+    standbys: Standbys,
     /// Drives the connections.
     _background: Background,
 }
@@ -131,6 +136,7 @@ pub fn open_supervised(
 ) -> Result<Postgres, OpenError> {
     let (readers, mut for_feed) =
         preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let standbys = standby::targets(&config.server.read_urls)?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
@@ -173,6 +179,7 @@ pub fn open_supervised(
     shared.confirm_shapes(check_sent_at);
     let (namespace, collections) = (readers.dbname.clone(), &config.server.collections);
     let name = DatabaseName::new(("postgresql", "SELECT"), Some(namespace), collections);
+    let standbys = Standbys::start(standbys, &config, settings, &shared, &background);
     let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
     let first = Connection::new(session);
     let pool = Pool::start(connector, first, config.server.reads_in_flight, &background);
@@ -191,6 +198,7 @@ pub fn open_supervised(
         read_timeout: config.server.read_timeout,
         hooks,
         name,
+        standbys,
         _background: background,
     };
     Ok(Postgres { source: Arc::new(source), feed })
@@ -230,6 +238,20 @@ impl Source for PostgresSource {
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
         Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn read_standby(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+        floor: Position,
+    ) -> BoxFuture<'_, Result<StandbyRead, StandbyRefusal>> {
+        Box::pin(async move { self.read_of_standby(collection, &keys, &rows, floor).await })
+    }
+
+    fn standbys(&self) -> Vec<StandbyView> {
+        self.standbys.views()
     }
 
     fn schemas(&self) -> &[KeySchema] {

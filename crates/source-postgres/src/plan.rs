@@ -27,6 +27,8 @@ const CATALOG: &str = "pg_catalog";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReadPlan {
     pub(crate) sql: String,
+    /// The same for a standby: without snapshot and end of the log, which mean nothing there.
+    pub(crate) standby_sql: String,
     pub(crate) parameters: Vec<Type>,
     fields: Vec<Field>,
     /// Schemas of the fields.
@@ -65,12 +67,17 @@ impl ReadPlan {
                 });
             }
         }
-        let sql = format!(
-            "SELECT f.s, f.l, {} FROM (SELECT {CATALOG}.pg_current_snapshot() AS s, \
-             {CATALOG}.pg_current_wal_insert_lsn() AS l) AS f LEFT JOIN {}",
-            columns.join(", "),
-            join(table)
-        );
+        let statement = |snapshot: &str, log_end: &str| {
+            format!(
+                "SELECT f.s, f.l, {} FROM (SELECT {snapshot} AS s, {log_end} AS l) AS f \
+                 LEFT JOIN {}",
+                columns.join(", "),
+                join(table)
+            )
+        };
+        let snapshot = format!("{CATALOG}.pg_current_snapshot()");
+        let sql = statement(&snapshot, &format!("{CATALOG}.pg_current_wal_insert_lsn()"));
+        let standby_sql = statement("NULL", "NULL");
         let field = |s: &Served| match s.is_tenant {
             false => Field::new(&s.name, s.type_oid, s.shape.clone()),
             true => Field::before_object(s.type_oid, s.shape.clone()),
@@ -78,6 +85,7 @@ impl ReadPlan {
         let record = table.served.iter().filter(|served| !served.is_tenant);
         Self {
             sql,
+            standby_sql,
             parameters: table.key.iter().map(|k| array_type(k.stored, &k.sql_type).1).collect(),
             fields: table.served.iter().map(field).collect(),
             schemas: record.map(Served::schema).collect(),

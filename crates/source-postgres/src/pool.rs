@@ -31,6 +31,7 @@ pub(crate) type Pool = pool::Pool<Connector>;
 pub(crate) struct Connection {
     pub(crate) session: Session,
     prepared: Vec<Option<(Arc<ReadPlan>, Statement)>>,
+    is_of_standby: bool,
 }
 
 impl pool::Connector for Connector {
@@ -137,7 +138,11 @@ async fn drain(lease: pool::Lease<Connector>) {
 
 impl Connection {
     pub(crate) fn new(session: Session) -> Self {
-        Self { session, prepared: Vec::new() }
+        Self { session, prepared: Vec::new(), is_of_standby: false }
+    }
+
+    pub(crate) fn of_standby(session: Session) -> Self {
+        Self { is_of_standby: true, ..Self::new(session) }
     }
 
     /// Returns the statement of a collection, prepared on this connection for exactly this plan.
@@ -159,7 +164,8 @@ impl Connection {
         }
         // The driver closes the old statement on the server when it is dropped.
         self.prepared[collection] = None;
-        let statement = self.session.client.prepare_typed(&plan.sql, &plan.parameters).await?;
+        let sql = if self.is_of_standby { &plan.standby_sql } else { &plan.sql };
+        let statement = self.session.client.prepare_typed(sql, &plan.parameters).await?;
         self.prepared[collection] = Some((Arc::clone(plan), statement.clone()));
         Ok(statement)
     }

@@ -216,7 +216,7 @@ impl PostgresSource {
         let mut rows = pin!(rows);
         // Another run of the server has its own positions, also before the feed has reached it.
         let incarnation = connection.session.incarnation ^ plan.history;
-        let mut answer = Answer::new(self, incarnation, statement, index, keys);
+        let mut answer = Answer::new(self, Some(incarnation), statement, index, keys);
         let mut pace = Pace::default();
         let mut shape = Ok(());
         // Read to the end even after an error of the shape, so that the connection can be reused.
@@ -235,9 +235,10 @@ impl PostgresSource {
 }
 
 /// Collected rows of an answer.
-struct Answer<'a> {
+pub(super) struct Answer<'a> {
     source: &'a PostgresSource,
-    incarnation: u64,
+    /// `None`: a standby is read, and its rows carry no fence.
+    incarnation: Option<u64>,
     statement: &'a ReadPlan,
     collection: usize,
     /// Not needed for a single key.
@@ -247,9 +248,9 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn new(
+    pub(super) fn new(
         source: &'a PostgresSource,
-        incarnation: u64,
+        incarnation: Option<u64>,
         statement: &'a ReadPlan,
         collection: usize,
         keys: &'a [Key],
@@ -266,15 +267,14 @@ impl<'a> Answer<'a> {
     }
 
     /// Adds a row if there is room for it. Returns its size.
-    fn take(
+    pub(super) fn take(
         &mut self,
         row: &tokio_postgres::Row,
         budget: &RowBudget,
     ) -> Result<(Room, usize), JsonError> {
-        if self.fence.is_none() {
+        if let (None, Some(incarnation)) = (&self.fence, self.incarnation) {
             let (snapshot, at) = fence(row)?;
-            let position = Position { incarnation: self.incarnation, at };
-            let incarnation = self.incarnation;
+            let position = Position { incarnation, at };
             let version = Version::Snapshot { incarnation, snapshot: Arc::new(snapshot) };
             self.fence = Some((version, position));
         }
@@ -300,7 +300,8 @@ impl<'a> Answer<'a> {
         Ok((Room::Taken, 0))
     }
 
-    fn finish(mut self, ended: Room) -> Result<(ReadSet, Room), JsonError> {
+    /// Returns the rows of an answer that ended for this reason.
+    pub(super) fn into_rows(mut self, ended: Room) -> Vec<Row> {
         // Without all rows the missing keys are unknown.
         mark_unread(&mut self.rows, &Row::Missing, ended);
         if self.statement.has_aliases() {
@@ -312,9 +313,13 @@ impl<'a> Answer<'a> {
         if let Some(places) = &self.places {
             places.spread(&mut self.rows);
         }
+        self.rows
+    }
+
+    fn finish(mut self, ended: Room) -> Result<(ReadSet, Room), JsonError> {
         // The query returns a row even if it finds nothing.
-        let (version, position) = self.fence.ok_or(JsonError::Shape)?;
+        let (version, position) = self.fence.take().ok_or(JsonError::Shape)?;
         self.source.shared.record_log_end(position.at);
-        Ok((ReadSet { version, position: Some(position), rows: self.rows }, ended))
+        Ok((ReadSet { version, position: Some(position), rows: self.into_rows(ended) }, ended))
     }
 }

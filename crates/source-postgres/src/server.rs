@@ -60,6 +60,38 @@ const IDENTITY_SQL: &str = "SELECT current_setting('server_version_num')::int4, 
     (SELECT system_identifier FROM pg_control_system()), current_setting('server_encoding'), \
     (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
 
+/// `received_tli` is shown to members of `pg_read_all_stats` only.
+const STANDBY_SQL: &str = "SELECT current_setting('server_version_num')::int4, \
+    (SELECT oid FROM pg_database WHERE datname = current_database()), \
+    (SELECT system_identifier FROM pg_control_system()), \
+    pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')";
+
+/// Asks a server that may be a standby for its identity, which has no timeline.
+///
+/// # Errors
+/// [`ConnectError::Unusable`] for a role that cannot see what a standby receives.
+pub(crate) async fn identify_standby(
+    client: &Client,
+    host: &Host,
+) -> Result<Identified, ConnectError> {
+    let unusable = |detail: String| ConnectError::Unusable { host: host.to_string(), detail };
+    let failed = |e: tokio_postgres::Error| unusable(full_text(&e));
+    let row = client.query_one(STANDBY_SQL, &[]).await.map_err(failed)?;
+    if !row.try_get::<_, bool>(3).map_err(failed)? {
+        return Err(unusable(
+            "its timeline is not shown to the role; run `GRANT pg_read_all_stats TO …;` on the \
+             primary"
+                .into(),
+        ));
+    }
+    let system: i64 = row.try_get(2).map_err(failed)?;
+    let version: i32 = row.try_get(0).map_err(failed)?;
+    let database = row.try_get(1).map_err(failed)?;
+    let identity =
+        Identity { system: system.cast_unsigned(), timeline: 0, database, major: version / 10_000 };
+    Ok(Identified { identity, started_at_us: 0 })
+}
+
 /// Asks a server for its identity.
 ///
 /// # Errors

@@ -80,13 +80,24 @@ impl<C: Connector> Pool<C> {
         connections: usize,
         background: &Background,
     ) -> Arc<Self> {
-        let first = Idle { connection: first, generation: connector.generation() };
+        Self::start_with(connector, Some(first), connections, background)
+    }
+
+    /// Like [`Pool::start`]; without a connection the first lease opens one.
+    pub fn start_with(
+        connector: C,
+        first: Option<C::Connection>,
+        connections: usize,
+        background: &Background,
+    ) -> Arc<Self> {
+        let generation = connector.generation();
+        let first = first.map(|connection| Idle { connection, generation });
         let permits = Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS));
         let pool = Arc::new(Self {
             connector,
             runtime: background.handle(),
             permits: Arc::new(permits),
-            idle: Mutex::new(vec![first]),
+            idle: Mutex::new(first.into_iter().collect()),
             outage: Outage::default(),
         });
         let pruned = Arc::downgrade(&pool);

@@ -102,6 +102,8 @@ pub struct ServerConfig {
     /// Connection string of the feed, for instance if `url` leads to a pooler, which cannot carry a
     /// replication session. `None`: `url`.
     pub feed_url: Option<String>,
+    /// Connection strings of standbys that answer reads; only PostgreSQL.
+    pub read_urls: Vec<String>,
     /// Extent of change detection.
     pub follow: Follow,
     /// Maximum number of concurrent queries, and of connections for reading.

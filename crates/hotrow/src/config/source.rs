@@ -29,13 +29,21 @@ use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
+/// Most standbys of one database.
+const STANDBYS_MAX: usize = 16;
 /// Examples in the refusal of a URL, which does not repeat the URL.
 const URL_FORMS: &str = "sqlite:shop.db, postgres://user@host/database, mysql://user@host/database \
     or mongodb://host/database";
 /// Keys of `[source]` for some engines only, with these engines in words.
-const ENGINE_SPECIFIC_KEYS: [(&str, &[Scheme], &str); 7] = [
+const ENGINE_SPECIFIC_KEYS: [(&str, &[Scheme], &str); 8] = [
     ("watch", &[Scheme::Sqlite], "sqlite:"),
     ("feed_url", &SERVERS, "postgres:, mysql: and mongodb:"),
+    (
+        "read_urls",
+        &[Scheme::Postgres],
+        "standbys of postgres: databases, whose place in the log proves what a read saw; it is for \
+         postgres:",
+    ),
     ("publication", &[Scheme::Postgres], "postgres:"),
     ("server_id", &[Scheme::Mysql], "mysql:"),
     ("json", &[Scheme::Mongodb], "mongodb:"),
@@ -82,6 +90,7 @@ enum Engine {
 struct Server {
     url: String,
     feed_url: Option<String>,
+    read_urls: Vec<String>,
     connect_timeout: Duration,
     schema_poll: Duration,
 }
@@ -141,6 +150,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
     let url = section.text("url", "required", "a path after sqlite:, or a connection string");
     let watch = section.choice("watch", [("none", Watch::None), ("triggers", Watch::Triggers)]);
     let feed_url = section.text("feed_url", "url", "a connection string").map(|text| text.value);
+    let read_urls = section.texts("read_urls", "none", "connection strings").unwrap_or_default();
     let publication = section
         .text("publication", "\"hotrow\"", "1 to 63 bytes without NUL")
         .map_or_else(|| "hotrow".to_owned(), |text| text.value);
@@ -172,7 +182,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
             section.refuse(name, format!("is for {engines} databases, and url names another"));
         }
     }
-    let of_a_feed = ["watch", "feed_url", "publication", "server_id"];
+    let of_a_feed = ["watch", "feed_url", "read_urls", "publication", "server_id"];
     for name in of_a_feed.into_iter().filter(|name| follow == Follow::Nothing && section.has(name))
     {
         section.refuse(name, "has no meaning with source.feed = \"none\"");
@@ -180,6 +190,11 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
     if scheme != Scheme::Sqlite {
         check_url(section, scheme, "url", &url);
         feed_url.iter().for_each(|feed_url| check_url(section, scheme, "feed_url", feed_url));
+        read_urls.iter().for_each(|url| check_url(section, scheme, "read_urls", url));
+        if read_urls.len() > STANDBYS_MAX {
+            let what = format!("must name at most {STANDBYS_MAX} standbys, not {}", read_urls.len());
+            section.refuse("read_urls", what);
+        }
     }
     match scheme {
         Scheme::Sqlite => {
@@ -199,7 +214,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
                 section.refuse("publication", what);
             }
             Some(Engine::Postgres {
-                server: Server { url, feed_url, connect_timeout, schema_poll },
+                server: Server { url, feed_url, read_urls, connect_timeout, schema_poll },
                 publication,
             })
         }
@@ -207,13 +222,13 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         Scheme::Mysql => {
             let server_id = u32::try_from(server_id).ok().filter(|id| *id != 0);
             Some(Engine::Mysql {
-                server: Server { url, feed_url, connect_timeout, schema_poll },
+                server: Server { url, feed_url, read_urls, connect_timeout, schema_poll },
                 server_id,
             })
         }
         #[cfg(feature = "mongodb")]
         Scheme::Mongodb => Some(Engine::Mongodb {
-            server: Server { url, feed_url, connect_timeout, schema_poll },
+            server: Server { url, feed_url, read_urls, connect_timeout, schema_poll },
             json: if is_relaxed { JsonForm::RelaxedExtended } else { JsonForm::Plain },
         }),
         #[cfg(not(all(feature = "mongodb", feature = "mysql", feature = "postgres")))]
@@ -263,6 +278,7 @@ impl Source {
         let of_server = |server: Server, collections| ServerConfig {
             url: server.url,
             feed_url: server.feed_url,
+            read_urls: server.read_urls,
             follow,
             reads_in_flight,
             read_timeout,

@@ -75,6 +75,7 @@ impl View {
         json!({
             "reachable": source.health().is_ok(),
             "queries": source.queries_total(),
+            "standbys": self.standbys(),
             "feed": {
                 "followed": followed,
                 "current": followed.then(|| cache.is_current(now)),

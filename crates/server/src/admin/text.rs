@@ -294,6 +294,7 @@ impl View {
             "Statements run at the source.",
             &[(&[], self.shared.fetcher.source.queries_total())],
         );
+        self.expose_standbys(out);
     }
 
     fn expose_process(&self, out: &mut Exposition) {

@@ -23,6 +23,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     let server = ServerConfig {
         url: url.into(),
         feed_url: None,
+        read_urls: Vec::new(),
         follow: Follow::Changes,
         reads_in_flight: 4,
         read_timeout: Duration::from_secs(10),

@@ -11,10 +11,10 @@ struct RecordingSink(Mutex<Vec<String>>);
 
 impl Sink for RecordingSink {
     fn changes(&self, changes: &[Change]) {
-        self.0.lock().extend(changes.iter().map(|c| format!("{:?} {:?}", c.key, c.mark)));
+        self.0.lock().extend(changes.iter().map(|c| format!("{:?} {}", c.key, shown(c.mark))));
     }
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
-        self.0.lock().push(format!("flush {} {cause:?} {mark:?}", collection.0));
+        self.0.lock().push(format!("flush {} {cause:?} {:?}", collection.0, mark.map(shown)));
     }
     fn open_gap(&self, _: CollectionId, _: &str) {}
     fn close_gap(&self, _: CollectionId) {}
@@ -23,8 +23,15 @@ impl Sink for RecordingSink {
     fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
 }
 
+fn shown(mark: ChangeId) -> String {
+    let ChangeId::Transaction { xid, commit } = mark else { panic!("{mark:?}") };
+    assert_eq!(commit, 900 + (xid & 0xffff), "the start of its commit record");
+    format!("Transaction({xid})")
+}
+
 fn begin(xid: u32) -> Vec<u8> {
-    [&b"B"[..], &[0; 16], &xid.to_be_bytes()].concat()
+    let commit = 900 + u64::from(xid & 0xffff);
+    [&b"B"[..], &commit.to_be_bytes(), &[0; 8], &xid.to_be_bytes()].concat()
 }
 
 fn commit(end: u64) -> Vec<u8> {
@@ -143,7 +150,7 @@ fn an_unsent_value_comes_from_the_old_row_or_causes_a_flush() {
     let keys =
         ["1:[Integer(1), Integer(2)] Transaction(5)", "1:[Integer(3), Integer(2)] Transaction(5)"];
     assert_eq!(deliver_update(both), keys);
-    let flush = ["flush 1 Bulk Some(Transaction(5))"];
+    let flush = ["flush 1 Bulk Some(\"Transaction(5)\")"];
     assert_eq!(deliver_update(row(b"U", 20, &[(b"N", &["n", "u", "3"])])), flush);
     // A key without all its parts is ambiguous.
     assert_eq!(deliver_update(row(b"D", 20, &[(b"K", &["n", "2", "n"])])), flush);
@@ -162,7 +169,7 @@ fn too_many_keys_become_one_flush() {
     messages.push(row(b"I", 20, &[(b"N", &["1", "2"])]));
     let delivered = deliver(&messages).unwrap();
     assert_eq!(delivered.len(), KEYS_PER_TRANSACTION_MAX + 2);
-    assert_eq!(delivered[KEYS_PER_TRANSACTION_MAX], "flush 0 Bulk Some(Transaction(5))");
+    assert_eq!(delivered[KEYS_PER_TRANSACTION_MAX], "flush 0 Bulk Some(\"Transaction(5)\")");
     assert_eq!(
         delivered[KEYS_PER_TRANSACTION_MAX + 1],
         "1:[Integer(1), Integer(2)] Transaction(5)"
@@ -172,7 +179,7 @@ fn too_many_keys_become_one_flush() {
 #[test]
 fn a_table_that_lost_its_key_column_flushes() {
     let messages = [begin(5), relation(10, "a", &["other"]), row(b"I", 10, &[(b"N", &["7"])])];
-    assert_eq!(deliver(&messages).unwrap(), ["flush 0 Bulk Some(Transaction(5))"]);
+    assert_eq!(deliver(&messages).unwrap(), ["flush 0 Bulk Some(\"Transaction(5)\")"]);
 }
 
 #[test]
@@ -181,10 +188,10 @@ fn an_equal_description_changes_nothing() {
     let same = [begin(5), r(&["id"]), commit(1), begin(6), r(&["id"]), commit(2)];
     assert!(deliver(&same).unwrap().is_empty());
     let other = [begin(5), r(&["id"]), commit(1), begin(6), r(&["id", "new"]), commit(2)];
-    assert_eq!(deliver(&other).unwrap(), ["flush 0 Schema Some(Transaction(6))"]);
+    assert_eq!(deliver(&other).unwrap(), ["flush 0 Schema Some(\"Transaction(6)\")"]);
     let again = [begin(5), relation(11, "a", &["id"]), row(b"I", 11, &[(b"N", &["7"])]), commit(1)];
     // The flush covers the rows that follow it in its transaction.
-    assert_eq!(deliver(&again).unwrap(), ["flush 0 Schema Some(Transaction(5))"]);
+    assert_eq!(deliver(&again).unwrap(), ["flush 0 Schema Some(\"Transaction(5)\")"]);
 }
 
 #[test]
@@ -207,7 +214,7 @@ fn the_front_of_a_huge_row_flushes_its_table() {
     delivery.process(&relation(10, "a", &["id"])).unwrap();
     let insert = row(b"I", 10, &[(b"N", &["7"])]);
     delivery.process_front(&insert[..7]).unwrap();
-    assert_eq!(*sink.0.lock(), ["flush 0 Bulk Some(Transaction(5))"]);
+    assert_eq!(*sink.0.lock(), ["flush 0 Bulk Some(\"Transaction(5)\")"]);
     assert_eq!(delivery.process_front(b"M\0"), Err(DeliveryError::HugeMessage));
     let schema = &schemas[0];
     assert!(schema.key(&[KeyPart::Integer(7)]).is_ok());

@@ -15,6 +15,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     let server = ServerConfig {
         url: url.into(),
         feed_url: None,
+        read_urls: Vec::new(),
         reads_in_flight: 2,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
