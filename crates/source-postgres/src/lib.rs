@@ -305,6 +305,7 @@ mod tests {
     mod recorder;
     mod refusals;
     mod servers;
+    mod standbys;
     mod types;
     mod wire;
 

@@ -20,7 +20,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
 use crate::spec::CollectionConfig;
-use crate::{Change, FlushCause, LossCause, ReadSet, Sink, Source, SourceError};
+use crate::standby::{StandbyRead, StandbyRefusal};
+use crate::{Change, FlushCause, LossCause, ReadSet, RowBudget, Sink, Source, SourceError};
 
 /// Longest wait for a condition; a later one is a failure.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -309,6 +310,18 @@ impl<S: Source> Reader<S> {
 
     pub fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
         self.block_on(self.reading(collection, ids))
+    }
+
+    pub fn read_standby(
+        &self,
+        collection: u16,
+        ids: &[&str],
+        floor: Position,
+    ) -> Result<StandbyRead, StandbyRefusal> {
+        let schema = &self.source.schemas()[usize::from(collection)];
+        let keys = ids.iter().map(|id| schema.parse_url(id).unwrap()).collect();
+        let rows = RowBudget::unlimited();
+        self.block_on(self.source.read_standby(CollectionId(collection), keys, rows, floor))
     }
 
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {

@@ -3,6 +3,8 @@ use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use super::*;
+use hotrow_source::Change;
+use hotrow_types::key::Key;
 use crate::tests::harness::refusal;
 use crate::tests::server::Stop;
 

@@ -1,7 +1,7 @@
 //! Contract over a private PostgreSQL server. Writers connect to the server directly.
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
-//! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`views`].
+//! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`], [`views`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,6 +22,7 @@ use session::PostgresSession;
 mod disturbances;
 mod feed;
 mod session;
+mod standbys;
 mod views;
 
 contract_tests!(Postgres);

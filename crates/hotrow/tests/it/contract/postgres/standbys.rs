@@ -1,0 +1,227 @@
+//! Contract over a primary with standbys that answer reads: disturbances of the standbys beside
+//! those of the primary.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::backend::Backend;
+use crate::backend::postgres::Postgres;
+use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
+use crate::contract::engine::Engine;
+use crate::contract::mixed;
+use crate::contract::networked::Networked;
+use crate::contract::postgres::session::PostgresSession;
+use crate::contract::run::{Plan, Trial};
+use crate::contract::sql::of_tables;
+use hotrow_testkit::harness::{Config, SOON, await_until};
+use hotrow_testkit::postgres::{ROLE, Server, Stop};
+
+/// A primary with its proxy, and its standbys.
+pub(crate) struct Replicated {
+    primary: Postgres,
+    standbys: Vec<Server>,
+}
+
+#[test]
+fn contract_holds_while_standbys_answer_reads() {
+    mixed::contract_holds_under_every_disturbance::<Replicated>();
+}
+
+#[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
+#[test]
+fn contract_holds_in_a_long_run_while_standbys_answer_reads() {
+    mixed::contract_holds_in_a_long_run::<Replicated>();
+}
+
+impl Engine for Replicated {
+    type Database = Self;
+    type Session = PostgresSession;
+
+    const TOKENS_ARE_EXACT: bool = Postgres::TOKENS_ARE_EXACT;
+    const RESTARTS_END_TOKENS: bool = Postgres::RESTARTS_END_TOKENS;
+
+    fn create(plan: &Plan) -> Self {
+        let primary = <Postgres as Engine>::create(plan);
+        primary.server.batch("GRANT pg_read_all_stats TO hotrow");
+        // A query in the way of the replay is cancelled soon.
+        let settings = [("max_standby_streaming_delay", "20ms")];
+        let standbys = vec![primary.server.standby(&settings), primary.server.standby(&settings)];
+        Self { primary, standbys }
+    }
+
+    fn config(database: &Self, plan: &Plan) -> Config {
+        let urls: Vec<String> = database
+            .standbys
+            .iter()
+            .map(|standby| format!("{:?}", standby.url_for(ROLE, "postgres")))
+            .collect();
+        let config = <Postgres as Engine>::config(&database.primary, plan);
+        config.set("source.read_urls", &format!("[{}]", urls.join(", ")))
+    }
+
+    fn session(database: &Self, plan: &Plan) -> PostgresSession {
+        <Postgres as Engine>::session(&database.primary, plan)
+    }
+
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        <Postgres as Engine>::rows(&database.primary)
+    }
+}
+
+impl Networked for Replicated {
+    const NAME: &str = "postgres-standbys";
+    const HIDES_ONE_SESSION: bool = Postgres::HIDES_ONE_SESSION;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_connections();
+        all.extend(of_processes());
+        all.extend(of_tables());
+        all.extend(of_standbys());
+        all
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        self.primary.incarnation()
+    }
+
+    fn log_end(&self) -> u64 {
+        self.primary.log_end()
+    }
+
+    fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
+        self.primary.hidden_session()
+    }
+}
+
+fn of_standbys() -> Vec<Disturbance<Replicated>> {
+    vec![
+        Disturbance {
+            name: "replay paused",
+            ends_the_feed: false,
+            begin: |run, _, random| {
+                let n = random.below(run.database.standbys.len() as u64) as usize;
+                run.database.standbys[n].batch("SELECT pg_wal_replay_pause()");
+            },
+            end: |run, _| {
+                for standby in &run.database.standbys {
+                    standby.batch("SELECT pg_wal_replay_resume()");
+                }
+            },
+        },
+        Disturbance {
+            name: "replay late",
+            ends_the_feed: false,
+            begin: |run, _, _| {
+                run.database.standbys[0].set(&[("recovery_min_apply_delay", "150ms")]);
+            },
+            end: |run, _| run.database.standbys[0].set(&[("recovery_min_apply_delay", "0")]),
+        },
+        Disturbance {
+            name: "standby killed",
+            ends_the_feed: false,
+            begin: |run, _, _| run.database.standbys[1].kill9(),
+            end: |run, _| run.database.standbys[1].restart(),
+        },
+        Disturbance {
+            name: "standby restarted",
+            ends_the_feed: false,
+            begin: |run, _, _| run.database.standbys[0].stop(Stop::Immediate),
+            end: |run, _| run.database.standbys[0].restart(),
+        },
+        Disturbance {
+            name: "standby stopped in mid-flight",
+            ends_the_feed: false,
+            begin: |run, _, _| run.database.standbys[0].pause(),
+            end: |run, _| run.database.standbys[0].resume(),
+        },
+        // The commits of all writers wait for a standby that replays them before they are visible.
+        Disturbance {
+            name: "standby synchronous",
+            ends_the_feed: false,
+            begin: |run, _, _| {
+                let server = &run.database.primary.server;
+                server.set(&[
+                    ("synchronous_commit", "on"),
+                    ("synchronous_standby_names", "ANY 1 (*)"),
+                ]);
+            },
+            end: |run, _| {
+                let server = &run.database.primary.server;
+                server.set(&[("synchronous_standby_names", ""), ("synchronous_commit", "local")]);
+            },
+        },
+    ]
+}
+
+impl Backend for Replicated {
+    const FEED_RESUMES: bool = Postgres::FEED_RESUMES;
+
+    fn start() -> Self {
+        Self { primary: Postgres::start(), standbys: Vec::new() }
+    }
+
+    fn config(&self) -> Config {
+        Backend::config(&self.primary)
+    }
+
+    fn delay_reads(&self, delay: Duration) {
+        self.primary.delay_reads(delay);
+    }
+
+    fn hold_reads(&self) {
+        self.primary.hold_reads();
+    }
+
+    fn holds_a_read(&self) -> bool {
+        self.primary.holds_a_read()
+    }
+
+    fn delay_feed(&self, delay: Duration) {
+        self.primary.delay_feed(delay);
+    }
+
+    fn hold_feed(&self) {
+        self.primary.hold_feed();
+    }
+
+    fn refuse_feed(&self) {
+        self.primary.refuse_feed();
+    }
+
+    fn cut(&self) {
+        self.primary.cut();
+    }
+
+    fn clear_faults(&self) {
+        self.primary.clear_faults();
+    }
+
+    fn hide_commits(&self) {
+        self.primary.hide_commits();
+    }
+
+    fn show_commits(&self) {
+        self.primary.show_commits();
+    }
+
+    fn kill(&mut self) {
+        self.primary.kill();
+    }
+
+    fn restart(&mut self) {
+        self.primary.restart();
+        await_until("the standbys to stream", SOON, || {
+            let streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' \
+                AND application_name = 'walreceiver'";
+            self.primary.server.try_query(streaming).is_ok_and(|count| count == "2")
+        });
+    }
+
+    fn pause(&self) {
+        self.primary.pause();
+    }
+
+    fn resume(&self) {
+        self.primary.resume();
+    }
+}
