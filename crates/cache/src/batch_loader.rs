@@ -381,8 +381,7 @@ impl<E: Clone> BatchLoader<E> {
             && !record.is_behind();
         fetches.retire(flight);
         fetches.forget_failure(&flight.key);
-        let passes = record.presence() == Presence::Found
-            && self.cache.scan_filter.take(hash);
+        let passes = record.presence() == Presence::Found && self.cache.scan_filter.take(hash);
         let is_kept = stay == Stay::Kept
             && !(flight.kind == Kind::WarmUp && record.presence() == Presence::Missing);
         let fill = if alive && is_kept && !passes && !collection.has_gap() {

@@ -258,9 +258,6 @@ fn compose(
     let cache = Cache::new(cache, collections);
     let served = source.schemas().iter().map(|schema| schema.collection());
     served.filter(|id| source.has_aliases(*id)).for_each(|id| cache.expect_aliases(id));
-    if !source.standbys().is_empty() {
-        cache.expect_standbys();
-    }
     #[cfg(feature = "failpoints")]
     disable_safeguards(&host.failpoints, &cache);
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;

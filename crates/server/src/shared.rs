@@ -108,6 +108,9 @@ impl Shared {
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
         let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
         let tracer = Tracer::new(config, &collections, &*source);
+        if !source.standbys().is_empty() {
+            cache.expect_standbys();
+        }
         let load_shedder = Arc::default();
         let feed_progress = Arc::<FeedProgress>::default();
         let inflight = InflightLimits::new(&config.limits);

@@ -348,8 +348,8 @@ impl World {
         self.counts.soon_after_a_change += u64::from(is_soon);
         // A standby may show a change that no feed shows before the primary does
         // (docs/replicas.md).
-        let is_known = version <= self.database.visible(row)
-            || self.database.version(row, version).is_shown;
+        let is_known =
+            version <= self.database.visible(row) || self.database.version(row, version).is_shown;
         let floor = &mut self.instances[i].floors[arrival.key];
         *floor = if is_known { version.max(*floor) } else { *floor };
         if let Some(position) = record.position() {

@@ -98,8 +98,7 @@ impl World {
             instance.admission.give_back(permit, now, random);
             let standby = StandbyQuery::new(floor);
             let before = Before::Nothing;
-            let query =
-                Query { keys, sent_at: now, permit: None, before, answer: None, standby };
+            let query = Query { keys, sent_at: now, permit: None, before, answer: None, standby };
             loader.query = Some(query);
             self.admit_waiting(i);
             return self.send_to_standby(i, id);

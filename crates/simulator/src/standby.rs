@@ -164,9 +164,8 @@ impl World {
         let own_snapshot = self.has(i, Safeguard::StandbySnapshot);
         let applied = if own_snapshot { self.standbys[n].applied } else { query.standby.snapshot };
         let incarnation = self.standbys[n].incarnation;
-        let rows = self.rows(i, &query, |world, row| {
-            world.replayed_version(row, incarnation, applied)
-        });
+        let rows =
+            self.rows(i, &query, |world, row| world.replayed_version(row, incarnation, applied));
         query.standby.rows = Some(rows);
         self.put_query(i, id, query);
     }

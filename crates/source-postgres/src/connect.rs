@@ -98,7 +98,9 @@ pub(crate) async fn standby(
     let mut errors = Vec::new();
     for host in &target.hosts {
         match session_as(target, host, settings, Role::Standby).await {
-            Ok(session) if Identity { timeline: wanted.timeline, ..session.identity } == *wanted => {
+            Ok(session)
+                if Identity { timeline: wanted.timeline, ..session.identity } == *wanted =>
+            {
                 return Ok(session);
             }
             Ok(session) => errors.push(ConnectError::Unusable {

@@ -231,7 +231,8 @@ impl PostgresSource {
             return Err((StandbyRefusal::Failed, "the collection cannot be read".into()));
         };
         let what = (collection, keys, budget);
-        let read = self.statements(standby, &mut lease.connection, (&plan, &statement), what, floor);
+        let read =
+            self.statements(standby, &mut lease.connection, (&plan, &statement), what, floor);
         match timeout_at(deadline, read).await {
             Ok(Ok(Ok(read))) => {
                 lease.release();

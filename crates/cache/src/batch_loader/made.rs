@@ -16,7 +16,11 @@ use hotrow_types::version::Version;
 impl<E: Clone> BatchLoader<E> {
     /// Returns for each flight whether its answer contains all that the feed delivered. Changes
     /// delivered from now on end leases.
-    pub(super) fn visibilities(&self, query: &[Arc<Flight<E>>], version: &Version) -> Vec<Visibility> {
+    pub(super) fn visibilities(
+        &self,
+        query: &[Arc<Flight<E>>],
+        version: &Version,
+    ) -> Vec<Visibility> {
         let collection = self.cache.collection(self.collection).0;
         let mut fetches = collection.fetch_queue.lock();
         let lost = self.lease.epoch.feed != collection.epoch().feed;

@@ -192,7 +192,8 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         feed_url.iter().for_each(|feed_url| check_url(section, scheme, "feed_url", feed_url));
         read_urls.iter().for_each(|url| check_url(section, scheme, "read_urls", url));
         if read_urls.len() > STANDBYS_MAX {
-            let what = format!("must name at most {STANDBYS_MAX} standbys, not {}", read_urls.len());
+            let what =
+                format!("must name at most {STANDBYS_MAX} standbys, not {}", read_urls.len());
             section.refuse("read_urls", what);
         }
     }

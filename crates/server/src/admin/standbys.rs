@@ -23,11 +23,11 @@ impl View {
         let lags: Vec<(Labels<'_>, f64)> = labels
             .iter()
             .zip(&views)
-            .filter_map(|(labels, view)| Some((&labels[..], view.lag_bytes? as f64)))
+            .map(|(labels, view)| (&labels[..], view.lag_bytes.map_or(f64::NAN, |lag| lag as f64)))
             .collect();
         out.gauge(
             "hotrow_standby_lag_bytes",
-            "Log that a standby had not replayed when it was read last.",
+            "Log that a standby had not replayed when it was read last; NaN before.",
             &lags,
         );
         let paused: Vec<(Labels<'_>, f64)> = labels

@@ -162,8 +162,7 @@ fn a_standby_that_cannot_be_judged_is_not_read() {
         let reader = reader(&primary, &[server]);
         wait(trouble, || {
             let refusal = reader.read_standby(0, &["1"], log_end(&primary)).unwrap_err();
-            let is_refused =
-                matches!(refusal, StandbyRefusal::Unreachable | StandbyRefusal::Busy);
+            let is_refused = matches!(refusal, StandbyRefusal::Unreachable | StandbyRefusal::Busy);
             assert!(is_refused, "{refusal:?}");
             let views = reader.source.standbys();
             views[0].trouble.as_ref().is_some_and(|why| why.contains(trouble))

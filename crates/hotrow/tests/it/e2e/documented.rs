@@ -87,6 +87,16 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     for (name, shape) in self::exposed(&secure.metrics()) {
         exposed.entry(name).or_insert(shape);
     }
+    // Others only with standbys. A primary is none, and is listed all the same.
+    let primary = hotrow_testkit::postgres::Server::start(&[]);
+    primary.batch("CREATE TABLE products(id int PRIMARY KEY)");
+    primary.make_reader_role(&["products"]);
+    let url = primary.url_for(hotrow_testkit::postgres::ROLE, "postgres");
+    let replicated = Config::over(&url).collection("products");
+    let replicated = Server::start(&replicated.set("source.read_urls", &format!("[{url:?}]")));
+    for (name, shape) in self::exposed(&replicated.metrics()) {
+        exposed.entry(name).or_insert(shape);
+    }
     let missing: Vec<&String> =
         exposed.keys().filter(|name| !documented.contains_key(*name)).collect();
     assert!(missing.is_empty(), "exposed and not in docs/metrics.md: {missing:?}");

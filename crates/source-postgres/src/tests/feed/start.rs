@@ -3,10 +3,10 @@ use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use super::*;
-use hotrow_source::Change;
-use hotrow_types::key::Key;
 use crate::tests::harness::refusal;
 use crate::tests::server::Stop;
+use hotrow_source::Change;
+use hotrow_types::key::Key;
 
 /// Waits until a query returns this.
 #[track_caller]
