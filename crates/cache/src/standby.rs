@@ -250,3 +250,7 @@ impl<E: Clone> Cache<E> {
         is_delivered.then(|| Position { at: applied.at.min(bound.end), ..applied })
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

@@ -38,18 +38,16 @@ const URL_FORMS: &str = "sqlite:shop.db, postgres://user@host/database, mysql://
 const ENGINE_SPECIFIC_KEYS: [(&str, &[Scheme], &str); 8] = [
     ("watch", &[Scheme::Sqlite], "sqlite:"),
     ("feed_url", &SERVERS, "postgres:, mysql: and mongodb:"),
-    (
-        "read_urls",
-        &[Scheme::Postgres],
-        "standbys of postgres: databases, whose place in the log proves what a read saw; it is for \
-         postgres:",
-    ),
+    ("read_urls", &[Scheme::Postgres], "postgres:"),
     ("publication", &[Scheme::Postgres], "postgres:"),
     ("server_id", &[Scheme::Mysql], "mysql:"),
     ("json", &[Scheme::Mongodb], "mongodb:"),
     ("connect_timeout", &SERVERS, "postgres:, mysql: and mongodb:"),
     ("schema_poll", &SERVERS, "postgres:, mysql: and mongodb:"),
 ];
+/// Reason for which no other engine reads replicas.
+const UNPROVEN: &str = ", where a read of a replica does not prove which of the delivered changes \
+    it has seen";
 const SERVERS: [Scheme; 3] = [Scheme::Postgres, Scheme::Mysql, Scheme::Mongodb];
 
 pub(super) struct Source {
@@ -179,7 +177,9 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         ENGINE_SPECIFIC_KEYS.iter().filter(|(_, known_to, _)| !known_to.contains(&scheme))
     {
         if section.has(name) {
-            section.refuse(name, format!("is for {engines} databases, and url names another"));
+            let reason = if *name == "read_urls" { UNPROVEN } else { "" };
+            let what = format!("is for {engines} databases, and url names another{reason}");
+            section.refuse(name, what);
         }
     }
     let of_a_feed = ["watch", "feed_url", "read_urls", "publication", "server_id"];

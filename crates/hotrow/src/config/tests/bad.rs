@@ -355,6 +355,16 @@ pub(super) const BAD_FILES: &[(&str, &str)] = &[
         "[source]\nurl = 'mysql://h/db'\npublication = 'x'",
         "source.publication: is for postgres: databases",
     ),
+    (
+        "[source]\nurl = 'mysql://h/db'\nread_urls = ['mysql://h2/db']",
+        "source.read_urls: is for postgres: databases, and url names another, where a read of a \
+         replica does not prove",
+    ),
+    ("[source]\nurl = 'postgres://u@h/db'\nread_urls = ['mysql://h2/db']", "source.read_urls: "),
+    (
+        "[source]\nurl = 'postgres://u@h/db'\nfeed = 'none'\nread_urls = ['postgres://u@h2/db']",
+        "source.read_urls: has no meaning with source.feed",
+    ),
     ("[source]\nurl = 'sqlite:a'\nfeed = 'no'", "source.feed: must be"),
     ("[source]\nurl = 'sqlite:a'\nfeed = 'none'", "cache.ttl: must be set with source.feed"),
     (
