@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::config::Config;
 use crate::flight::{Waited, Waiter};
 use crate::testkit::*;
 use crate::{Answers, BatchLoader, Fetched, Freshness, Lookup, ReadMode};
@@ -12,9 +13,14 @@ fn at(at: u64) -> Position {
     Position { incarnation: 1, at }
 }
 
+/// A cache without a feed. A failed read is not remembered.
+fn unstarted() -> TestCache {
+    cache(Config { error_ttl: std::time::Duration::ZERO, ..config() })
+}
+
 /// A cache whose feed started at 100 and has passed a probe since.
 fn started() -> TestCache {
-    let cache = cache(config());
+    let cache = unstarted();
     cache.expect_standbys();
     cache.mark_gap(Some(at(100)));
     cache.release_standbys_after(None, START);
@@ -71,7 +77,7 @@ fn change(xid: u64, commit: u64) -> ChangeId {
 
 #[test]
 fn standbys_wait_for_a_probe_after_the_start_of_the_feed() {
-    let cache = cache(config());
+    let cache = unstarted();
     cache.expect_standbys();
     assert_eq!(floor(&cache, 1), None, "no feed");
     cache.mark_gap(Some(at(100)));

@@ -93,10 +93,7 @@ fn a_standby_answers_what_it_has_replayed() {
 #[test]
 fn the_isolation_of_the_role_has_no_effect() {
     let primary = primary();
-    primary.batch(
-        "ALTER ROLE hotrow SET default_transaction_isolation = 'repeatable read';
-         ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'",
-    );
+    primary.batch("ALTER ROLE hotrow SET default_transaction_isolation = 'serializable'");
     let standby = primary.standby(&[]);
     let reader = reader(&primary, &[&standby]);
     // A serializable transaction cannot run on a standby at all.
