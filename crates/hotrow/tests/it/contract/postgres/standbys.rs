@@ -11,7 +11,7 @@ use crate::contract::engine::Engine;
 use crate::contract::mixed;
 use crate::contract::networked::Networked;
 use crate::contract::postgres::session::PostgresSession;
-use crate::contract::run::{Plan, Trial};
+use crate::contract::run::Plan;
 use crate::contract::sql::of_tables;
 use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_testkit::postgres::{ROLE, Server, Stop};
