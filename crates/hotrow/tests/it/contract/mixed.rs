@@ -141,6 +141,7 @@ fn judge<E: Networked>(run: &Trial<E>, goal: &Goal, took: Duration, applied: &BT
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = report.rules_applied();
     summary["disturbances"] = json!(applied);
+    E::after_mixed_run(run, &mut summary);
     println!("{summary:#}");
     save_summary(&goal.name, &summary);
     assert_counts(&summary, goal);

@@ -67,6 +67,9 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// Changes the table as a whole after crash number `round`, if the engine has such a statement.
     fn after_crash(_run: &mut Trial<Self>, _round: u64) {}
 
+    /// Checks a mixed run by more than its answers; adds figures to its summary.
+    fn after_mixed_run(_run: &Trial<Self>, _summary: &mut serde_json::Value) {}
+
     /// Adapts the configuration of a scenario.
     fn scenario_config(config: Config) -> Config {
         config

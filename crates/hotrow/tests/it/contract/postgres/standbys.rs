@@ -11,10 +11,14 @@ use crate::contract::engine::Engine;
 use crate::contract::mixed;
 use crate::contract::networked::Networked;
 use crate::contract::postgres::session::PostgresSession;
-use crate::contract::run::Plan;
+use crate::contract::run::{Plan, Trial};
 use crate::contract::sql::of_tables;
 use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_testkit::postgres::{ROLE, Server, Stop};
+use serde_json::{Value, json};
+
+/// Queries that standbys answer in a short run, at least.
+const STANDBY_READS_MIN: f64 = 300.0;
 
 /// A primary with its proxy, and its standbys.
 pub(crate) struct Replicated {
@@ -80,6 +84,20 @@ impl Networked for Replicated {
         all
     }
 
+    fn after_mixed_run(run: &Trial<Self>, summary: &mut Value) {
+        let sum = |name: &str, labels: &[(&str, &str)]| {
+            run.servers.iter().map(|server| server.metrics().sum(name, labels)).sum::<f64>()
+        };
+        let reads = sum("hotrow_standby_reads_total", &[]);
+        let refusals = |reason: &str| sum("hotrow_standby_refusals_total", &[("reason", reason)]);
+        let reasons = ["behind", "feed_behind", "not_streaming", "unreachable", "timeout"];
+        let refused: BTreeMap<&str, f64> =
+            reasons.into_iter().map(|reason| (reason, refusals(reason))).collect();
+        summary["standbys"] = json!({ "reads": reads, "refused": refused });
+        assert!(reads >= STANDBY_READS_MIN, "standbys answered {reads} queries: {summary:#}");
+        assert!(refused["behind"] > 0.0, "{refused:?}");
+    }
+
     fn incarnation(&self) -> Option<u64> {
         self.primary.incarnation()
     }
@@ -93,6 +111,12 @@ impl Networked for Replicated {
     }
 }
 
+/// Runs statements until none of them is cancelled because it was in the way of the replay.
+#[track_caller]
+fn insist(standby: &Server, sql: &str) {
+    await_until(sql, SOON, || standby.try_query(sql).is_ok());
+}
+
 fn of_standbys() -> Vec<Disturbance<Replicated>> {
     vec![
         Disturbance {
@@ -100,11 +124,11 @@ fn of_standbys() -> Vec<Disturbance<Replicated>> {
             ends_the_feed: false,
             begin: |run, _, random| {
                 let n = random.below(run.database.standbys.len() as u64) as usize;
-                run.database.standbys[n].batch("SELECT pg_wal_replay_pause()");
+                insist(&run.database.standbys[n], "SELECT pg_wal_replay_pause()");
             },
             end: |run, _| {
                 for standby in &run.database.standbys {
-                    standby.batch("SELECT pg_wal_replay_resume()");
+                    insist(standby, "SELECT pg_wal_replay_resume()");
                 }
             },
         },
@@ -112,9 +136,14 @@ fn of_standbys() -> Vec<Disturbance<Replicated>> {
             name: "replay late",
             ends_the_feed: false,
             begin: |run, _, _| {
-                run.database.standbys[0].set(&[("recovery_min_apply_delay", "150ms")]);
+                let sql = "ALTER SYSTEM SET recovery_min_apply_delay = '150ms'; \
+                    SELECT pg_reload_conf()";
+                insist(&run.database.standbys[0], sql);
             },
-            end: |run, _| run.database.standbys[0].set(&[("recovery_min_apply_delay", "0")]),
+            end: |run, _| {
+                let sql = "ALTER SYSTEM RESET recovery_min_apply_delay; SELECT pg_reload_conf()";
+                insist(&run.database.standbys[0], sql);
+            },
         },
         Disturbance {
             name: "standby killed",
