@@ -112,8 +112,7 @@ impl<'a> FaultPlan<'a> {
         let outage = killed_at.elapsed();
         let at_ready = self.counts(Some(instance))?;
         let member = self.member;
-        let run =
-            FaultRun { member, restarted, killed, instance, at_kill, at_ready, lost, outage };
+        let run = FaultRun { member, restarted, killed, instance, at_kill, at_ready, lost, outage };
         Ok(Some(run))
     }
 

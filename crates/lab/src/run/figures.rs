@@ -202,6 +202,9 @@ mod tests {
         assert_eq!(shown(""), expected.map(|(name, value)| (name.to_owned(), value)));
         // An instance that was killed had counted too.
         let lost = "lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 100\n";
-        assert_eq!(shown(lost)[..2], [("ratio".to_owned(), 40.0 / 60.0), ("bytes".to_owned(), 7.0)]);
+        assert_eq!(
+            shown(lost)[..2],
+            [("ratio".to_owned(), 40.0 / 60.0), ("bytes".to_owned(), 7.0)]
+        );
     }
 }

@@ -22,14 +22,13 @@ use super::harness::{Nginx, PROFILES, Service, WAIT_MAX, proxy, receive, send, u
 fn nginx_accepts_every_topology_in_every_profile() {
     let (binary, _) = find().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let balances =
-        [
-            Balance::RoundRobin,
-            Balance::Weights,
-            Balance::LeastConnections,
-            Balance::HashOnId,
-            Balance::ModuloOnId,
-        ];
+    let balances = [
+        Balance::RoundRobin,
+        Balance::Weights,
+        Balance::LeastConnections,
+        Balance::HashOnId,
+        Balance::ModuloOnId,
+    ];
     let caches = [
         None,
         Some((1, CacheLifetime::Fixed)),
