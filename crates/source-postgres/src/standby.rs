@@ -36,7 +36,7 @@ use hotrow_source::{Room, Row, RowBudget, SourceError, preflight};
 
 /// Most standbys that one read asks.
 const ASKED_MAX: usize = 2;
-/// Longest wait for a connection: the primary can answer meanwhile.
+/// Longest wait for a connection: the primary can answer as well.
 const LEASE_TIMEOUT: Duration = Duration::from_millis(5);
 /// Part of the time limit of a read that a standby may use.
 const READ_TIMEOUT_DIVISOR: u32 = 4;

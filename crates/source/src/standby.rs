@@ -1,8 +1,8 @@
 //! Standbys: what one has to prove with each read, and how they are counted.
 //!
-//! A standby replays the log of the primary, and answers reads meanwhile. One read is three
-//! statements of one session, each in a snapshot of its own: what it has replayed, the rows, and
-//! its state. In any other order, or in one snapshot, the first would say more than the rows show.
+//! A standby replays the log of the primary, and answers reads. One read is three statements of one
+//! session, each in a snapshot of its own: what it has replayed, the rows, and its state. In any
+//! other order, or in one snapshot, the first would say more than the rows show.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

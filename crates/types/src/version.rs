@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | SQLite | change log sequence | same, read in the statement | sequence | sequence ≥ id |
 //! | PostgreSQL | LSN | snapshot (xmin, xmax, xip) | full xid | snapshot contains the xid |
-//! | its standby | LSN | span of the replayed log | start of the commit record | start of the span > id |
+//! | its standby | LSN | span of the replayed log | start of its commit | start of the span > id |
 //! | MariaDB | binlog point | span of the binlog | end of the commit | point ≥ id |
 //! | MySQL | binlog point | `gtid_executed` before the row | GTID | set contains the GTID |
 //! | MongoDB | cluster time | span of cluster times | cluster time | start of the span ≥ id |

@@ -1,7 +1,8 @@
 //! Contract over a private PostgreSQL server. Writers connect to the server directly.
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
-//! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`], [`views`].
+//! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`],
+//! [`views`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
