@@ -190,6 +190,7 @@ pub fn spec(text: &str) -> CollectionConfig {
         columns: None,
         exclude: Vec::new(),
         tenant: None,
+        is_alias: false,
     }
 }
 

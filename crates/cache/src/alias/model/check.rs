@@ -36,11 +36,16 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn check_found(&mut self, client: &Client, value: Spelled, row: &Record) -> Result<(), String> {
+    pub(super) fn check_found(
+        &mut self,
+        client: &Client,
+        value: Spelled,
+        row: &Record,
+    ) -> Result<(), String> {
         self.check_row(client, row)?;
         let id = (0..IDS).find(|id| row_key(*id).as_bytes() == row.key_bytes());
-        let has_value = parts_of(row)
-            .is_some_and(|(_, own)| own.eq_ignore_ascii_case(&value.letter()));
+        let has_value =
+            parts_of(row).is_some_and(|(_, own)| own.eq_ignore_ascii_case(&value.letter()));
         if row.presence() == Presence::Missing || !has_value {
             return Err(format!("row {id:?} does not have the value {value:?}"));
         }

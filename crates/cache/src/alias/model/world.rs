@@ -120,10 +120,10 @@ fn member(value: Spelled) -> String {
 impl World {
     pub(super) fn new(seed: u64, fault: Option<Fault>) -> Self {
         let settings = Config {
-            capacity_bytes: if seed % 4 == 0 { 2_000 } else { 100_000 },
+            capacity_bytes: if seed.is_multiple_of(4) { 2_000 } else { 100_000 },
             max_staleness: BOUND,
             error_ttl: Duration::ZERO,
-            prefetch_on_change: seed % 3 == 0,
+            prefetch_on_change: seed.is_multiple_of(3),
             query_keys: 1 + seed as usize % 3,
             ..config()
         };
@@ -133,7 +133,7 @@ impl World {
             has_tenants: false,
             has_views,
         };
-        let cache = Cache::new(settings, vec![policy(seed % 2 == 0), policy(false)]);
+        let cache = Cache::new(settings, vec![policy(seed.is_multiple_of(2)), policy(false)]);
         let is_folding = seed % 5 < 2;
         if is_folding {
             cache.expect_aliases(ALIASES);
@@ -396,11 +396,14 @@ impl World {
 
     /// Continues a client with the record that it waited for.
     fn answered(&mut self, mut client: Client, record: Record) -> Result<(), String> {
-        let Asked::Value { value, attempts, alias } = &mut client.asked else {
-            self.counts.by_key += 1;
-            return self.check_row(&client, &record);
+        let (value, attempts, alias) = match &mut client.asked {
+            Asked::Value { value, attempts, alias } => (*value, attempts, alias),
+            Asked::Key(id) => {
+                assert_eq!(record.key_bytes(), row_key(*id).as_bytes());
+                self.counts.by_key += 1;
+                return self.check_row(&client, &record);
+            }
         };
-        let value = *value;
         let Some(of_alias) = alias.take() else {
             let target = AliasTarget::of(&record).map(|target| target.key.to_vec());
             let Some(target) = target else { return self.check_absent(&client, value) };
