@@ -244,6 +244,15 @@ impl Source {
         let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
         SourceTraits {
             name,
+            lacks_aliases: match self.engine {
+                #[cfg(feature = "mongodb")]
+                Some(Engine::Mongodb { .. }) => Some(
+                    "is not supported for MongoDB: its change streams do not name the value that a \
+                     replaced document had, and a unique index treats a missing field as a value; \
+                     serve a collection by _id",
+                ),
+                _ => None,
+            },
             has_positions: self.follow == Follow::Changes && is_listed,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]
