@@ -28,7 +28,7 @@ fn get(client: &mut Client, path: &str, key: &str) -> Answer {
 #[test]
 fn only_who_may_read_the_columns_may_look_up_by_them() {
     let database = Database::with_users();
-    let config = aliased(database.config()).with(&[
+    let config = aliased(database.service()).with(&[
         ("access.roles.all.collections", "\"*\""),
         ("access.roles.some.collections", "\"*\""),
         ("access.roles.some.columns.users.names", r#"["id", "email"]"#),
@@ -76,7 +76,7 @@ fn a_value_of_another_tenants_record_is_as_absent_as_any() {
         "CREATE TABLE users(id integer PRIMARY KEY, email text UNIQUE, org text); \
          INSERT INTO users VALUES (1, 'ann', 'acme'), (2, 'bob', 'other'), (3, 'eve', NULL)",
     );
-    let config = database.config().with(&[
+    let config = database.service().with(&[
         ("access.roles.reader.collections", "\"*\""),
         ("collections.users.tenant", "\"org\""),
         ("collections.users.by.email.columns", "\"email\""),
@@ -107,7 +107,7 @@ fn a_value_of_another_tenants_record_is_as_absent_as_any() {
 #[test]
 fn redis_commands_name_an_alias_by_its_path() {
     let database = Database::with_users();
-    let server = Server::start(&with_redis(aliased(database.config())));
+    let server = Server::start(&with_redis(aliased(database.service())));
     let cli = |arguments: &[&str]| redis_cli(&server, arguments);
     for _ in ["from the database", "from memory"] {
         assert_eq!(cli(&["GET", "users/by/email:ann@x.org"]), ANN);
@@ -176,7 +176,7 @@ fn settings_without_meaning_are_refused() {
             "must name columns that the collection serves",
         ),
     ] {
-        let config = settings.iter().fold(database.config(), |config, (key, value)| {
+        let config = settings.iter().fold(database.service(), |config, (key, value)| {
             config.set(&format!("collections.users.{key}"), value)
         });
         let ended = Ended::run_config(&config, SOON);
@@ -187,7 +187,7 @@ fn settings_without_meaning_are_refused() {
         "CREATE TABLE blobs(id integer PRIMARY KEY, code blob UNIQUE); \
          CREATE TABLE words(id text PRIMARY KEY, word text UNIQUE COLLATE nocase)",
     );
-    let config = database.config().with(&[
+    let config = database.service().with(&[
         ("collections.blobs.by.code.columns", "\"code\""),
         ("collections.words.by.word.columns", "\"word\""),
     ]);
@@ -202,7 +202,7 @@ fn a_collation_of_sqlite_is_followed() {
         "CREATE TABLE words(id text PRIMARY KEY, word text UNIQUE COLLATE nocase, n integer); \
          INSERT INTO words VALUES ('k/1', 'Ann', 1)",
     );
-    let config = database.config().set("collections.words.by.word.columns", "\"word\"");
+    let config = database.service().set("collections.words.by.word.columns", "\"word\"");
     let server = Server::start(&config);
     let mut client = server.client();
     let row = r#"{"id":"k/1","word":"Ann","n":1}"#;
