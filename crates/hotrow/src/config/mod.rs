@@ -1,9 +1,9 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `trace`, `reload`, `reader` (reading of a key), `problem` (messages), `units`,
-//! `expand`.
+//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `rate`, `limits`,
+//! `warm`, `access_log`, `trace`, `reload`, `reader` (reading of a key), `problem` (messages),
+//! `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.

@@ -10,7 +10,8 @@ use crate::collections::Collection;
 /// Header fields of an answer with data.
 const DATA_HEADERS: [&str; 4] = ["Age", "Cache-Control", "Hotrow-Cache", "Hotrow-Position"];
 
-/// Adds the paths of a collection or an alias. `fields`: those of its records, where the catalogue lists them.
+/// Adds the paths of a collection or an alias. `fields`: those of its records, where the catalogue
+/// lists them.
 pub(super) fn add(
     paths: &mut Map<String, Value>,
     collection: &Collection,

@@ -26,8 +26,8 @@ pub(super) enum Wanted {
     Presence,
 }
 
-/// A key of the protocol: the collection or alias that it names, and its id as a key or the reason why it is
-/// none.
+/// A key of the protocol: the collection or alias that it names, and its id as a key or the reason
+/// why it is none.
 pub(super) type NamedKey = (CollectionId, Result<Key, KeyError>);
 
 impl Handler {
