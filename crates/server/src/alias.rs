@@ -9,6 +9,7 @@ mod rows;
 
 use std::rc::Rc;
 use std::slice;
+use std::time::Duration;
 
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
@@ -131,7 +132,9 @@ impl Handler {
             Err(problem) => return Step::problem(&problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
-        self.requested(slice::from_ref(&alias), from_memory.then_some(mode), now);
+        if from_memory {
+            self.requested_by_alias(slice::from_ref(&alias), mode, now);
+        }
         if from_memory && let Some((record, how)) = self.held_by_alias(&alias, subject, now) {
             return Step::Now(self.answer(record, how, request, None));
         }
@@ -209,9 +212,9 @@ impl Handler {
         let mode = subject.mode();
         let cache = &self.shared.cache;
         let (record, freshness) = self.held_entry(alias, mode, now)?;
-        let how = Provenance::of_hit(freshness, cache.age(&record, now));
         let Some(target) = AliasTarget::of(&record) else {
             self.answered_from_memory(alias, (&record, freshness), subject, now);
+            let how = Provenance::of_hit(freshness, cache.age(&record, now));
             return Some((record, how));
         };
         let key = self.alias_of(alias)?.keys.restore(target.key)?;
@@ -225,8 +228,9 @@ impl Handler {
         if own_freshness == Freshness::Fresh {
             self.shared.consistency_check.offer(&key, &row);
         }
+        // The row has the value, so that its age is that of the answer.
         let own = Provenance::of_hit(own_freshness, cache.age(&row, now));
-        Some((row, how.with(own)))
+        Some((row, own.with(Provenance::of_hit(freshness, Duration::ZERO))))
     }
 
     fn held_entry(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Freshness)> {

@@ -34,7 +34,9 @@ impl Handler {
             Err(problem) => return Step::problem(&problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
-        self.requested(&ids.keys, from_memory.then_some(mode), now);
+        if from_memory {
+            self.requested_by_alias(&ids.keys, mode, now);
+        }
         let budgets = &self.shared.budgets;
         let mut answers = self.answers(ids, budgets.answer(), View::of(request));
         let mut cold = Vec::new();

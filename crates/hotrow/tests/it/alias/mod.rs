@@ -1,9 +1,11 @@
 //! Lookup by another unique value than the key, over each engine with SQL.
 //!
 //! Reading order: this (tables, and the tests that run over all engines), then [`access`] (grants,
-//! tenants, operation) and [`postgres`] (what one engine alone refuses or can delay).
+//! tenants, operation), [`postgres`] (what one engine alone refuses or can delay) and [`checked`]
+//! (writers and readers at once).
 
 mod access;
+mod checked;
 mod postgres;
 
 use crate::backend::Backend as _;
@@ -92,6 +94,11 @@ impl Users for Maria {
 /// Path of the user with an e-mail address.
 pub(crate) fn by(email: &str) -> String {
     format!("/users/by/email/{email}")
+}
+
+/// Path of several users, by their addresses with commas between.
+pub(crate) fn by_batch(emails: &str) -> String {
+    format!("/users/by/email?ids={emails}")
 }
 
 /// Configuration with the two aliases, and every client option enabled.
