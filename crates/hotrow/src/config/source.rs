@@ -247,9 +247,8 @@ impl Source {
             lacks_aliases: match self.engine {
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => Some(
-                    "is not supported for MongoDB: its change streams do not name the value that a \
-                     replaced document had, and a unique index treats a missing field as a value; \
-                     serve a collection by _id",
+                    "is not supported for MongoDB yet: its feed delivers nothing but _id; look \
+                     records up by that",
                 ),
                 _ => None,
             },

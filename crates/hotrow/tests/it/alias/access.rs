@@ -194,6 +194,40 @@ fn settings_without_meaning_are_refused() {
     assert_contains(&refusal(&config), &["blobs/by/code"]);
 }
 
+#[test]
+fn limits_and_log_are_those_of_the_collection() {
+    let database = Database::with_users();
+    let log = database.folder().join("access.log");
+    let config = aliased(database.service()).with(&[
+        ("limits.rate.users.rate", "\"2/h\""),
+        ("limits.rate.users.burst", "4"),
+        ("access_log.output", &format!("{:?}", log.display().to_string())),
+        ("access_log.sample", "1"),
+    ]);
+    let server = Server::start(&config);
+    let mut client = server.client();
+    assert_eq!(client.get(&by("ann@x.org")).status, 200);
+    assert_eq!(client.get("/users/by/email?ids=bob@x.org,nobody").status, 200, "two ids");
+    assert_eq!(client.get("/users/1").status, 200);
+    assert_eq!(client.get(&by("ann@x.org")).status, 429, "four ids were paid for");
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.ended(SOON).code(), 0);
+    let text = std::fs::read_to_string(log).expect("a log");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert_eq!(lines[0]["path"], by("ann@x.org"), "{text}");
+    assert!(lines.iter().all(|line| line["collection"] == "users"), "{text}");
+}
+
+#[test]
+fn mongodb_is_refused_with_the_reason() {
+    let config = Config::over("mongodb://127.0.0.1:1/shop")
+        .set("collections.users.by.email.columns", "\"email\"");
+    let ended = Ended::run_config(&config, SOON);
+    assert_eq!(ended.code(), 2, "{ended:?}");
+    assert_contains(&ended.log, &["collections.users.by", "is not supported for MongoDB yet"]);
+}
+
 /// SQLite's collations are known, so that every spelling of a value is one entry.
 #[test]
 fn a_collation_of_sqlite_is_followed() {
