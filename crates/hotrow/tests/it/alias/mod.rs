@@ -1,8 +1,8 @@
 //! Lookup by another unique value than the key, over each engine with SQL.
 //!
 //! Reading order: this (tables, and the tests that run over all engines), then [`access`] (grants,
-//! tenants, operation), [`postgres`] and [`mariadb`] (what one engine alone refuses, delays or leaves
-//! out) and [`checked`] (writers and readers at once).
+//! tenants, operation), [`postgres`] and [`mariadb`] (what one engine alone refuses, delays or
+//! leaves out) and [`checked`] (writers and readers at once).
 
 mod access;
 mod checked;
