@@ -17,18 +17,19 @@ use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
 use crate::check::CheckArgs;
-use crate::config::{self, ConfigError, Loaded, Overrides};
+use crate::config::{ConfigError, Overrides};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
 use crate::health::{HealthArgs, HealthError};
+use crate::init::auto::{self, AutoError, Loaded};
 use crate::init::{InitArgs, InitError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
-use crate::reload::ConfigFile;
+use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
 use crate::top::{TopArgs, TopError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
@@ -205,6 +206,9 @@ pub enum Failure {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The database's catalogue gives no collections.
+    #[error(transparent)]
+    Catalogue(AutoError),
     /// Serving could not start or could not continue.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -247,6 +251,15 @@ pub enum Failure {
     /// The machine could not be examined.
     #[error(transparent)]
     Doctor(#[from] DoctorError),
+}
+
+impl From<AutoError> for Failure {
+    fn from(error: AutoError) -> Self {
+        match error {
+            AutoError::Config(error) => Self::Config(error),
+            error @ AutoError::Catalogue { .. } => Self::Catalogue(error),
+        }
+    }
 }
 
 impl From<UninstallError> for Failure {
@@ -320,7 +333,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text } = config::load_text(file, &overrides)?;
+    let Loaded { resolved, text, file_text, collections } = auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -336,7 +349,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
             ),
         );
     };
-    let file = ConfigFile { path: file.clone(), overrides, text };
+    let hash = reload::hash(&file_text);
+    let file = ConfigFile { path: file.clone(), overrides, text, hash, collections };
     Ok(serve::run(resolved, Some(file), host, ready)?)
 }
 
