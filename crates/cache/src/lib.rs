@@ -5,10 +5,11 @@
 //! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
 //! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
 //! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
-//! `min_position` (read your writes), `standby` (reads of standbys), `store` and [`Record`] (the
-//! entries), [`miniature`] (the hit ratio at other capacities). Keys, positions and versions are
-//! those of `hotrow_types`.
+//! `min_position` (read your writes), `standby` (reads of standbys), [`alias`] (lookup by another
+//! unique value), `store` and [`Record`] (the entries), [`miniature`] (the hit ratio at other
+//! capacities). Keys, positions and versions are those of `hotrow_types`.
 
+pub mod alias;
 mod batch_loader;
 mod cache;
 mod collection_gap;

@@ -321,7 +321,7 @@ impl Record {
         bytes_of_view(columns.members(self.body(), self.member_ends()))
     }
 
-    fn member_ends(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn member_ends(&self) -> impl Iterator<Item = usize> {
         let (kept, found) = match self.tenant_at() {
             Some(at) if self.0.header.header.kind.keeps_members() => {
                 let table = at + usize::from(self.0.slice[at - 1]) + MEMBER_COUNT;

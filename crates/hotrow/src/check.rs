@@ -60,7 +60,14 @@ fn summary(resolved: &Resolved) -> String {
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
     };
-    let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
-    let noun = if names.len() == 1 { "collection" } else { "collections" };
-    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
+    let named = |is_alias: bool, (one, several): (&str, &str)| {
+        let names = collections.iter().filter(|c| c.is_alias == is_alias);
+        let names: Vec<&str> = names.map(|c| c.name.as_str()).collect();
+        let noun = if names.len() == 1 { one } else { several };
+        (!names.is_empty()).then(|| format!("{} {noun} ({})", names.len(), names.join(", ")))
+    };
+    let own = named(false, ("collection", "collections"));
+    let aliases = named(true, ("alias", "aliases"));
+    let parts: Vec<String> = own.into_iter().chain(aliases).collect();
+    format!("{} from {database}", parts.join(" and "))
 }

@@ -7,6 +7,7 @@
 
 pub mod advise;
 pub mod capacity;
+mod catalog_checks;
 pub mod check;
 pub mod cli;
 pub mod config;

@@ -34,11 +34,11 @@ use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::{mpsc, watch};
 
+use crate::catalog_checks;
 use crate::config::{Resolved, SourceConfig};
 use crate::doctor;
 #[cfg(feature = "failpoints")]
 use crate::failpoints::{self, Failpoints};
-use crate::granted_columns;
 use crate::handover::give::{self, Offer};
 use crate::handover::take::{self, Predecessor};
 use crate::logging;
@@ -254,7 +254,7 @@ fn compose(
     #[cfg(not(feature = "failpoints"))]
     let hooks = Hooks::default();
     let (source, follow) = open(source, hooks, &host)?;
-    granted_columns::check(&server, &*source).map_err(subsystem)?;
+    catalog_checks::check(&server, &*source).map_err(subsystem)?;
     let cache = Cache::new(cache, collections);
     let served = source.schemas().iter().map(|schema| schema.collection());
     served.filter(|id| source.has_aliases(*id)).for_each(|id| cache.expect_aliases(id));

@@ -211,9 +211,12 @@ impl View {
         let collection: CollectionId = self.shared.collections.router.collection(name)?;
         match id {
             None => {
-                self.shared.cache.flush(collection, None);
-                self.shared.cache.release_standbys_after(Some(collection), Nanos::now());
-                self.shared.cache.note_flushed(collection, now);
+                let aliases = self.shared.collections.aliases_of(collection);
+                for flushed in aliases.chain([collection]) {
+                    self.shared.cache.flush(flushed, None);
+                    self.shared.cache.release_standbys_after(Some(flushed), Nanos::now());
+                    self.shared.cache.note_flushed(flushed, now);
+                }
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use self::inflight::{InflightGuard, InflightLimits};
+pub(crate) use self::inflight::InflightGuard;
+use self::inflight::InflightLimits;
 use self::rate::RateLimits;
 use self::shed::LoadShedder;
 use crate::context::RequestContext;

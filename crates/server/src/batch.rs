@@ -2,6 +2,7 @@
 //! own.
 
 mod answers;
+mod by_alias;
 mod ids;
 mod list;
 mod number;
@@ -63,7 +64,7 @@ impl BatchParts {
 impl Handler {
     pub(crate) async fn batch_post(
         self: &Rc<Self>,
-        id: CollectionId,
+        (id, ids_of): (CollectionId, CollectionId),
         body: RequestBody,
         request: PendingRequest,
         (ids, trace): &(ReceivedIds, Option<TraceSlot>),
@@ -72,7 +73,7 @@ impl Handler {
         let received =
             crate::receive::body(body, self.shared.limits.body_bytes, &self.shared.budgets.bodies)
                 .await;
-        let schema = &self.shared.collections.get(id).schema;
+        let schema = &self.shared.collections.get(ids_of).schema;
         let parsed = match received {
             Ok(body) => list::parse_body_in_turns(schema, &self.shared.limits, body.bytes()).await,
             Err(problem) => Err(problem),
@@ -97,6 +98,9 @@ impl Handler {
             return Step::problem(&HttpError::PreconditionFailed(
                 "a batch has no entity tag that If-Match could name",
             ));
+        }
+        if ids.keys.first().is_some_and(|key| key.collection() != id) {
+            return self.batch_by_alias(id, ids_kept, request);
         }
         let subject = self.scan_subject(request);
         let required = self.mode(id, request);

@@ -6,7 +6,7 @@ use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
 use crate::config;
-use crate::route::Router;
+use crate::route::{AliasRoute, Router};
 
 /// A collection, ready to serve.
 #[derive(Debug)]
@@ -33,6 +33,17 @@ pub struct Collection {
     pub compression: Option<config::Compression>,
     /// See the configuration.
     pub is_removed: bool,
+    /// What makes it an alias; `None`: it is none.
+    pub alias: Option<Alias>,
+}
+
+/// Alias of a collection, ready to serve.
+#[derive(Debug)]
+pub struct Alias {
+    /// See the configuration.
+    pub settings: config::Alias,
+    /// Schema of the keys that it names.
+    pub keys: KeySchema,
 }
 
 /// All collections.
@@ -68,14 +79,26 @@ impl Collections {
                 tenancy: collection.tenancy,
                 compression: collection.compression.clone(),
                 is_removed: collection.is_removed,
+                alias: collection.alias.as_ref().map(|settings| Alias {
+                    settings: settings.clone(),
+                    keys: schemas[usize::from(settings.of.0)].clone(),
+                }),
             })
         };
         let list: Box<[Collection]> =
             configured.iter().zip(schemas).map(ready).collect::<Result<_, _>>()?;
         let composite = list.iter().filter(|collection| collection.schema.types().len() > 1);
-        let router = Router::new(list.iter().map(|collection| collection.name.as_str()), seed)
+        let served = list.iter().filter(|own| !own.is_removed);
+        let named = |own: &Collection| (own.name.clone(), own.schema.collection());
+        let (aliases, own): (Vec<_>, Vec<_>) = served.partition(|own| own.alias.is_some());
+        let alias = |own: &Collection| {
+            let (name, alias) = named(own);
+            let of = own.alias.as_ref().map(|alias| alias.settings.of)?;
+            Some((name, AliasRoute { alias, of }))
+        };
+        let router = Router::new(own.into_iter().map(named), seed)
             .with_composite_keys(composite.map(|collection| collection.schema.collection()))
-            .without(list.iter().filter(|own| own.is_removed).map(|own| own.name.as_str()));
+            .with_aliases(aliases.into_iter().filter_map(alias));
         Ok(Self { list, router })
     }
 
@@ -89,6 +112,17 @@ impl Collections {
     #[must_use]
     pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {
         &self.list[usize::from(id)]
+    }
+
+    /// Returns the collection whose records are answered: that of which it is an alias, or itself.
+    #[must_use]
+    pub(crate) fn base_of(&self, id: CollectionId) -> CollectionId {
+        self.get(id).alias.as_ref().map_or(id, |alias| alias.settings.of)
+    }
+
+    /// Returns the aliases of a collection.
+    pub(crate) fn aliases_of(&self, id: CollectionId) -> impl Iterator<Item = CollectionId> {
+        self.ids().filter(move |alias| *alias != id && self.base_of(*alias) == id)
     }
 
     /// Returns all, in the order of their numbers.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hotrow_admission::concurrency::limit::Kind;
 pub use hotrow_cache::ContentCoding;
+use hotrow_types::key::CollectionId;
 
 /// Configuration of the HTTP side.
 #[derive(Clone, Debug)]
@@ -210,6 +211,21 @@ pub struct Collection {
     pub compression: Option<Compression>,
     /// `true`: it has left the configuration since the start, and is not served.
     pub is_removed: bool,
+    /// What makes it an alias of another collection; `None`: it is none.
+    pub alias: Option<Alias>,
+}
+
+/// Alias of a collection: a collection whose records are keys of that one (`hotrow_cache::alias`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The collection whose keys they are.
+    pub of: CollectionId,
+    /// Its name.
+    pub of_name: String,
+    /// The unique columns by which records are looked up.
+    pub columns: Vec<String>,
+    /// Number of columns of the key: as many members of a row are the key, the others confirm it.
+    pub key_columns: usize,
 }
 
 /// Settings of a collection whose records belong to tenants.

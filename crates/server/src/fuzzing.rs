@@ -129,7 +129,9 @@ fn ask(shared: &Shared, method: &str, target: &str) {
             let schema = &shared.collections.get(id).schema;
             drop(batch::parse_query(schema, &shared.limits, query));
         }
-        Ok(Route::BatchPost(_) | Route::Capabilities | Route::Description) | Err(_) => {}
+        // No collection of these parts has an alias.
+        Ok(Route::ByAlias(..) | Route::BatchPost(_) | Route::Capabilities | Route::Description)
+        | Err(_) => {}
     }
 }
 
@@ -176,6 +178,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         tenancy: None,
         compression: None,
         is_removed: false,
+        alias: None,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config {

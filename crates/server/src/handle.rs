@@ -188,14 +188,17 @@ impl Handler {
                 );
                 self.limited_batch(id, parsed, &context)
             }
-            Ok(Route::BatchPost(id)) => self.posted(id, body, evaluation, &context),
+            Ok(Route::BatchPost(id)) => self.posted((id, id), body, evaluation, &context),
+            Ok(Route::ByAlias(route, targets)) => {
+                self.route_by_alias(route, targets, (body, evaluation), &context)
+            }
         }
     }
 
-    /// Answers a batch whose ids are in its body.
-    fn posted(
+    /// Answers a batch whose ids are in its body. `ids_of`: the collection or alias whose they are.
+    pub(crate) fn posted(
         self: &Rc<Self>,
-        id: CollectionId,
+        (id, ids_of): (CollectionId, CollectionId),
         body: RequestBody,
         evaluation: Evaluation,
         context: &RequestContext<'_>,
@@ -221,7 +224,9 @@ impl Handler {
         let trace = self.shared.fetcher.trace_slot();
         let received = (Rc::clone(&ids), trace.clone());
         let future =
-            Box::pin(async move { handler.batch_post(id, body, request, &received).await });
+            Box::pin(
+                async move { handler.batch_post((id, ids_of), body, request, &received).await },
+            );
         Step::Later(Pending { future, ids: Some(ids), trace })
     }
 

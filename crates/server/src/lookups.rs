@@ -91,13 +91,28 @@ impl Handler {
         for key in keys {
             let hash = cache.hash(key);
             self.metrics.ids.note(day, hash);
-            if let Some(mode) = mode
-                && cache.samples().rate().takes(hash)
-                && self.samples.admits()
-                && let Some(sample) = cache.sample_lookup(key, hash, mode, now)
-            {
-                self.samples.push(&sample);
+            if let Some(mode) = mode {
+                self.sample(key, hash, mode, now);
             }
+        }
+    }
+
+    /// Adds some values of aliases to the samples of the miss-ratio curve. They are no ids: the
+    /// other counts and samples take the keys that they name.
+    pub(crate) fn requested_by_alias(&self, aliases: &[Key], mode: ReadMode, now: Nanos) {
+        for alias in aliases {
+            self.sample(alias, self.shared.cache.hash(alias), mode, now);
+        }
+    }
+
+    #[inline]
+    fn sample(&self, key: &Key, hash: u64, mode: ReadMode, now: Nanos) {
+        let cache = &self.shared.cache;
+        if cache.samples().rate().takes(hash)
+            && self.samples.admits()
+            && let Some(sample) = cache.sample_lookup(key, hash, mode, now)
+        {
+            self.samples.push(&sample);
         }
     }
 

@@ -179,6 +179,12 @@ impl ApiDescription {
         let mut schemas = schema::shared();
         let all = self.collections.all().iter().zip(contents);
         for (collection, content) in all.filter(|(collection, _)| !collection.is_removed) {
+            if let Some(alias) = &collection.alias {
+                let of = contents.get(usize::from(alias.settings.of.0));
+                let fields = of.and_then(|of| of.fields.as_deref());
+                paths::add(&mut paths, collection, fields, &self.facts);
+                continue;
+            }
             let fields = content.fields.as_deref();
             // A request may select fewer.
             let are_required = content.are_required && !collection.allow_fields;

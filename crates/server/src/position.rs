@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
-use hotrow_cache::{Cache, Lookup, NotReached, ReadMode, Record, StandbyBound};
+use hotrow_admission::byte_budget::AnswerReservation;
+use hotrow_cache::{Cache, NotReached, ReadMode, Record, StandbyBound};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
-use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 use tokio::sync::Notify;
@@ -15,13 +14,12 @@ use tokio::time::Instant;
 
 use crate::collections::Collection;
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
-use crate::read::{Fetcher, PendingReads, lead};
+use crate::read::Fetcher;
+use crate::read_all::{Reading, Sought, read_all};
 use crate::respond::Provenance;
-use crate::sight::Sight;
 use crate::traces::WaitingRequest;
 
-const NO_TIME: HttpError =
+pub(crate) const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");
 
 /// Parses the requested position.
@@ -118,9 +116,6 @@ impl FeedProgress {
 /// Pauses between reads that do not see a delivered change yet: the first, and the longest.
 const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
 
-/// Keys, and what their sender sees of the records.
-type Sought<'a> = (&'a [Key], Sight<'a>, Option<&'a Arc<Columns>>);
-
 /// Waits for the feed to pass `wanted`, at most `position_wait`, and then reads as usual; else
 /// reads the database, which must have reached it. Repeats, until the request's deadline, while a
 /// delivered change is not visible.
@@ -178,58 +173,16 @@ async fn read_once(
         true => ReadMode::Revalidate,
         false => cache.mode_at_least(id, passed, now),
     };
-    let passed = mode == ReadMode::Normal;
-    let budgets = &fetcher.budgets;
-    let refused = |refused: AnswerRefused| budgets.refused(&refused, keys.len());
-    let bytes = |record: &Record| match columns {
-        Some(columns) if sight.sees(record) => record.view_bytes(columns) as u64,
-        _ => sight.bytes(record),
-    };
-    let admit = |cold| {
-        fetcher.breaker.admit(cold, now)?;
-        // Rows of an earlier attempt are read again.
-        size.restart();
-        size.expect_rows(cold as u64, budgets.row_bytes(id)).map_err(refused)?;
-        Ok::<Nanos, HttpError>(deadline)
-    };
-    let lookups = cache.lookup_batch_if(keys, mode, now, admit)?;
-    lead(fetcher, id);
-    let mut answers: Vec<Option<(Record, Provenance)>> = keys.iter().map(|_| None).collect();
-    let mut reads = Vec::new();
-    for (place, lookup) in lookups.into_iter().enumerate() {
-        let (waiter, outcome) = match lookup {
-            Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                size.add_known(bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
-                answers[place] = Some((record, provenance));
-                continue;
-            }
-            Lookup::Coalesced(waiter) => (waiter, CacheOutcome::Coalesced),
-            Lookup::Miss(waiter) => (waiter, CacheOutcome::Miss),
-            Lookup::Bypass(waiter) => (waiter, CacheOutcome::Bypass),
-            Lookup::Refused(refusal) => return Err((&refusal).into()),
-        };
-        reads.push(((place, if passed { outcome } else { CacheOutcome::Bypass }), waiter));
-    }
-    let mut reads = PendingReads::new(reads);
-    while let Some(((place, outcome), result)) = reads.next(fetcher, id, deadline).await {
-        let record =
-            result.map_err(|problem| if Nanos::now() >= deadline { NO_TIME } else { problem })?;
-        if !passed {
-            record.check_reached(&wanted).map_err(refusal)?;
-        }
-        size.add_row(bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
-        let age = cache.age(&record, Nanos::now());
-        answers[place] = Some((record, Provenance { outcome, age }));
-    }
-    Ok(answers.into_iter().flatten().collect())
+    let wanted = (mode == ReadMode::Revalidate).then_some(wanted);
+    let reading = Reading { mode, wanted, deadline, note: &|_| {} };
+    read_all((fetcher, cache), (keys, sight, columns), &reading, size).await
 }
 
 const OTHER_LOG: HttpError = HttpError::BadHeader(
     "Hotrow-Min-Position belongs to another database, or to one that was replaced",
 );
 
-fn refusal(not_reached: NotReached) -> HttpError {
+pub(crate) fn refusal(not_reached: NotReached) -> HttpError {
     match not_reached {
         NotReached::OtherLog => OTHER_LOG,
         NotReached::NoPositions => HttpError::BadHeader(

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
 use crate::admission::shed::LoadShedder;
+use crate::alias::convert_row;
 use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
@@ -229,7 +230,16 @@ fn convert_result(
     collection: &Collection,
     traces: &Traces,
 ) -> Result<Answers<ReadFailure>, ReadFailure> {
-    let Collection { name: collection, tenancy, .. } = collection;
+    let Collection { name: collection, tenancy, alias, .. } = collection;
+    let found = |body: Vec<u8>| match alias {
+        None => Some(body),
+        Some(alias) => convert_row(alias, &body),
+    };
+    let unreadable = || match tenancy {
+        None => Fetched::Failed(ReadFailure::Unreadable),
+        // An error would tell everybody that the record exists.
+        Some(_) => Fetched::Missing,
+    };
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             let trace_ids = traces.text();
@@ -238,9 +248,9 @@ fn convert_result(
         ReadFailure::from(&error)
     })?;
     let rows = read.rows.into_iter().map(|row| match row {
-        Row::Found(body) => Fetched::Found(body),
+        Row::Found(body) => found(body).map_or_else(unreadable, Fetched::Found),
         Row::Missing => Fetched::Missing,
-        Row::Uncacheable(body) => Fetched::Uncacheable(body),
+        Row::Uncacheable(body) => Fetched::Uncacheable(body.and_then(found)),
         Row::NotRead => Fetched::NotRead,
         Row::NoRoom => Fetched::Failed(ReadFailure::NoRoom),
         Row::Unreadable(cause) => {
@@ -254,11 +264,7 @@ fn convert_result(
                     "record cannot be turned into JSON"
                 );
             });
-            match tenancy {
-                None => Fetched::Failed(ReadFailure::Unreadable),
-                // An error would tell everybody that the record exists.
-                Some(_) => Fetched::Missing,
-            }
+            unreadable()
         }
     });
     Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })

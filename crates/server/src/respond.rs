@@ -45,6 +45,14 @@ impl Provenance {
         };
         Self { outcome, age }
     }
+
+    /// Returns the provenance of an answer that depends on two lookups.
+    #[must_use]
+    pub(crate) fn with(self, other: Self) -> Self {
+        let is_worse = other.outcome.badness() > self.outcome.badness();
+        let outcome = if is_worse { other.outcome } else { self.outcome };
+        Self { outcome, age: self.age.max(other.age) }
+    }
 }
 
 /// Answers with a whole record that is too large for [`crate::record_answer`].

@@ -26,10 +26,30 @@ pub(crate) enum Route<'a> {
     BatchGet(CollectionId, Option<&'a str>),
     /// Several records, listed in the body.
     BatchPost(CollectionId),
+    /// One or several records by an alias.
+    ByAlias(AliasRoute, AliasTargets<'a>),
     /// The server's capabilities: `OPTIONS *`.
     Capabilities,
     /// The description of the API.
     Description,
+}
+
+/// An alias, and the collection of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AliasRoute {
+    pub(crate) alias: CollectionId,
+    pub(crate) of: CollectionId,
+}
+
+/// What is looked up by an alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AliasTargets<'a> {
+    /// One value, as in the URL.
+    Item(&'a str),
+    /// Several values, listed in the query.
+    BatchGet(Option<&'a str>),
+    /// Several values, listed in the body.
+    BatchPost,
 }
 
 impl Route<'_> {
@@ -37,6 +57,7 @@ impl Route<'_> {
     pub(crate) fn collection(&self) -> Option<CollectionId> {
         match self {
             Self::Item(id, _) | Self::BatchGet(id, _) | Self::BatchPost(id) => Some(*id),
+            Self::ByAlias(route, _) => Some(route.of),
             Self::Capabilities | Self::Description => None,
         }
     }
@@ -58,6 +79,8 @@ pub(crate) fn without_path(method: &Method, path: &str) -> Result<Route<'static>
 #[derive(Debug)]
 pub(crate) struct Router {
     names: HashMap<String, CollectionId, FixedState>,
+    /// By path, such as `users/by/email`.
+    aliases: HashMap<String, AliasRoute, FixedState>,
     /// Collections whose keys have several columns.
     composite: HashSet<CollectionId, FixedState>,
     /// The description of the API has a path here.
@@ -65,24 +88,27 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Numbers collections in the order of `names`.
-    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>, seed: u64) -> Self {
-        let mut map = HashMap::with_hasher(FixedState::with_seed(seed));
-        // A process has at most 1,000 collections: see the configuration.
-        map.extend(names.enumerate().map(|(i, name)| (name.to_owned(), CollectionId(i as u16))));
+    /// Routes to collections by their names.
+    pub(crate) fn new(named: impl Iterator<Item = (String, CollectionId)>, seed: u64) -> Self {
+        let mut names = HashMap::with_hasher(FixedState::with_seed(seed));
+        names.extend(named);
+        let aliases = HashMap::with_hasher(FixedState::with_seed(seed));
         let composite = HashSet::with_hasher(FixedState::with_seed(seed));
-        Self { names: map, composite, serves_description: false }
+        Self { names, aliases, composite, serves_description: false }
+    }
+
+    /// Routes to aliases too, by their paths.
+    pub(crate) fn with_aliases(
+        mut self,
+        aliases: impl Iterator<Item = (String, AliasRoute)>,
+    ) -> Self {
+        self.aliases.extend(aliases);
+        self
     }
 
     /// Notes which collections have keys of several columns.
     pub(crate) fn with_composite_keys(mut self, ids: impl Iterator<Item = CollectionId>) -> Self {
         self.composite.extend(ids);
-        self
-    }
-
-    /// Does not route to these collections.
-    pub(crate) fn without<'n>(mut self, removed: impl Iterator<Item = &'n str>) -> Self {
-        removed.for_each(|name| _ = self.names.remove(name));
         self
     }
 
@@ -109,6 +135,11 @@ impl Router {
         self.names.get(name).copied()
     }
 
+    /// Returns the alias with this path.
+    pub(crate) fn alias(&self, path: &str) -> Option<AliasRoute> {
+        self.aliases.get(path).copied()
+    }
+
     /// Routes a request.
     ///
     /// # Errors
@@ -121,10 +152,13 @@ impl Router {
     ) -> Result<Route<'a>, HttpError> {
         let Some(path) = path.strip_prefix('/') else { return without_path(method, path) };
         let (name, id) = path.split_once('/').map_or((path, None), |(name, id)| (name, Some(id)));
-        if name.is_empty() || id.is_some_and(|id| id.contains('/')) {
+        if name.is_empty() {
             return Err(HttpError::NoSuchPath);
         }
         let reads = matches!(*method, Method::GET | Method::HEAD);
+        if id.is_some_and(|id| id.contains('/')) {
+            return self.route_to_alias(method, reads, path, query);
+        }
         if self.serves_description && name == DESCRIPTION && id.is_none() {
             return if reads {
                 Ok(Route::Description)
@@ -144,15 +178,79 @@ impl Router {
             None => Err(HttpError::Method(BATCH_METHODS)),
         }
     }
+
+    /// Routes a path of more than two segments, without its first slash.
+    fn route_to_alias<'a>(
+        &self,
+        method: &Method,
+        reads: bool,
+        path: &'a str,
+        query: Option<&'a str>,
+    ) -> Result<Route<'a>, HttpError> {
+        let (of_value, value) = path.rsplit_once('/').ok_or(HttpError::NoSuchPath)?;
+        if let Some(route) = self.alias(of_value) {
+            return match reads {
+                true => Ok(Route::ByAlias(route, AliasTargets::Item(value))),
+                false => Err(HttpError::Method(ITEM_METHODS)),
+            };
+        }
+        let route = self.alias(path).ok_or(HttpError::NoSuchPath)?;
+        let targets = match () {
+            () if *method == Method::POST => AliasTargets::BatchPost,
+            () if self.composite.contains(&route.alias) => {
+                return Err(HttpError::Method(COMPOSITE_BATCH_METHODS));
+            }
+            () if reads => AliasTargets::BatchGet(query),
+            () => return Err(HttpError::Method(BATCH_METHODS)),
+        };
+        Ok(Route::ByAlias(route, targets))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn router(names: &[&str]) -> Router {
+        let named = names.iter().map(|name| (*name).to_owned()).zip((0..).map(CollectionId));
+        Router::new(named, 1)
+    }
+
+    #[test]
+    fn paths_of_aliases() {
+        let route = AliasRoute { alias: CollectionId(2), of: CollectionId(0) };
+        let composite = AliasRoute { alias: CollectionId(3), of: CollectionId(0) };
+        let aliases = [("users/by/email".to_owned(), route), ("users/by/n".to_owned(), composite)];
+        let router = router(&["users", "by"])
+            .with_aliases(aliases.into_iter())
+            .with_composite_keys(std::iter::once(composite.alias));
+        let get = |path| router.route(&Method::GET, path, Some("ids=1"));
+        let item = |id| Ok(Route::ByAlias(route, AliasTargets::Item(id)));
+        assert_eq!(get("/users/by/email/a%2Fb"), item("a%2Fb"));
+        assert_eq!(get("/users/by/email/"), item(""));
+        let batch = Route::ByAlias(route, AliasTargets::BatchGet(Some("ids=1")));
+        assert_eq!(get("/users/by/email"), Ok(batch));
+        let post = |path| router.route(&Method::POST, path, None);
+        for (path, route) in [("/users/by/email", route), ("/users/by/n", composite)] {
+            assert_eq!(post(path), Ok(Route::ByAlias(route, AliasTargets::BatchPost)));
+        }
+        assert_eq!(get("/users/by/n"), Err(HttpError::Method("POST")));
+        assert_eq!(post("/users/by/email/x"), Err(HttpError::Method("GET, HEAD")));
+        assert_eq!(
+            router.route(&Method::PUT, "/users/by/email", None),
+            Err(HttpError::Method("GET, HEAD, POST"))
+        );
+        assert_eq!(get("/users/by"), Ok(Route::Item(CollectionId(0), "by")));
+        for path in ["/users/by/", "/users/by/phone", "/users/by/email/x/y", "/x/by/email/x"] {
+            assert_eq!(get(path), Err(HttpError::NoSuchPath), "{path}");
+        }
+        // Only the path of an alias reaches it, and nothing its own records.
+        assert_eq!(get("/users%2Fby%2Femail/x"), Err(HttpError::NoSuchCollection));
+    }
+
     #[test]
     fn paths_and_methods() {
-        let router = Router::new(["products", "prices"].into_iter(), 1);
+        let router = router(&["products", "prices"]);
         let get = |path| router.route(&Method::GET, path, None);
         assert_eq!(get("/products/7"), Ok(Route::Item(CollectionId(0), "7")));
         assert_eq!(get("/prices/a%2Fb"), Ok(Route::Item(CollectionId(1), "a%2Fb")));
@@ -183,8 +281,7 @@ mod tests {
     #[test]
     fn keys_of_several_columns_are_posted() {
         let composite = std::iter::once(CollectionId(1));
-        let router =
-            Router::new(["products", "prices"].into_iter(), 1).with_composite_keys(composite);
+        let router = router(&["products", "prices"]).with_composite_keys(composite);
         let put = |path| router.route(&Method::PUT, path, None);
         assert_eq!(put("/products"), Err(HttpError::Method("GET, HEAD, POST")));
         assert_eq!(put("/prices"), Err(HttpError::Method("POST")));
@@ -200,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_description_has_a_path_where_it_is_served() {
-        let router = Router::new(["products"].into_iter(), 1).with_description(true);
+        let router = router(&["products"]).with_description(true);
         let route = |method, path| router.route(&method, path, None);
         assert_eq!(route(Method::GET, "/openapi.json"), Ok(Route::Description));
         assert_eq!(route(Method::HEAD, "/openapi.json"), Ok(Route::Description));

@@ -345,6 +345,7 @@ mod tests {
             columns: columns.map(owned),
             exclude: owned(exclude),
             tenant: None,
+            is_alias: false,
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Followed {
     pub(crate) name: String,
     /// Key columns in the order of the configuration.
     pub(crate) key: Vec<String>,
+    /// An alias: the values of old rows are not needed, and often not in the log.
+    pub(crate) is_alias: bool,
 }
 
 /// Effect of a message on the session.
@@ -82,6 +84,7 @@ struct RowTarget {
     collection: usize,
     /// Positions of the key columns; `None` if the table lacks one of them.
     places: Option<Vec<usize>>,
+    is_alias: bool,
 }
 
 struct Transaction {
@@ -239,7 +242,8 @@ impl<'a> Delivery<'a> {
                 unknown_rows.push(target.collection);
                 continue;
             };
-            let before = old.map(|old| keys::of_old(schema, places, old));
+            let of_old = old.filter(|_| !target.is_alias);
+            let before = of_old.map(|old| keys::of_old(schema, places, old));
             let now = new.map(|new| keys::of_new(schema, places, new, old));
             for read in [before, now].into_iter().flatten() {
                 match read {
@@ -317,7 +321,8 @@ fn targets(
     let place = |key: &String| columns.iter().position(|c| c.name == *key);
     let target = |(collection, f): (usize, &Option<Followed>)| {
         let followed = f.as_ref().filter(|f| is_same(f))?;
-        Some(RowTarget { collection, places: followed.key.iter().map(place).collect() })
+        let places = followed.key.iter().map(place).collect();
+        Some(RowTarget { collection, places, is_alias: followed.is_alias })
     };
     followed.iter().enumerate().filter_map(target).collect()
 }

@@ -38,6 +38,8 @@ pub(crate) struct Table {
     pub(crate) served: Vec<Served>,
     /// The table behind a view; `None` for a table.
     pub(crate) base: Option<Base>,
+    /// See [`CollectionConfig`].
+    pub(crate) is_alias: bool,
 }
 
 /// Table that a view selects from, whose changes are those of the view.
@@ -262,7 +264,10 @@ pub(crate) async fn table(
     let key = note(keys::columns(&stored_spec, stored, &types));
     let chosen = served(spec, &facts).map_err(|more| findings.extend(more)).ok();
     let key = key.map(|key| {
-        findings.extend(keys::check_identity(&stored_spec, stored, &key));
+        findings.extend(match spec.is_alias {
+            false => keys::check_identity(&stored_spec, stored, &key),
+            true => keys::check_alias(&stored_spec, stored, &key),
+        });
         match &base {
             Some(_) => named_in_view(key, spec, &facts),
             None => key,
@@ -308,6 +313,7 @@ pub(crate) async fn table(
         columns: of_catalog(&facts),
         served: served.collect(),
         key,
+        is_alias: spec.is_alias,
         base: base.as_ref().map(|base| Base {
             oid: base.facts.oid,
             schema: base.facts.schema.clone(),

@@ -86,6 +86,7 @@ impl Survey {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 key: table.followed_key(),
+                is_alias: table.is_alias,
             })
         };
         self.tables.iter().zip(&self.oids).map(follow).collect()

@@ -24,6 +24,9 @@ pub struct CollectionConfig {
     /// Column that names the tenant of a row. It is read whether it is served or not, and stands
     /// before the record ([`crate::Row::Found`]).
     pub tenant: Option<String>,
+    /// `true`: an alias of another collection (`hotrow_cache::alias`). Its records are keys of that
+    /// one, and the feed delivers only the values that a row has after a change.
+    pub is_alias: bool,
 }
 
 impl CollectionConfig {

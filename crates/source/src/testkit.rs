@@ -191,6 +191,7 @@ pub fn spec(text: &str) -> CollectionConfig {
         columns: None,
         exclude: Vec::new(),
         tenant: None,
+        is_alias: false,
     }
 }
 

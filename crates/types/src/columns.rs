@@ -3,6 +3,8 @@
 //! A record is compact JSON of this service's own writing. The ends of its members are found once,
 //! when it is read; a narrower view is then put together from pieces, without parsing.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// Columns by their labels: `"name":`, as records have them.
@@ -78,6 +80,17 @@ fn label_of(member: &[u8]) -> &[u8] {
     &[]
 }
 
+/// Returns the value of a member as text: that of a JSON string, or the JSON itself. `None`: the
+/// bytes are no member, or its value is null.
+#[must_use]
+pub fn text_of(member: &[u8]) -> Option<Cow<'_, str>> {
+    let value = member.strip_prefix(label_of(member)).filter(|value| *value != b"null")?;
+    match value.first()? {
+        b'"' => serde_json::from_slice(value).ok().map(Cow::Owned),
+        _ => std::str::from_utf8(value).ok().map(Cow::Borrowed),
+    }
+}
+
 /// Returns the end of each member of a JSON object without white space around its members. `None`:
 /// the bytes are no such object.
 #[must_use]
@@ -134,6 +147,21 @@ mod tests {
             assert!(cut(object, none).is_empty(), "{none:?}");
         }
         assert!(cut("{}", &["id"]).is_empty());
+    }
+
+    #[test]
+    fn values_of_members_are_texts() {
+        for (member, text) in [
+            (r#""id":7"#, Some("7")),
+            (r#""id":"a\"b\u00e9""#, Some("a\"bé")),
+            (r#""a:\"b":"x""#, Some("x")),
+            (r#""a":null"#, None),
+            (r#""a":"#, None),
+            ("7", Some("7")),
+            ("", None),
+        ] {
+            assert_eq!(text_of(member.as_bytes()).as_deref(), text, "{member}");
+        }
     }
 
     #[test]

@@ -342,6 +342,17 @@ impl KeySchema {
         }
     }
 
+    /// Returns a key of this collection from its encoded form; `None` for the key of another one.
+    #[must_use]
+    pub fn restore(&self, encoded: &[u8]) -> Option<Key> {
+        if !encoded.starts_with(&self.collection.0.to_be_bytes()) {
+            return None;
+        }
+        let mut writer = Writer { len: 0, inline: [0; INLINE], heap: Vec::new() };
+        writer.push(encoded).ok()?;
+        Some(writer.finish())
+    }
+
     fn writer(&self, got: usize) -> Result<Writer, KeyError> {
         if got != self.types.len() {
             return Err(KeyError::Parts { want: self.types.len(), got });

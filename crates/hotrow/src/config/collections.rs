@@ -7,8 +7,9 @@ use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
-use hotrow_types::key::KEY_PARTS_MAX;
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
+use super::aliases::{self, NamedAlias};
 use super::compression::compression;
 use super::problem::shown;
 use super::reader::Section;
@@ -40,6 +41,8 @@ pub(super) struct Ttl {
 /// Properties of the source that the rules for collections depend on.
 pub(super) struct SourceTraits<'a> {
     pub(super) name: &'a str,
+    /// Why its collections can have no aliases.
+    pub(super) lacks_aliases: Option<&'static str>,
     pub(super) has_positions: bool,
     /// Key column where the file names none.
     pub(super) default_key: &'static str,
@@ -79,9 +82,12 @@ pub(super) fn collections(
     if let Some(rule) = rule {
         section.refuse_whole(&rule);
     }
+    let mut named = Vec::new();
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, source_traits, access, &mut all);
+        named.extend(collection(name, table, defaults, source_traits, access, &mut all));
     }
+    // Behind all collections, whose numbers are their places among the names of the file.
+    named.into_iter().for_each(|alias| aliases::add(&mut all, alias));
     all
 }
 
@@ -92,7 +98,7 @@ fn collection(
     source_traits: &SourceTraits<'_>,
     access: &AccessTraits,
     all: &mut Collections,
-) {
+) -> Vec<NamedAlias> {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a collection must begin with a letter a to z and have at most \
@@ -126,7 +132,7 @@ fn collection(
             TTL,
         ),
         has_tenants: tenant.is_some(),
-        // `keep_members` sets it where roles are limited.
+        // `keep_members` sets it where roles are limited, `aliases` where there are aliases.
         has_views: false,
     });
     let cache_control = cache_control(&mut section, access.is_configured);
@@ -146,6 +152,17 @@ fn collection(
              there are no positions",
         );
     }
+    let aliases = aliases::aliases(
+        &mut section,
+        &aliases::Aliased {
+            of: CollectionId(all.server.len() as u16),
+            key: &key,
+            columns: columns.as_deref(),
+            exclude: exclude.as_deref().unwrap_or_default(),
+            hides_existence: tenancy.is_some_and(|tenancy| tenancy.hides_existence),
+            lacks_aliases: source_traits.lacks_aliases,
+        },
+    );
     section.finish();
     all.server.push(Collection {
         name: name.clone(),
@@ -158,6 +175,7 @@ fn collection(
         tenancy,
         compression,
         is_removed: false,
+        alias: None,
     });
     all.source.push(CollectionConfig {
         name,
@@ -167,7 +185,9 @@ fn collection(
         columns,
         exclude: exclude.unwrap_or_default(),
         tenant,
+        is_alias: false,
     });
+    aliases
 }
 
 /// Reads the tenant's column, if the records belong to tenants, with its settings.
@@ -286,7 +306,7 @@ fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option
 
 /// Checks the names of tables or columns. No two may be equal without regard to ASCII case, which
 /// is how SQLite compares them.
-fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
+pub(super) fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
     let mut seen = HashSet::new();
     for identifier in list {
         if identifier.is_empty()

@@ -1,9 +1,9 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `trace`, `reload`, `auto`, `reader` (reading of a key), `problem` (messages),
-//! `units`, `expand`.
+//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `rate`, `limits`,
+//! `warm`, `access_log`, `trace`, `reload`, `auto`, `reader` (reading of a key), `problem`
+//! (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -11,6 +11,7 @@
 mod access;
 mod access_log;
 mod admin;
+mod aliases;
 pub(crate) mod auto;
 mod carriers;
 mod collections;
@@ -262,7 +263,7 @@ fn parse_edited(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any.columns.any]\n\
+    let text = "[collections.any.by.any]\n[limits.rate.any]\n[access.roles.any.columns.any]\n\
         [access.keys.any]\n[access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));

@@ -260,6 +260,14 @@ impl Source {
         let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
         SourceTraits {
             name,
+            lacks_aliases: match self.engine {
+                #[cfg(feature = "mongodb")]
+                Some(Engine::Mongodb { .. }) => Some(
+                    "is not supported for MongoDB yet: its feed delivers nothing but _id; look \
+                     records up by that",
+                ),
+                _ => None,
+            },
             has_positions: self.follow == Follow::Changes && is_listed,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]

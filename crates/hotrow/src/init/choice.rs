@@ -40,6 +40,7 @@ pub(super) fn configs(tables: &[ListedTable]) -> Vec<CollectionConfig> {
             columns: None,
             exclude,
             tenant: None,
+            is_alias: false,
         }
     };
     tables.iter().zip(names).map(config).collect()

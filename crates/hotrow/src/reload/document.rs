@@ -176,11 +176,13 @@ fn leaves(table: &Table) -> BTreeMap<Path, &Value> {
 /// Gives a key the value that it had, or removes it. Tables that are empty then are removed too,
 /// except for collections, whose names alone mean something.
 fn restore(table: &mut Table, path: &[String], value: Option<&Value>) {
-    let keeps_empty = path.first().is_some_and(|first| first == COLLECTIONS);
-    restore_in(table, path, value, keeps_empty);
+    // The table of all collections, and that of one.
+    let kept = if path.first().is_some_and(|first| first == COLLECTIONS) { 2 } else { 0 };
+    restore_in(table, path, value, kept);
 }
 
-fn restore_in(table: &mut Table, path: &[String], value: Option<&Value>, keeps_empty: bool) {
+/// `kept`: number of outer tables that stay when they are empty.
+fn restore_in(table: &mut Table, path: &[String], value: Option<&Value>, kept: usize) {
     let Some((first, rest)) = path.split_first() else { return };
     if rest.is_empty() {
         match value {
@@ -194,8 +196,8 @@ fn restore_in(table: &mut Table, path: &[String], value: Option<&Value>, keeps_e
         *inner = Value::Table(Table::new());
     }
     if let Value::Table(inner) = inner {
-        restore_in(inner, rest, value, keeps_empty);
-        if inner.is_empty() && !keeps_empty {
+        restore_in(inner, rest, value, kept.saturating_sub(1));
+        if inner.is_empty() && kept == 0 {
             table.remove(first);
         }
     }

@@ -29,7 +29,8 @@ const CACHE: [&str; 8] = [
     "when_stale",
 ];
 /// Settings of a collection that are about its table.
-const TABLE: [&str; 7] = ["columns", "exclude", "key", "key_type", "source", "table", "tenant"];
+const TABLE: [&str; 8] =
+    ["by", "columns", "exclude", "key", "key_type", "source", "table", "tenant"];
 /// Settings of `[access.jwt]` that are about where keys come from.
 pub(super) const KEY_SOURCE: [&str; 5] =
     ["jwks_ca", "jwks_file", "jwks_max_age", "jwks_url", "refresh"];
@@ -52,7 +53,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["cache", "max_staleness"] => Some(TIMING),
         ["cache", "isolate_scans" | "prefetch_on_change"] => Some(LIMITER),
         ["cache", ..] => Some(MEMORY),
-        ["collections", _, key] if TABLE.contains(key) => Some(SHAPE),
+        ["collections", _, key, ..] if TABLE.contains(key) => Some(SHAPE),
         ["collections", ..] => None,
         ["warm", ..] => Some(WARM),
         ["log" | "access_log", ..] => Some(FORMAT),

@@ -189,7 +189,9 @@ impl Reloader {
         config.data = before.data;
         config.workers = before.workers;
         for collection in &mut config.collections {
-            collection.is_removed = difference.next.removed.contains(&collection.name);
+            let of = collection.alias.as_ref().map(|alias| &alias.of_name);
+            let name = of.unwrap_or(&collection.name);
+            collection.is_removed = difference.next.removed.contains(name);
         }
         granted_columns::check(&config, &*self.in_force.source())
             .map_err(|error| Rejected::one(&self.path, error))?;

@@ -16,6 +16,7 @@ macro_rules! tests {
     };
 }
 
+mod alias;
 mod backend;
 mod collector;
 mod contract;

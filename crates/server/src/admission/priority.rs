@@ -53,6 +53,7 @@ mod tests {
             tenancy: None,
             compression: None,
             is_removed: false,
+            alias: None,
         }
     }
 

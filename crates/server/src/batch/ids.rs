@@ -18,7 +18,7 @@ pub(crate) struct Ids {
     names: String,
     /// The names, in the client's order.
     named: Vec<Name>,
-    pub(super) keys: Vec<Key>,
+    pub(crate) keys: Vec<Key>,
     /// Indexes of `keys`, by the key's hash.
     places: HashTable<u32>,
     hasher: RandomState,

@@ -10,7 +10,8 @@ use crate::collections::Collection;
 /// Header fields of an answer with data.
 const DATA_HEADERS: [&str; 4] = ["Age", "Cache-Control", "Hotrow-Cache", "Hotrow-Position"];
 
-/// Adds the paths of a collection. `fields`: those of its records, where the catalogue lists them.
+/// Adds the paths of a collection or an alias. `fields`: those of its records, where the catalogue
+/// lists them.
 pub(super) fn add(
     paths: &mut Map<String, Value>,
     collection: &Collection,
@@ -30,7 +31,13 @@ pub(super) fn add(
         "name": "id",
         "in": "path",
         "required": true,
-        "description": "Key of the record. Columns of a key are separated with commas.",
+        "description": match &collection.alias {
+            None => "Key of the record. Columns of a key are separated with commas.".to_owned(),
+            Some(alias) => format!(
+                "Value of {} in the record. Values of several are separated with commas.",
+                alias.settings.columns.join(", ")
+            ),
+        },
         "style": "simple",
         "schema": schema::path_id(&collection.schema),
     });
@@ -90,14 +97,23 @@ enum Target {
     Batch,
 }
 
+/// Returns the name of the collection whose records are answered.
+fn name_of_records(collection: &Collection) -> &str {
+    collection.alias.as_ref().map_or(&collection.name, |alias| &alias.settings.of_name)
+}
+
 fn operation(method: &str, collection: &Collection, target: Target, facts: &Facts) -> Value {
-    let name = &collection.name;
+    let name = name_of_records(collection);
+    let by = match &collection.alias {
+        None => String::new(),
+        Some(alias) => format!(" by {}", alias.settings.columns.join(", ")),
+    };
     let (summary, suffix) = match target {
-        Target::Item => (format!("A record of {name}"), ""),
-        Target::Batch => (format!("Several records of {name}"), "_batch"),
+        Target::Item => (format!("A record of {name}{by}"), ""),
+        Target::Batch => (format!("Several records of {name}{by}"), "_batch"),
     };
     let mut operation = json!({
-        "operationId": format!("{method}_{name}{suffix}"),
+        "operationId": format!("{method}_{}{suffix}", collection.name.replace('/', "_")),
         "tags": [name],
         "summary": summary,
         "parameters": parameters(collection, target, facts),
@@ -116,7 +132,7 @@ fn operation(method: &str, collection: &Collection, target: Target, facts: &Fact
 
 fn responses(collection: &Collection, target: Target, facts: &Facts) -> Map<String, Value> {
     let mut responses = Map::new();
-    let record = json!({ "$ref": format!("#/components/schemas/{}", collection.name) });
+    let record = json!({ "$ref": format!("#/components/schemas/{}", name_of_records(collection)) });
     let mut headers = refer_to_headers(&DATA_HEADERS);
     let (description, schema) = match target {
         Target::Item => {

@@ -66,8 +66,9 @@ impl Handler {
             Ok(plan) => plan,
             Err(BadKeys::Refused(text)) => return self.refuse_command(command, &text, out),
             Err(BadKeys::BadId(id, error)) => {
-                let step = self.on_collection(id, asked, |context| {
-                    self.limited(id, 1, context, move |_, _| {
+                let of = self.shared.collections.base_of(id);
+                let step = self.on_collection(of, asked, |context| {
+                    self.limited(of, 1, context, move |_, _| {
                         Step::problem(&HttpError::BadId(error))
                     })
                 });
@@ -76,8 +77,11 @@ impl Handler {
         };
         let mut steps = Vec::with_capacity(batches.len());
         for (id, ids) in batches {
-            let step =
-                self.on_collection(id, asked, |context| self.limited_batch(id, Ok(ids), context));
+            let of = self.shared.collections.base_of(id);
+            let step = self.on_collection(of, asked, |context| {
+                let parsed = self.check_alias_grant(id, context).map(|()| ids);
+                self.limited_batch(of, parsed, context)
+            });
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
             if is_refused {

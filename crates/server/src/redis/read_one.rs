@@ -26,8 +26,8 @@ pub(super) enum Wanted {
     Presence,
 }
 
-/// A key of the protocol: the collection that it names, and its id as a key or the reason why it is
-/// none.
+/// A key of the protocol: the collection or alias that it names, and its id as a key or the reason
+/// why it is none.
 pub(super) type NamedKey = (CollectionId, Result<Key, KeyError>);
 
 impl Handler {
@@ -41,7 +41,8 @@ impl Handler {
         let (name, id) = (&key[..colon], &key[colon + 1..]);
         let collections = &self.shared.collections;
         let named = std::str::from_utf8(name).ok().and_then(|name| collections.router.named(name));
-        let collection = named.ok_or_else(|| no_collection(name))?;
+        let of_alias = || Some(collections.router.alias(std::str::from_utf8(name).ok()?)?.alias);
+        let collection = named.or_else(of_alias).ok_or_else(|| no_collection(name))?;
         let limit = self.shared.limits.target_bytes;
         if id.len() > limit {
             return Err(too_long(limit));
@@ -91,11 +92,16 @@ impl Handler {
             Ok(named) => named,
             Err(text) => return self.refuse_command(command, &text, out),
         };
-        let step = self.on_collection(id, asked, |context| {
-            if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context) {
+        let of = self.shared.collections.base_of(id);
+        let step = self.on_collection(of, asked, |context| {
+            if let Err(problem) = self.check_shedding_by_head(of, Kind::Hit, context) {
                 return Step::problem(&problem);
             }
-            self.limited(id, 1, context, |handler, context| match parsed {
+            if let Err(problem) = self.check_alias_grant(id, context) {
+                return Step::problem(&problem);
+            }
+            self.limited(of, 1, context, move |handler, context| match parsed {
+                Ok(alias) if id != of => handler.by_alias(alias, context),
                 Ok(key) => handler.item(key, context),
                 Err(error) => Step::problem(&HttpError::BadId(error)),
             })

@@ -196,6 +196,7 @@ pub(crate) fn config() -> Config {
                 tenancy: None,
                 compression: None,
                 is_removed: false,
+                alias: None,
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),

@@ -82,16 +82,24 @@ fn schemas() -> Vec<KeySchema> {
 fn followed() -> Vec<Option<Followed>> {
     let follow = |oid, name: &str, key: &[&str]| {
         let key = key.iter().map(|k| (*k).to_owned()).collect();
-        Some(Followed { oids: vec![oid], namespace: "public".into(), name: name.into(), key })
+        let (oids, namespace) = (vec![oid], "public".to_owned());
+        Some(Followed { oids, namespace, name: name.into(), key, is_alias: false })
     };
     vec![follow(10, "a", &["id"]), follow(20, "b", &["x", "y"])]
 }
 
 /// Returns the calls that the sink receives for these messages.
 fn deliver(messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
+    deliver_to(followed(), messages)
+}
+
+fn deliver_to(
+    followed: Vec<Option<Followed>>,
+    messages: &[Vec<u8>],
+) -> Result<Vec<String>, DeliveryError> {
     let schemas = schemas();
     let sink = RecordingSink::default();
-    let mut delivery = Delivery::new(&schemas, &sink, followed(), 1000);
+    let mut delivery = Delivery::new(&schemas, &sink, followed, 1000);
     for message in messages {
         delivery.process(message)?;
     }
@@ -159,6 +167,26 @@ fn an_unsent_value_comes_from_the_old_row_or_causes_a_flush() {
     assert!(deliver_update(row(b"I", 20, &[(b"N", &["n", "2", "x1"])])).is_empty());
     // Fewer columns than described.
     assert_eq!(deliver_update(row(b"I", 20, &[(b"N", &["n"])])), flush);
+}
+
+#[test]
+fn an_alias_is_delivered_by_the_values_that_rows_have() {
+    let alias = followed().into_iter().take(1).flatten();
+    let alias = alias.map(|own| Some(Followed { is_alias: true, ..own })).collect::<Vec<_>>();
+    let of = |message: Vec<u8>| {
+        let messages = [begin(5), relation(10, "a", &["key", "id"]), message];
+        deliver_to(alias.clone(), &messages).unwrap()
+    };
+    let seven = ["0:[Integer(7)] Transaction(5)"];
+    assert_eq!(of(row(b"I", 10, &[(b"N", &["1", "7"])])), seven);
+    // The old row has only the columns of the replica identity.
+    assert_eq!(of(row(b"U", 10, &[(b"K", &["1", "n"]), (b"N", &["2", "7"])])), seven);
+    assert_eq!(of(row(b"U", 10, &[(b"O", &["1", "6"]), (b"N", &["1", "7"])])), seven);
+    assert!(of(row(b"D", 10, &[(b"K", &["1", "n"])])).is_empty());
+    assert!(of(row(b"U", 10, &[(b"N", &["1", "n"])])).is_empty(), "no lookup finds NULL");
+    // A value that was not sent is unknown.
+    let flush = ["flush 0 Bulk Some(Transaction(5))"];
+    assert_eq!(of(row(b"U", 10, &[(b"N", &["1", "u"])])), flush);
 }
 
 #[test]

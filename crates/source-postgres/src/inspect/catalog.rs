@@ -28,6 +28,8 @@ pub(super) struct Facts {
     pub(super) user: String,
     pub(super) columns: Vec<Column>,
     pub(super) indexes: Vec<Index>,
+    /// Unique indexes on which no key or alias can rely, each with the reason.
+    pub(super) faulty_indexes: Vec<String>,
     /// Partitions of a partitioned table that store rows.
     pub(super) leaves: Vec<Leaf>,
 }
@@ -44,10 +46,13 @@ pub(super) struct Column {
     pub(super) selectable: bool,
 }
 
-/// A unique index over all rows, on columns only, not deferred.
+/// A unique index.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) name: String,
+    /// Why no key or alias can rely on it; empty: it is valid, not deferred, and over all rows and
+    /// on columns only.
+    fault: String,
     pub(super) primary: bool,
     pub(super) replica_identity: bool,
     pub(super) columns: Vec<i16>,
@@ -83,11 +88,13 @@ const COLUMNS_SQL: &str = "SELECT a.attnum, a.attname::text, a.atttypid, a.attno
 
 /// Included columns of an index follow its key columns and are cut off.
 const INDEXES_SQL: &str = "SELECT c.relname::text, i.indisprimary, i.indisreplident, \
-    (i.indkey::int2[])[0:i.indnkeyatts - 1] \
+    (i.indkey::int2[])[0:i.indnkeyatts - 1], \
+    concat_ws(' and ', CASE WHEN NOT i.indisvalid THEN 'invalid' END, \
+      CASE WHEN NOT i.indimmediate THEN 'deferrable' END, \
+      CASE WHEN i.indpred IS NOT NULL THEN 'partial' END, \
+      CASE WHEN i.indexprs IS NOT NULL THEN 'on an expression' END) \
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate \
-    AND i.indpred IS NULL AND i.indexprs IS NULL \
-    ORDER BY i.indisprimary DESC, c.relname";
+    WHERE i.indrelid = $1 AND i.indisunique ORDER BY i.indisprimary DESC, c.relname";
 
 /// Columns of a partition's replica identity: of the index named, or of the primary key.
 const LEAVES_SQL: &str = "SELECT p.relid::regclass::text, c.relreplident::text, \
@@ -135,7 +142,12 @@ async fn with_details(client: &Client, mut facts: Facts) -> Result<Facts, Error>
     let (columns, indexes) =
         tokio::try_join!(query(client, COLUMNS_SQL, &about), query(client, INDEXES_SQL, &about))?;
     facts.columns = columns.iter().map(Column::of).collect::<Result<_, _>>()?;
-    facts.indexes = indexes.iter().map(Index::of).collect::<Result<_, _>>()?;
+    let indexes = indexes.iter().map(Index::of).collect::<Result<Vec<_>, _>>()?;
+    let (usable, faulty): (Vec<Index>, Vec<Index>) =
+        indexes.into_iter().partition(|index| index.fault.is_empty());
+    facts.indexes = usable;
+    let named = |index: Index| format!("`{}` is {}", index.name, index.fault);
+    facts.faulty_indexes = faulty.into_iter().map(named).collect();
     if facts.relkind == 'p' {
         facts.leaves = query(client, LEAVES_SQL, &about)
             .await?
@@ -208,6 +220,7 @@ impl Facts {
             has_row_security: row.try_get(11)?,
             columns: Vec::new(),
             indexes: Vec::new(),
+            faulty_indexes: Vec::new(),
             leaves: Vec::new(),
         })
     }
@@ -249,6 +262,7 @@ impl Index {
             primary: row.try_get(1)?,
             replica_identity: row.try_get(2)?,
             columns: row.try_get(3)?,
+            fault: row.try_get(4)?,
         })
     }
 }

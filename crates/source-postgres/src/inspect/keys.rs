@@ -133,6 +133,42 @@ fn typed(
     Ok(KeyColumn { name: column.name.clone(), number: column.number, ty, stored, sql_type, labels })
 }
 
+/// Checks that an alias is unique. The feed reports the value that a changed row has, whatever the
+/// replica identity is, and the value that it had is not needed.
+pub(super) fn check_alias(
+    spec: &CollectionConfig,
+    facts: &Facts,
+    columns: &[KeyColumn],
+) -> Vec<Finding> {
+    let names = columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    let finding =
+        |what: String, remedy: &str| Finding::new(format!("alias `{}`: {what}", spec.name), remedy);
+    let mut findings = Vec::new();
+    if !facts.indexes.iter().any(|index| is_on(index, columns)) {
+        let faulty = match &facts.faulty_indexes[..] {
+            [] => String::new(),
+            some => format!(" ({})", some.join("; ")),
+        };
+        findings.push(finding(
+            format!(
+                "({names}) is not unique in `{}`: it needs a valid unique index without WHERE, on \
+                 exactly these columns and no expression, that is not deferrable{faulty}",
+                spec.table
+            ),
+            "create such an index, or remove the alias",
+        ));
+    }
+    let of_table = |c: &KeyColumn| facts.columns.iter().find(|own| own.number == c.number);
+    let nullable = columns.iter().filter_map(of_table).find(|column| !column.not_null);
+    if let (Some(column), true) = (nullable, columns.len() > 1) {
+        findings.push(finding(
+            format!("its column `{}` may be null, and then nothing is unique", column.name),
+            "declare all columns of an alias of several NOT NULL",
+        ));
+    }
+    findings
+}
+
 /// Checks that the key is unique and that the feed reports it for every changed row.
 pub(super) fn check_identity(
     spec: &CollectionConfig,

@@ -338,3 +338,40 @@ fn a_reload_needs_what_every_change_needs() {
     let accepted = admin.request("POST", "/reload", &[authorised, ("Hotrow-Admin", "1")], b"");
     assert_eq!(accepted.status, 200);
 }
+
+/// The aliases of the start stay, with the settings of their collection.
+#[test]
+fn an_alias_is_kept_as_it_was_at_the_start() {
+    let with_code = |config: Config| config.set("collections.products.by.code.columns", "\"code\"");
+    let database = Database::with_products(3);
+    database.execute(
+        "ALTER TABLE products ADD COLUMN code TEXT; CREATE UNIQUE INDEX codes ON products(code); \
+         UPDATE products SET code = 'c' || id",
+    );
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("hotrow.toml");
+    let place = Place { database, file, _folder: folder };
+    place.write(&with_code(place.config()));
+    let server = Server::start_command(place.command());
+    server.await_ready();
+    let mut client = server.client();
+    assert_eq!(client.get("/products/by/code/c1").status, 200);
+    let other = place.config().set("collections.products.by.name.columns", "\"name\"");
+    place.write(&other.set("collections.products.cache_control", "\"max-age=5\""));
+    let left = reload(&server)["left"].to_string();
+    for path in ["collections.products.by.code.columns", "collections.products.by.name.columns"] {
+        assert!(left.contains(path), "{path}: {left}");
+    }
+    for path in ["/products/by/code/c1", "/products/by/code/nothing"] {
+        assert_eq!(client.get(path).header("cache-control"), Some("max-age=5"), "{path}");
+    }
+    assert_eq!(client.get("/products/by/name/p1").status, 404);
+    place.write(&with_code(Config::new(place.database.path()).collection("products")));
+    reload(&server);
+    assert_eq!(client.get("/products/by/code/c1").cache(), "hit");
+    place.database.execute("UPDATE products SET code = 'd1' WHERE id = 1");
+    await_until("the change", SOON, || client.get("/products/by/code/d1").status == 200);
+    place.write(&Config::new(place.database.path()).set("collections.goods.table", "\"products\""));
+    reload(&server);
+    assert_eq!(client.get("/products/by/code/d1").status, 404, "its collection has gone");
+}

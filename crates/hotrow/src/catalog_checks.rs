@@ -1,0 +1,74 @@
+//! Checks of the configuration against the catalogue, once the source is open.
+
+use hotrow_server::config::Config;
+use hotrow_source::Source;
+use hotrow_types::key::{KeySchema, KeyType};
+
+use crate::granted_columns;
+
+/// Checks what the file says of columns.
+///
+/// # Errors
+/// All columns that are not served, or all aliases whose columns have no form in common with ids.
+pub(crate) fn check(config: &Config, source: &dyn Source) -> Result<(), String> {
+    granted_columns::check(config, source).map_err(|unknown| unknown.to_string())?;
+    let faults = aliases(config, source.schemas(), source.database().system == "postgresql");
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(faults.join("\n")),
+    }
+}
+
+/// Returns the aliases that cannot be served, each with the reason.
+fn aliases(config: &Config, schemas: &[KeySchema], has_uuids: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (collection, own) in config.collections.iter().zip(schemas) {
+        let Some(alias) = &collection.alias else { continue };
+        let Some(keys) = schemas.get(usize::from(alias.of.0)) else { continue };
+        for (schema, what) in [(own, "its columns"), (keys, "the key")] {
+            let is_fit = |ty: &KeyType| match ty {
+                KeyType::Integer | KeyType::Unsigned | KeyType::Text(_) => true,
+                KeyType::Uuid => has_uuids,
+                KeyType::ObjectId | KeyType::Bytes | KeyType::Canonical(_) => false,
+            };
+            if let Some(ty) = schema.types().iter().find(|ty| !is_fit(ty)) {
+                faults.push(format!(
+                    "alias `{}`: {what} must be integers or texts (in PostgreSQL also UUIDs), whose \
+                     form in a record is that of an id, not {}\n     -> remove the alias",
+                    collection.name,
+                    ty.name()
+                ));
+            }
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::{CanonicalForm, Collation, CollectionId};
+
+    use super::*;
+    use crate::config::{Overrides, parse};
+
+    #[test]
+    fn columns_of_aliases_have_the_form_of_ids() {
+        let text = "[source]\nurl = \"sqlite:x.db\"\n[collections.users.by.email]\n\
+                    columns = [\"email\"]";
+        let config = parse(text, "x.toml", &|name| std::env::var(name), &Overrides::default());
+        let config = config.unwrap().server;
+        let faults = |key, alias, has_uuids| {
+            let schemas = [(0, key), (1, alias)];
+            let schemas = schemas.map(|(id, ty)| KeySchema::new(CollectionId(id), vec![ty]));
+            aliases(&config, &schemas, has_uuids).join(" ")
+        };
+        let text = KeyType::Text(Collation::Binary);
+        assert_eq!(faults(KeyType::Integer, text, false), "");
+        assert_eq!(faults(KeyType::Unsigned, KeyType::Integer, false), "");
+        assert_eq!(faults(KeyType::Uuid, KeyType::Uuid, true), "");
+        assert!(faults(KeyType::Uuid, text, false).contains("`users/by/email`: the key must be"));
+        let bytes = faults(KeyType::Integer, KeyType::Bytes, true);
+        assert!(bytes.contains("its columns must be"), "{bytes}");
+        assert!(!faults(KeyType::Canonical(CanonicalForm::Date), text, true).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! `[collections.NAME.by.NAME]`: other unique columns by which records are looked up.
+//!
+//! Each becomes a collection of its own behind those of the file (`hotrow_cache::alias`).
+
+use hotrow_cache::config::CollectionPolicy;
+use hotrow_server::config::{Alias, Collection};
+use hotrow_source::spec::CollectionConfig;
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
+
+use super::collections::{Collections, NAME_BYTES_MAX, check_identifiers, name_is_valid};
+use super::problem::shown;
+use super::reader::Section;
+
+/// Most aliases of one collection.
+const ALIASES_MAX: usize = 8;
+
+/// An alias with its name, such as `email`.
+pub(super) struct NamedAlias {
+    name: String,
+    of: CollectionId,
+    columns: Vec<String>,
+}
+
+/// Settings of a collection that the rules for its aliases depend on.
+pub(super) struct Aliased<'a> {
+    pub(super) of: CollectionId,
+    pub(super) key: &'a [String],
+    pub(super) columns: Option<&'a [String]>,
+    pub(super) exclude: &'a [String],
+    pub(super) hides_existence: bool,
+    /// Why collections of the source can have none.
+    pub(super) lacks_aliases: Option<&'static str>,
+}
+
+/// Reads the aliases of a collection.
+pub(super) fn aliases(section: &mut Section<'_>, of: &Aliased<'_>) -> Vec<NamedAlias> {
+    let mut by = section.section("by");
+    let tables = by.sections();
+    if tables.len() > ALIASES_MAX {
+        by.refuse_whole(&format!("may have at most {ALIASES_MAX} tables, not {}", tables.len()));
+    }
+    if let (Some(why), false) = (of.lacks_aliases, tables.is_empty()) {
+        by.refuse_whole(why);
+    }
+    if of.hides_existence && !tables.is_empty() {
+        by.refuse_whole(
+            "cannot be combined with hide_existence: a record that is found by another value than \
+             its key takes two reads, and one that does not exist one",
+        );
+    }
+    tables.into_iter().take(ALIASES_MAX).map(|(name, table)| alias(name, table, of)).collect()
+}
+
+fn alias(name: String, mut section: Section<'_>, of: &Aliased<'_>) -> NamedAlias {
+    if !name_is_valid(&name) {
+        section.refuse_whole(&format!(
+            "the name of an alias must begin with a letter a to z and have at most \
+             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
+            shown(&name)
+        ));
+    }
+    let columns = section.texts("columns", "required", "a column or a list of 1 to 4");
+    if columns.is_none() && !section.has("columns") {
+        section.refuse("columns", "is required: the unique columns by which records are looked up");
+    }
+    let columns = columns.unwrap_or_default();
+    if section.has("columns") && !(1..=KEY_PARTS_MAX).contains(&columns.len()) {
+        let count = columns.len();
+        section.refuse("columns", format!("must name 1 to {KEY_PARTS_MAX} columns, not {count}"));
+    }
+    check_identifiers(&section, "columns", &columns);
+    let is_same = |one: &String, other: &String| one.eq_ignore_ascii_case(other);
+    for column in &columns {
+        let is_in = |list: &[String]| list.iter().any(|other| is_same(column, other));
+        let is_served = of.columns.is_none_or(is_in) && !is_in(of.exclude);
+        if !is_served && !is_in(of.key) {
+            section.refuse(
+                "columns",
+                format!(
+                    "must name columns that the collection serves, by which a record confirms that \
+                     it has the value: columns or exclude leaves {} out",
+                    shown(column)
+                ),
+            );
+        }
+    }
+    let is_key = columns.len() == of.key.len()
+        && columns.iter().all(|column| of.key.iter().any(|key| is_same(column, key)));
+    if is_key && !columns.is_empty() {
+        section.refuse("columns", "must not be those of the key: records are looked up by it");
+    }
+    section.finish();
+    NamedAlias { name, of: of.of, columns }
+}
+
+/// Adds an alias as a collection behind the others.
+pub(super) fn add(all: &mut Collections, alias: NamedAlias) {
+    let of = usize::from(alias.of.0);
+    let NamedAlias { name, of: id, columns } = alias;
+    let name = format!("{}/by/{name}", all.server[of].name);
+    let server = Collection {
+        name: name.clone(),
+        alias: Some(Alias {
+            of: id,
+            of_name: all.server[of].name.clone(),
+            columns: columns.clone(),
+            key_columns: all.source[of].key.len(),
+        }),
+        ..all.server[of].clone()
+    };
+    let policy = CollectionPolicy { has_tenants: false, has_views: false, ..all.cache[of].clone() };
+    // A record confirms an alias by its members.
+    all.cache[of].has_views = true;
+    let others = columns
+        .iter()
+        .filter(|column| !all.source[of].key.iter().any(|key| key.eq_ignore_ascii_case(column)));
+    let served = all.source[of].key.iter().chain(others).cloned().collect();
+    let source = CollectionConfig {
+        name,
+        table: all.source[of].table.clone(),
+        key: columns,
+        key_types: Vec::new(),
+        columns: Some(served),
+        exclude: Vec::new(),
+        tenant: None,
+        is_alias: true,
+    };
+    all.server.push(server);
+    all.cache.push(policy);
+    all.source.push(source);
+}
