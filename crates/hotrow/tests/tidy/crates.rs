@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source-mysql", ENGINE),
     ("source-postgres", ENGINE),
     ("source-sqlite", ENGINE),
+    ("hub", &["measure", "types"]),
     ("http1", &[]),
     ("resp", &[]),
     (
