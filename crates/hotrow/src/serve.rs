@@ -12,6 +12,10 @@ use hotrow_cache::Cache;
 #[cfg(all(feature = "failpoints", feature = "mongodb"))]
 use hotrow_cache::Safeguard;
 use hotrow_cache::config::InvalidationMode;
+#[cfg(feature = "hub")]
+use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
+#[cfg(feature = "hub")]
+use hotrow_hub_nats::feed::{Bounds, HubFeed};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::{Config, Limits};
@@ -43,6 +47,8 @@ use crate::handover::give::{self, Offer};
 use crate::handover::take::{self, Predecessor};
 use crate::logging;
 use crate::open_files::{self, Fit, OpenFileNeeds};
+#[cfg(feature = "hub")]
+use crate::relay::Engine;
 use crate::reload::{self, ConfigFile, Reloader, Triggers};
 use crate::service_manager;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
@@ -231,6 +237,8 @@ fn compose(
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
     let reload = file.map(|file| Reloading::new(file, &resolved));
+    #[cfg(feature = "hub")]
+    let hub = resolved.hub;
     let Resolved { mut server, cache, collections, source, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
     let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
@@ -253,7 +261,11 @@ fn compose(
     let hooks = failpoints::reads::hooks(&host.failpoints.reads, &source).map_err(subsystem)?;
     #[cfg(not(feature = "failpoints"))]
     let hooks = Hooks::default();
-    let (source, follow) = open(source, hooks, &host)?;
+    #[cfg(feature = "hub")]
+    let hub = (hub, cache.max_staleness);
+    #[cfg(not(feature = "hub"))]
+    let hub = ();
+    let (source, follow) = open(source, hub, hooks, &host)?;
     granted_columns::check(&server, &*source).map_err(subsystem)?;
     let cache = Cache::new(cache, collections);
     let served = source.schemas().iter().map(|schema| schema.collection());
@@ -367,8 +379,17 @@ fn start_feed(
     )
 }
 
+/// The change hub, if changes come from one, and the bound on staleness.
+#[cfg(feature = "hub")]
+type Hub = (Option<HubConfig>, Duration);
+/// A build without the hub.
+#[cfg(not(feature = "hub"))]
+type Hub = ();
+
+#[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
 fn open(
     source: SourceConfig,
+    hub: Hub,
     hooks: Hooks,
     host: &Host,
 ) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
@@ -380,6 +401,10 @@ fn open(
         }
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
+            #[cfg(feature = "hub")]
+            if let (Some(hub), max_staleness) = hub {
+                return open_hub(config, (hub, max_staleness), hooks, host);
+            }
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
@@ -401,6 +426,26 @@ fn open(
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
     }
+}
+
+/// Opens the reader of the database, and the feed from the hub.
+#[cfg(feature = "hub")]
+fn open_hub(
+    config: postgres::config::Config,
+    (hub, max_staleness): (HubConfig, Duration),
+    hooks: Hooks,
+    host: &Host,
+) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
+    let collections = config.server.collections.clone();
+    let bounds = Bounds { max_staleness, schema_poll: config.server.schema_poll };
+    let Postgres { source, feed: watch } =
+        postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+    let names = collections.iter().map(|collection| collection.name.clone()).collect();
+    let tags = hub_tags(&collections, watch.schemas());
+    let collections = (names, tags, watch.schemas().to_vec());
+    let mut feed = HubFeed::new(hub, collections, watch.origins(), bounds);
+    let watch = Engine(watch);
+    Ok((source, Box::new(move |sink, shutdown| feed.run(sink, &watch, shutdown))))
 }
 
 /// Takes the sockets of the process before this one, unless the service manager passed some.

@@ -221,11 +221,17 @@ impl Publisher {
     }
 
     /// Returns the beginning of a chain, to be written only if the stream still ends with `last`.
-    /// `None` while no feed runs. `identity` is random.
-    pub fn begin(&mut self, last: Option<&Message>, identity: u64) -> Option<Message> {
+    /// `None` while no feed runs. Its number is `number_min` at least, which grows too: the stream
+    /// may have been emptied. `identity` is random.
+    pub fn begin(
+        &mut self,
+        last: Option<&Message>,
+        number_min: u64,
+        identity: u64,
+    ) -> Option<Message> {
         let Feed::Running { origin, resumed_at } = &self.feed else { return None };
-        let number = last.map_or(0, |last| last.generation.number).saturating_add(1);
-        let generation = Generation { number, identity };
+        let next = last.map_or(0, |last| last.generation.number).saturating_add(1);
+        let generation = Generation { number: next.max(number_min), identity };
         let is_within =
             |at: u64, last: &Message| !self.rules.has(Rule::ResumeWithin) || at <= last.complete;
         // The chain before may have lost its end, or ended with a loss.

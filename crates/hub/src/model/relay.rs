@@ -231,7 +231,7 @@ impl Relay {
                 return Ok(false);
             }
             let identity = random.next();
-            let Some(message) = self.publisher.begin(stream.last(), identity) else {
+            let Some(message) = self.publisher.begin(stream.last(), 0, identity) else {
                 return Ok(false);
             };
             self.check_continuity(&message.body, stream)?;

@@ -22,7 +22,7 @@ fn version(xmax: u64, running: &[u64]) -> Version {
 
 /// Begins a chain in an empty stream.
 fn begin(publisher: &mut Publisher) -> Message {
-    let message = publisher.begin(None, 5).unwrap();
+    let message = publisher.begin(None, 0, 5).unwrap();
     publisher.began();
     message
 }
@@ -43,7 +43,7 @@ fn resumed_at(message: &Message) -> Option<u64> {
 #[test]
 fn a_chain_is_numbered_from_its_beginning() {
     let mut publisher = publisher();
-    assert_eq!(publisher.begin(None, 5), None, "there is no feed");
+    assert_eq!(publisher.begin(None, 0, 5), None, "there is no feed");
     publisher.feed_started("a".to_owned(), 100);
     publisher.deliver(change(10));
     assert_eq!(publisher.take(), None, "there is no chain");
@@ -55,6 +55,9 @@ fn a_chain_is_numbered_from_its_beginning() {
     assert_eq!((message.counter, message.complete), (1, 110));
     assert_eq!(message.body, Body::Changes(vec![change(10), change(10)]), "one message");
     assert_eq!(publisher.take(), None);
+    publisher.failed("no answer");
+    let beginning = publisher.begin(None, 40, 5).unwrap();
+    assert_eq!(beginning.generation.number, 40, "of an emptied stream");
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn a_chain_continues_only_what_is_complete() {
     ] {
         let mut publisher = publisher();
         publisher.feed_resumed("a".to_owned(), at);
-        let message = publisher.begin(Some(&last(complete, body)), 5).unwrap();
+        let message = publisher.begin(Some(&last(complete, body)), 0, 5).unwrap();
         assert_eq!(message.generation.number, 10);
         assert_eq!(resumed_at(&message).is_some(), continues, "{complete}");
         assert_eq!(message.complete, if continues { complete } else { at });
@@ -132,7 +135,7 @@ fn a_chain_continues_only_what_is_complete() {
     let mut publisher = publisher();
     publisher.feed_resumed("a".to_owned(), 100);
     publisher.failed("no answer");
-    assert_eq!(resumed_at(&publisher.begin(Some(&last(150, empty())), 5).unwrap()), None);
+    assert_eq!(resumed_at(&publisher.begin(Some(&last(150, empty())), 0, 5).unwrap()), None);
 }
 
 #[test]
