@@ -135,6 +135,12 @@ impl HubFeed {
         place: &mut Option<u64>,
     ) -> Result<(), HubError> {
         const DOING: &str = "subscribing to the change hub";
+        let stream = context.get_stream(&self.config.stream).await.map_err(failed(DOING))?;
+        let end = stream.cached_info().state.last_sequence;
+        if place.is_some_and(|place| place > end + 1) {
+            *place = None;
+            state.lock().reset("the stream of the change hub ends before what was read of it");
+        }
         let inbox = client.new_inbox();
         let mut messages = client.subscribe(inbox.clone()).await.map_err(failed(DOING))?;
         let consumer = push::Config {
@@ -149,8 +155,7 @@ impl HubFeed {
             num_replicas: 1,
             ..push::Config::default()
         };
-        let created = context.create_consumer_on_stream(consumer, &self.config.stream).await;
-        created.map_err(failed(DOING))?;
+        stream.create_consumer(consumer).await.map_err(failed(DOING))?;
         let probe_every = feed_loop::probe_every(self.bounds.max_staleness);
         let silence_max = SILENCE_MIN.max(probe_every * 6);
         let mut probe_tick = every(probe_every);

@@ -24,7 +24,7 @@ use hotrow_supervisor as supervisor;
 use tokio::time::sleep;
 
 use crate::config::HubConfig;
-use crate::connection::{HubError, failed};
+use crate::connection::{self, HubError, failed};
 use crate::lease::{Lease, RENEW_EVERY};
 use crate::relay::RelayCounts;
 use crate::relay_sink::Shared;
@@ -105,7 +105,14 @@ impl Term<'_> {
     /// Begins a chain behind the stream's end, unless no feed runs.
     async fn begin(&mut self) -> Result<(), HubError> {
         const DOING: &str = "reading the end of the hub's stream";
-        let info = self.stream.get_info().await.map_err(failed(DOING))?;
+        let info = match self.stream.get_info().await {
+            Ok(info) => info,
+            // It may have been deleted.
+            Err(_) => {
+                let stream = connection::stream(self.context, self.config).await?;
+                stream.get_info().await.map_err(failed(DOING))?
+            }
+        };
         let end = info.state.last_sequence;
         let last = match self.stream.get_raw_message(end).await {
             Ok(message) => decode(&message.payload).ok(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "hub")]
-use hotrow_hub_nats::config::{Credential, HubConfig, StreamLimits, check_server};
+use hotrow_hub_nats::config::{Credential, HubConfig, StreamLimits, is_address};
 
 use super::problem::shown;
 use super::reader::Section;
@@ -85,20 +85,26 @@ pub(super) fn hub(mut section: Section<'_>, servers: Option<&str>) -> Option<Hub
 ///
 /// # Errors
 /// The rule that they break.
-#[cfg(feature = "hub")]
 pub(super) fn check_servers(servers: &str) -> Result<(), String> {
-    servers.split(',').try_for_each(|server| check_server(server.trim()))
+    const RULE: &str = "must be \"changes\", \"none\", or addresses of NATS servers with commas \
+                        between them, such as nats://10.0.0.1:4222 or tls://nats.example";
+    let is_of_nats = |server: &str| {
+        ["nats://", "tls://"].iter().any(|scheme| server.starts_with(scheme)) && is_address(server)
+    };
+    if !servers.split(',').all(|server| is_of_nats(server.trim())) {
+        return Err(RULE.to_owned());
+    }
+    if cfg!(feature = "hub") {
+        return Ok(());
+    }
+    let what = "names a change hub, which this build of Hotrow cannot follow; build it with \
+                --features hub";
+    Err(what.to_owned())
 }
 
-/// Checks the addresses in `source.feed`.
-///
-/// # Errors
-/// Always: the build has no hub.
 #[cfg(not(feature = "hub"))]
-pub(super) fn check_servers(_: &str) -> Result<(), String> {
-    Err("names a change hub, which this build of Hotrow cannot follow; build it with --features \
-         hub"
-    .to_owned())
+fn is_address(_: &str) -> bool {
+    true
 }
 
 #[cfg(all(test, feature = "hub", feature = "postgres"))]

@@ -157,6 +157,7 @@ fn feed(section: &mut Section<'_>) -> (Follow, Option<String>) {
         Some(servers) => {
             if let Err(what) = check_servers(servers) {
                 section.refuse("feed", what);
+                return (Follow::Changes, None);
             }
             (Follow::Hub, feed)
         }
