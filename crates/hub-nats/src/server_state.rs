@@ -326,3 +326,6 @@ impl ServerState {
         self.sink.open_gap(collection, detail);
     }
 }
+
+#[cfg(test)]
+mod tests;
