@@ -114,10 +114,13 @@ impl Term<'_> {
             }
         };
         let end = info.state.last_sequence;
-        let last = match self.stream.get_raw_message(end).await {
-            Ok(message) => decode(&message.payload).ok(),
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => None,
-            Err(error) => return Err(HubError::new(DOING, error)),
+        let last = match end {
+            0 => None,
+            _ => match self.stream.get_raw_message(end).await {
+                Ok(message) => decode(&message.payload).ok(),
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => None,
+                Err(error) => return Err(HubError::new(DOING, error)),
+            },
         };
         // After the end was read: a relay that took over before that is noticed here, and one that
         // takes over later finds this beginning or makes it fail.

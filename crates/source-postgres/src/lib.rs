@@ -25,7 +25,7 @@ use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
 
 use hotrow_measure::clock::Nanos;
 
-use self::config::{CollectionConfig, Config, Tuning};
+use self::config::{CollectionConfig, Config, Follow, Tuning};
 use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connection, Connector, Pool};
@@ -96,6 +96,7 @@ pub struct PostgresSource {
     schemas: Arc<[KeySchema]>,
     specs: Vec<CollectionConfig>,
     read_timeout: Duration,
+    follow: Follow,
     hooks: Hooks,
     name: DatabaseName,
     /// Drives the connections.
@@ -189,6 +190,7 @@ pub fn open_supervised(
         schemas,
         specs: config.server.collections.clone(),
         read_timeout: config.server.read_timeout,
+        follow: config.server.follow,
         hooks,
         name,
         _background: background,
@@ -266,7 +268,10 @@ impl Source for PostgresSource {
     }
 
     fn watch(&self) -> &'static str {
-        "replication"
+        match self.follow {
+            Follow::Hub => "hub",
+            Follow::Changes | Follow::Nothing => "replication",
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::e2e::carriers::certificate_for;
 use crate::postgres::shop::Shop;
 use crate::shop::{
     await_body, await_readyz, await_started, cached, losses, path, price_sql, row, staleness,
@@ -250,6 +251,36 @@ fn nats_may_require_a_user() {
     for log in [relay.log(), server.log()] {
         assert!(!log.contains("s3cret"), "{log}");
     }
+}
+
+#[test]
+fn nats_may_require_certificates() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (authority, certificate, key) = certificate_for("127.0.0.1");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{path:?}")
+    };
+    let authority = file("ca.pem", &authority);
+    let (certificate, key) = (file("cert.pem", &certificate), file("key.pem", &key));
+    let tls = format!(
+        "tls {{ cert_file: {certificate}, key_file: {key}, ca_file: {authority}, verify: true }}"
+    );
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(&tls));
+    let address = hub.nats.url().replace("nats://", "tls://");
+    hub.config = hub
+        .config
+        .set("source.feed", &format!("{address:?}"))
+        .set("hub.ca", &authority)
+        .set("hub.cert", &certificate)
+        .set("hub.key", &key);
+    let _relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
 }
 
 #[test]
