@@ -88,12 +88,21 @@ rate = "10000000/s"
 """
 
 
-def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, more="", listen=""):
+def start_hotrow(
+    folder,
+    database,
+    capacity="256MiB",
+    name="hotrow",
+    core=0,
+    more="",
+    listen="",
+    binary=None,
+):
     """Starts hotrow over a SQLite file, watched with triggers: one worker on one core."""
     source = 'watch = "triggers"'
     url = f"sqlite:{database}"
     return start_hotrow_over(
-        folder, url, capacity, name, core, source=source, more=more, listen=listen
+        folder, url, capacity, name, core, source=source, more=more, listen=listen, binary=binary
     )
 
 
@@ -107,6 +116,7 @@ def start_hotrow_over(
     source="",
     more="",
     listen="",
+    binary=None,
 ):
     """Starts hotrow and waits until it is ready.
 
@@ -124,14 +134,14 @@ def start_hotrow_over(
         more=more,
         listen=listen,
     )
-    return start_configured(folder, config, port, admin, name, core)
+    return start_configured(folder, config, port, admin, name, core, binary)
 
 
-def start_configured(folder, config, port, admin, name="hotrow", core="0-1"):
+def start_configured(folder, config, port, admin, name="hotrow", core="0-1", binary=None):
     """Starts hotrow with a whole configuration, which contains these ports, and waits until it is
     ready.
     """
-    binary = hotrow_binary()
+    binary = binary or hotrow_binary()
     if binary is None:
         raise Failed(
             "there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the "

@@ -26,6 +26,8 @@ ALL = [
     "hotrow-postgres",
     "hotrow-limits",
 ]
+# What may be added to a hit by all that is on by default.
+AIM_BEFORE = 1.02
 # A hit does not depend on the engine; the aim allows for a run's noise.
 AIM_POSTGRES = 1.05
 DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
@@ -48,9 +50,15 @@ def arguments():
         help="cached ids that are asked for; 1: the single-id form",
     )
     parser.add_argument("--body-bytes", type=int, default=319)
+    parser.add_argument(
+        "--before", help="another build of hotrow, which becomes the subject hotrow-before"
+    )
     parser.add_argument("--name", default="serve")
     cli.add_measurement(parser, rounds=12, seconds=5, unit="subject and round")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.before:
+        args.subjects = [*args.subjects, "hotrow-before"]
+    return args
 
 
 class Field:
@@ -67,6 +75,7 @@ class Field:
             self.requests, [("GET", f"/products/{number}", "") for number in self.ids]
         )
         self.body_bytes = args.body_bytes
+        self.before = args.before
         self.database = os.path.join(folder, "products.db")
         data.generate(self.database, max(10_000, args.ids), args.body_bytes)
 
@@ -95,6 +104,13 @@ class Field:
                     ),
                 )
 
+        if "hotrow-before" in names:
+            self._keep(
+                "hotrow-before",
+                subjects.start_hotrow(
+                    self.folder, self.database, name="hotrow-before", binary=self.before
+                ),
+            )
         if "hotrow-limits" in names:
             self._keep(
                 "hotrow-limits",
@@ -220,6 +236,15 @@ def ratios_and_verdicts(rounds):
                 limits["median"],
                 AIMS["floor"],
                 interval=(limits["low"], limits["high"]),
+            )
+        )
+    if before := ratios.get("hotrow/hotrow-before"):
+        verdicts.append(
+            report.verdict(
+                "CPU per cached read, to the build before",
+                before["median"],
+                AIM_BEFORE,
+                interval=(before["low"], before["high"]),
             )
         )
     if over_postgres := ratios.get("hotrow-postgres/hotrow"):

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::accept_budget::AcceptBudget;
 use crate::config::rate::Network;
 use crate::config::transport::Transport;
+use crate::connection::direct::Direct;
 use crate::connection::handshake::{
     self, ProxyFailures, proxied_client, secured, yield_to_ready_tasks,
 };
@@ -118,9 +119,12 @@ impl OpenListeners {
             for at in (first..first + count).map(|at| at % count) {
                 let accepted = match (http.clone().chain(redis.clone()).nth(at), &self.unix) {
                     (Some((tcp, speaks)), _) => {
-                        tcp.poll_accept(cx).map_ok(|(s, p)| Accepted::Tcp(s, p.ip(), speaks))
+                        let of = |(tcp, peer)| Accepted::of_tcp(tcp, peer, speaks);
+                        tcp.poll_accept(cx).map_ok(of)
                     }
-                    (None, Some(unix)) => unix.poll_accept(cx).map_ok(|(s, _)| Accepted::Unix(s)),
+                    (None, Some(unix)) => {
+                        unix.poll_accept(cx).map_ok(|(unix, _)| Accepted::Unix(Direct(unix)))
+                    }
                     (None, None) => Poll::Pending,
                 };
                 if accepted.is_ready() {
@@ -137,8 +141,14 @@ impl OpenListeners {
 
 /// A connection that the kernel has completed.
 enum Accepted {
-    Tcp(TcpStream, IpAddr, Speaks),
-    Unix(UnixStream),
+    Tcp(Direct<TcpStream>, IpAddr, Speaks),
+    Unix(Direct<UnixStream>),
+}
+
+impl Accepted {
+    fn of_tcp(stream: TcpStream, peer: SocketAddr, speaks: Speaks) -> Self {
+        Self::Tcp(Direct(stream), peer.ip(), speaks)
+    }
 }
 
 /// What precedes the requests of a connection.
@@ -267,14 +277,14 @@ impl<S: Serve> Acceptor<S> {
             Accepted::Tcp(stream, peer, speaks) => {
                 // Without it small answers wait for the acknowledgement of the previous one. A
                 // socket that refuses is broken, which shows later.
-                let _ = stream.set_nodelay(true);
+                let _ = stream.0.set_nodelay(true);
                 match &self.endpoint.tls {
                     _ if self.endpoint.is_proxy(peer) => self.admit_proxy(stream, peer, speaks),
                     Some(tls) => self.admit_secured(stream, peer.into(), speaks, tls),
                     None => self.admit_client(stream, peer.into(), speaks),
                 }
             }
-            Accepted::Unix(stream) => match stream.peer_cred() {
+            Accepted::Unix(stream) => match stream.0.peer_cred() {
                 Ok(credentials) => {
                     self.admit_client(stream, Peer::User(credentials.uid()), Speaks::Http);
                 }
@@ -301,7 +311,7 @@ impl<S: Serve> Acceptor<S> {
     }
 
     /// Admits a connection of a proxy. Its client is counted when the proxy has named it.
-    fn admit_proxy(self: &Rc<Self>, mut stream: TcpStream, proxy: IpAddr, speaks: Speaks) {
+    fn admit_proxy(self: &Rc<Self>, mut stream: Direct<TcpStream>, proxy: IpAddr, speaks: Speaks) {
         let Some(registered) = self.registry.enter(&self.open, self.context.limits().connections)
         else {
             return self.turn_away(stream, Rejection::Connections, speaks);
@@ -336,7 +346,7 @@ impl<S: Serve> Acceptor<S> {
     /// Admits a connection that begins with a TLS handshake.
     fn admit_secured(
         self: &Rc<Self>,
-        stream: TcpStream,
+        stream: Direct<TcpStream>,
         peer: Peer,
         speaks: Speaks,
         tls: &Arc<TlsEndpoint>,
@@ -360,7 +370,7 @@ impl<S: Serve> Acceptor<S> {
 
     async fn serve_secured(
         &self,
-        stream: TcpStream,
+        stream: Direct<TcpStream>,
         (peer, speaks): (Peer, Speaks),
         tls: &TlsEndpoint,
         registered: Registered,
@@ -419,11 +429,13 @@ impl<S: Serve> Acceptor<S> {
             (&sockets.redis, &sockets.redis_holder, Speaks::Redis),
         ] {
             for tcp in own.iter().filter(|_| holder.get() == Holder::None) {
-                let next_tcp = || tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
-                self.take_queue(next_tcp, |(stream, peer)| {
-                    stream.set_nonblocking(true)?;
-                    Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer, speaks))
-                });
+                self.take_queue(
+                    || tcp.accept(),
+                    |(stream, peer)| {
+                        stream.set_nonblocking(true)?;
+                        Ok(Accepted::of_tcp(TcpStream::from_std(stream)?, peer, speaks))
+                    },
+                );
             }
         }
         let is_ours = sockets.unix_holder.get() == Holder::None;
@@ -432,7 +444,7 @@ impl<S: Serve> Acceptor<S> {
             || unix.accept(),
             |(stream, _)| {
                 stream.set_nonblocking(true)?;
-                Ok(Accepted::Unix(UnixStream::from_std(stream)?))
+                Ok(Accepted::Unix(Direct(UnixStream::from_std(stream)?)))
             },
         );
     }

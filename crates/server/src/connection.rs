@@ -10,6 +10,7 @@
 pub(crate) mod activity;
 mod clients;
 mod close;
+pub(crate) mod direct;
 mod exchange;
 pub(crate) mod handshake;
 pub(crate) mod http2;

@@ -81,6 +81,8 @@ struct Control {
     bytes: [[u64; 2]; 3],
     /// Bytes that are delayed or held.
     waiting: [[u64; 2]; 3],
+    /// Longest time for which the thread did not run although something was due.
+    stalled: Duration,
 }
 
 /// Faults of one direction.
@@ -118,6 +120,7 @@ impl Proxy {
             taken: [0; 3],
             bytes: [[0; 2]; 3],
             waiting: [[0; 2]; 3],
+            stalled: Duration::ZERO,
         };
         let shared = Arc::new(Shared { control: Mutex::new(control), obeyed: Condvar::new() });
         let moving = shared.clone();
@@ -199,6 +202,12 @@ impl Proxy {
         self.control().waiting[class as usize][direction as usize]
     }
 
+    /// Returns the longest time for which the proxy itself did not run. It tells a fault of the
+    /// tested program from a machine that stood still.
+    pub fn longest_stall(&self) -> Duration {
+        self.control().stalled
+    }
+
     #[track_caller]
     fn conduct(&self, classes: &[Class], directions: &[Direction], change: impl Fn(&mut Conduct)) {
         self.change(|control| {
@@ -247,6 +256,9 @@ impl Shared {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.control().stop = true;
+        if std::thread::panicking() {
+            eprintln!("--- longest stall of the proxy itself: {:?} ---", self.longest_stall());
+        }
         self.wake();
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(

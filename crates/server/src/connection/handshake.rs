@@ -25,6 +25,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::activity::Expiry;
+use super::direct::Direct;
 use super::proxy_header::{FIXED_BYTES, FixedPart, ProxiedClient, ProxyHeaderError};
 use super::registry::Registered;
 use crate::metrics::CloseCause;
@@ -114,10 +115,10 @@ pub(crate) async fn proxied_client(
 /// # Errors
 /// The client's messages are refused, or the connection broke.
 pub(crate) async fn secured(
-    stream: TcpStream,
+    stream: Direct<TcpStream>,
     tls: &TlsEndpoint,
     turns: &Semaphore,
-) -> Result<TlsStream<TcpStream>, HandshakeFailure> {
+) -> Result<TlsStream<Direct<TcpStream>>, HandshakeFailure> {
     let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(of_tls)?;
     // It is never closed.
     let turn = turns.acquire().await.map_err(|closed| of_tls(io::Error::other(closed)))?;

@@ -7,6 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::direct::Direct;
+
 /// Byte stream of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// `true`: the end of the stream is announced by bytes of its own, which closing does not send.
@@ -17,14 +19,14 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     fn reset(self);
 }
 
-impl Stream for TcpStream {
+impl Stream for Direct<TcpStream> {
     fn reset(self) {
         // If it cannot be set, the kernel discards the data in its own time.
-        let _ = SockRef::from(&self).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(&self.0).set_linger(Some(Duration::ZERO));
     }
 }
 
-impl Stream for TlsStream<TcpStream> {
+impl Stream for TlsStream<Direct<TcpStream>> {
     const ANNOUNCES_END: bool = true;
 
     fn reset(self) {
@@ -32,7 +34,7 @@ impl Stream for TlsStream<TcpStream> {
     }
 }
 
-impl Stream for UnixStream {
+impl Stream for Direct<UnixStream> {
     /// What the kernel holds is in the client's own receive queue.
     fn reset(self) {}
 }

@@ -26,6 +26,7 @@ pub fn run(shared: &Shared, listener: &TcpListener, mut woken: &UnixStream) {
     woken.set_nonblocking(true).expect("a pair can");
     let mut pending_connections: Vec<PendingConnection> = Vec::new();
     let mut links: Vec<Link> = Vec::new();
+    let mut turned_at = Instant::now();
     loop {
         let control = apply_changes(shared, &mut links);
         if control.stop {
@@ -57,6 +58,10 @@ pub fn run(shared: &Shared, listener: &TcpListener, mut woken: &UnixStream) {
             move_bytes(link, &control, &mut bytes[link.class as usize], now) != Step::Over
         });
         publish_counters(shared, &links, taken, bytes);
+        let turn = turned_at.elapsed();
+        turned_at += turn;
+        let mut control = shared.control();
+        control.stalled = control.stalled.max(turn.saturating_sub(WAIT_MAX));
     }
 }
 

@@ -124,9 +124,9 @@ fn a_transaction_of_a_hundred_thousand_rows() {
 #[test]
 fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
     const BOUND: Duration = Duration::from_millis(400);
-    // Once, on a busy machine, the probe had no answer for 10 s, and the feed lost its position.
-    // The reason is not known: 36 further runs had none.
-    const ATTEMPTS: u32 = 3;
+    // Once the probe had no answer for 10 s. A loss counts unless the proxy, which takes no part,
+    // stood still as well.
+    const STALL_MAX: Duration = Duration::from_secs(1);
     let shop = Shop::with_products();
     shop.server.batch("CREATE TABLE unserved(id integer PRIMARY KEY, n integer)");
     // WAL that is written but not flushed, and WAL of unserved tables, must not appear as
@@ -138,20 +138,41 @@ fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
         "TRUNCATE unserved; INSERT INTO unserved SELECT g, 0 FROM generate_series(100, 1100) g",
         "VACUUM unserved",
     ];
-    let losses = || {
-        let server = hotrow_testkit::harness::Server::start(
-            &shop.config_of(&["products"]).set("cache.max_staleness", "\"400ms\""),
-        );
-        let mut client = server.client();
+    let server = hotrow_testkit::harness::Server::start(
+        &shop.config_of(&["products"]).set("cache.max_staleness", "\"400ms\""),
+    );
+    let mut client = server.client();
+    cached(&mut client, "/products/1");
+    for noise in noises {
+        shop.server.batch(noise);
+        await_mostly(noise, BOUND * 3, || staleness(&server) < BOUND);
+    }
+    await_until("a hit", SOON, || client.get("/products/1").cache() == "hit");
+    let stall = shop.proxy.longest_stall();
+    assert!(losses(&server, None) == 0.0 || stall > STALL_MAX, "a loss; stall: {stall:?}");
+}
+
+#[test]
+#[ignore = "long: the process is stopped for longer than a server may be silent"]
+fn a_suspension_of_the_process_is_no_silence_of_the_server() {
+    const SUSPENSION: Duration = Duration::from_secs(12);
+    let shop = Shop::with_products();
+    let server = shop.serve(&["products"]);
+    let mut client = server.client();
+    // Each time something else is under way: a probe, a look at the catalogue, nothing.
+    for round in 0..4 {
         cached(&mut client, "/products/1");
-        for noise in noises {
-            shop.server.batch(noise);
-            await_mostly(noise, BOUND * 3, || staleness(&server) < BOUND);
-        }
-        await_until("a hit", SOON, || client.get("/products/1").cache() == "hit");
-        losses(&server, None)
-    };
-    assert!((0..ATTEMPTS).any(|_| losses() == 0.0), "noise counts as a loss");
+        server.stop();
+        std::thread::sleep(SUSPENSION);
+        shop.server.batch(&format!("UPDATE products SET price = {round} WHERE id = 1"));
+        server.signal(rustix::process::Signal::CONT);
+        await_body(
+            &mut client,
+            "/products/1",
+            &format!(r#"{{"id":1,"name":"p1","price":{round}}}"#),
+        );
+    }
+    assert_eq!(losses(&server, None), 0.0);
 }
 
 #[test]
