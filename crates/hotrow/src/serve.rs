@@ -20,7 +20,9 @@ use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts, TtlOnlySink};
 use hotrow_source::Sink;
-use hotrow_source_sqlite::{self as sqlite, Hooks};
+use hotrow_source_sqlite as sqlite;
+#[cfg(not(feature = "failpoints"))]
+use hotrow_source_sqlite::Hooks;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::{mpsc, watch};

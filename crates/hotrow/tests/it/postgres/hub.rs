@@ -293,7 +293,7 @@ fn a_collection_that_no_relay_publishes_is_named() {
         Nats::start(""),
     );
     let _relay = hub.relay();
-    let server = Server::start_unready(&with_options(hub.config.clone(), &["other"]));
+    let server = Server::start_unready(&with_options(hub.config, &["other"]));
     await_until("the reason", SOON, || server.log().contains("does not publish collection"));
     assert_eq!(server.admin_client().get("/readyz").status, 503);
     assert_eq!(server.get("/products/1").status, 404, "it is read");
