@@ -13,6 +13,8 @@ use super::{Limits, target};
 
 /// Longest method and version around a target; any excess counts as target.
 const AROUND_TARGET_BYTES: usize = 64;
+/// Longest host that is remembered as valid.
+const KNOWN_HOST_BYTES_MAX: usize = 256;
 
 /// Version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct HeadParser {
     request_line: (u32, u32, u32),
     fields: Vec<FieldAt>,
     hosts: usize,
+    /// The last valid host, also of the heads before: nearly all requests name the same one.
+    known_host: Vec<u8>,
     length: Option<u64>,
     codings: usize,
     /// `Connection: close`, and `keep-alive`.
@@ -54,11 +58,12 @@ pub struct HeadParser {
 }
 
 impl HeadParser {
-    /// Prepares for another head. Keeps the memory of the fields.
+    /// Prepares for another head. Keeps the memory of the fields, and the last valid host.
     pub fn reset(&mut self) {
         let mut fields = std::mem::take(&mut self.fields);
         fields.clear();
-        *self = Self { fields, ..Self::default() };
+        let known_host = std::mem::take(&mut self.known_host);
+        *self = Self { fields, known_host, ..Self::default() };
     }
 
     /// Examines the head's bytes so far, all of them each time, from the first byte of the message.
@@ -218,7 +223,16 @@ impl HeadParser {
     /// name another host to a proxy.
     fn host(&mut self, value: &[u8]) -> Result<(), ParseError> {
         self.hosts += 1;
-        Authority::parse(value).map(|_| ()).ok_or(ParseError::Malformed(Malformed::Host))
+        if value == self.known_host {
+            // An empty one is valid too.
+            return Ok(());
+        }
+        Authority::parse(value).ok_or(ParseError::Malformed(Malformed::Host))?;
+        if value.len() <= KNOWN_HOST_BYTES_MAX {
+            self.known_host.clear();
+            self.known_host.extend_from_slice(value);
+        }
+        Ok(())
     }
 
     /// Notes the options that matter (RFC 9110 section 7.6.1).

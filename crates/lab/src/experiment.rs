@@ -124,6 +124,7 @@ fn balancing_text(deployment: &DeploymentSpec) -> String {
         }
         Balance::LeastConnections => format!("least connections of {n}"),
         Balance::HashOnId => format!("hash of the id over {n}"),
+        Balance::ModuloOnId => format!("hash of the id, modulo {n}"),
         Balance::IpHash => format!("hash of the client's address over {n}"),
     }
 }

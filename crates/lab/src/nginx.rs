@@ -105,6 +105,9 @@ pub enum Balance {
     /// Consistent hash of the last path segment: a record always goes to the same backend, and when
     /// a backend is removed only its records move.
     HashOnId,
+    /// Hash of the last path segment, modulo the number of backends: another number of backends
+    /// moves nearly every record.
+    ModuloOnId,
     /// Hash of the client's address (the first three bytes of IPv4): a client always goes to the
     /// same backend.
     IpHash,
@@ -114,7 +117,7 @@ impl Balance {
     /// Returns whether nginx accepts backups with it.
     #[must_use]
     pub fn allows_backups(self) -> bool {
-        !matches!(self, Self::HashOnId | Self::IpHash)
+        !matches!(self, Self::HashOnId | Self::ModuloOnId | Self::IpHash)
     }
 }
 
@@ -289,6 +292,7 @@ impl NginxProxy {
             }
             Balance::LeastConnections => format!("least connections over {n}"),
             Balance::HashOnId => format!("hash on the id over {n}"),
+            Balance::ModuloOnId => format!("hash on the id, modulo {n}"),
             Balance::IpHash => format!("hash on the client's address over {n}"),
         }
     }

@@ -52,6 +52,17 @@ impl Body {
         self.len() == 0
     }
 
+    /// Returns its bytes if they are in one piece.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Self::Empty => Some(&[]),
+            Self::Record(form) => Some(form.bytes()),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Held(_) => None,
+        }
+    }
+
     /// Creates a body of segments, with a reservation that lasts until they are sent over the
     /// connection.
     #[must_use]

@@ -201,6 +201,10 @@ impl Serve for Current {
         self.handler.borrow().note_refused(rejection, connection, protocol);
     }
 
+    fn whole(body: &Body) -> Option<&[u8]> {
+        body.whole()
+    }
+
     fn turn_ended(&self) {
         self.handler.borrow().turn_ended();
     }

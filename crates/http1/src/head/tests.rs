@@ -371,6 +371,30 @@ fn invalid_names_values_and_methods_are_refused() {
     }
 }
 
+/// A host that was valid before is not examined again; any other one is.
+#[test]
+fn each_new_host_is_examined() {
+    let of = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let bad = Err(ParseError::Malformed(Malformed::Host));
+    let mut parser = HeadParser::default();
+    let mut parse = |text: &str| {
+        parser.reset();
+        parser.parse(text.as_bytes(), &LIMITS).map(|size| size.is_some())
+    };
+    let long = "a".repeat(300);
+    for host in ["a", "a", "a:1", "b", "", "", &long, &long] {
+        assert_eq!(parse(&of(host)), Ok(true), "{host}");
+        for other in ["a/b", "a:b", "a b", &format!("{host}/")] {
+            assert_eq!(parse(&of(other)), bad, "{other} after {host}");
+        }
+        if host.len() < 100 {
+            let twice = format!("GET / HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\n\r\n");
+            assert_eq!(parse(&twice), bad, "{host}");
+        }
+    }
+    assert_eq!(parse("GET / HTTP/1.1\r\n\r\n"), bad);
+}
+
 /// A benchmark: run it with `--release -- --ignored --nocapture` for the cost of inspecting a head.
 #[test]
 #[ignore = "measures"]

@@ -31,7 +31,7 @@ pub fn configuration(proxy: &NginxProxy) -> String {
             "A client's connection is not closed after 1,000 requests, nginx's default.",
         );
     }
-    if proxy.balance == Balance::HashOnId {
+    if matches!(proxy.balance, Balance::HashOnId | Balance::ModuloOnId) {
         record(&mut w);
     }
     if let Some(level) = proxy.gzip {
@@ -175,6 +175,11 @@ fn upstream(w: &mut Writer, proxy: &NginxProxy) {
             "hash $record consistent;",
             "Each record always goes to the same backend. When a backend is removed, only its \
              records move.",
+        ),
+        Balance::ModuloOnId => w.line(
+            "hash $record;",
+            "Each record always goes to the same backend, until the list of backends changes: then \
+             nearly all move.",
         ),
         Balance::IpHash => w.line(
             "ip_hash;",

@@ -47,8 +47,8 @@ pub enum NginxError {
     ResponseRate,
     /// Backups that nginx does not accept.
     #[error(
-        "{backups} of {backends} backends are backups: at least one must not be, and hash_on_id \
-         and ip_hash have none"
+        "{backups} of {backends} backends are backups: at least one must not be, and hash_on_id, \
+         modulo_on_id and ip_hash have none"
     )]
     Backups {
         /// Their number.

@@ -1,5 +1,6 @@
 //! A fault during a measurement: an instance is killed and later started again, and the requests of
-//! every backend are counted before, during and after.
+//! every backend are counted before, during and after. Its metrics are read right before it is
+//! killed, because its counters end with it.
 //!
 //! The fault runs in a thread beside the load. It waits for the begin of the load ([`LoadBegin`])
 //! and for the moments of the fault, and always leaves the instance running, because the rows that
@@ -13,6 +14,7 @@ use hotrow_load::outcome::Outcome;
 
 use super::answers;
 use super::deployment::{Deployment, StartError};
+use super::metrics::Metrics;
 use super::ready;
 use crate::experiment::{Fault, Service};
 use crate::results::{Backend, TierKind};
@@ -55,6 +57,8 @@ pub(super) struct FaultRun {
     /// Counts when it was killed and when it was ready again.
     at_kill: Counts,
     at_ready: Counts,
+    /// Metrics of the killed one, at its end.
+    pub(super) lost: Metrics,
     /// Time from the kill until it was ready.
     outage: Duration,
 }
@@ -95,6 +99,10 @@ impl<'a> FaultPlan<'a> {
         let instance = self.fault.instance as usize - 1;
         let failing = &self.deployment.members[self.member];
         let at_kill = self.counts(None)?;
+        let lost = match self.deployment.backends.get(instance) {
+            Some(backend) => answers::metrics(self.service, backend)?,
+            None => Metrics::default(),
+        };
         let killed_at = Instant::now();
         stage.stop_with(&failing.process, StopSignal::Kill).map_err(|e| e.to_string())?;
         let killed = stage.usage(&failing.process);
@@ -104,7 +112,8 @@ impl<'a> FaultPlan<'a> {
         let outage = killed_at.elapsed();
         let at_ready = self.counts(Some(instance))?;
         let member = self.member;
-        Ok(Some(FaultRun { member, restarted, killed, instance, at_kill, at_ready, outage }))
+        let run = FaultRun { member, restarted, killed, instance, at_kill, at_ready, lost, outage };
+        Ok(Some(run))
     }
 
     /// Starts the instance again and waits until it is ready.
@@ -206,6 +215,7 @@ mod tests {
             instance: 1,
             at_kill: vec![Some(150), Some(70)],
             at_ready: vec![Some(250), Some(0)],
+            lost: Metrics::default(),
             outage: Duration::from_millis(1500),
         }
     }

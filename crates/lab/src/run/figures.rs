@@ -96,14 +96,17 @@ pub(super) fn cache(outcome: &Outcome, served: Option<&[u64]>) -> Vec<(String, u
 }
 
 /// Returns figures from metrics, without those that have no value (zero divisor, missing series).
+/// `lost` are the metrics of an instance at its end; after its start its counters began at zero.
 pub(super) fn of_metrics(
     figures: &[Figure],
     before: &Metrics,
     after: &Metrics,
+    lost: &Metrics,
 ) -> Vec<(String, f64, String)> {
     let value = |figure: &Figure, series: &[String]| {
         let end = after.sum(series)?;
-        Some(if figure.at_end { end } else { end - before.sum(series).unwrap_or(0.0) })
+        let sum = |metrics: &Metrics| metrics.sum(series).unwrap_or(0.0);
+        Some(if figure.at_end { end } else { end + sum(lost) - sum(before) })
     };
     let figure = |figure: &Figure| {
         let value = match figure.over.as_slice() {
@@ -189,11 +192,19 @@ mod tests {
             figure("absent", &["absent"], &[], false),
             figure("no number", &["nan"], &[], true),
         ];
-        let shown: Vec<(String, f64)> = of_metrics(&figures, &before, &after)
-            .into_iter()
-            .map(|(name, value, _)| (name, value))
-            .collect();
+        let shown = |lost: &str| -> Vec<(String, f64)> {
+            of_metrics(&figures, &before, &after, &Metrics::parse(lost))
+                .into_iter()
+                .map(|(name, value, _)| (name, value))
+                .collect()
+        };
         let expected = [("ratio", 0.75), ("bytes", 7.0), ("new", 3.0), ("none of something", 0.0)];
-        assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value)));
+        assert_eq!(shown(""), expected.map(|(name, value)| (name.to_owned(), value)));
+        // An instance that was killed had counted too.
+        let lost = "lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 100\n";
+        assert_eq!(
+            shown(lost)[..2],
+            [("ratio".to_owned(), 40.0 / 60.0), ("bytes".to_owned(), 7.0)]
+        );
     }
 }

@@ -151,11 +151,24 @@ fn load(
         seen.map(|seen| observation.findings(seen, &outcome)).unwrap_or_default();
     measurement.observer_cpu_s = Some(observation.cpu().as_secs_f64());
     measurement.figures = match &fault {
-        // The metrics of the restarted instance began again.
         Some(fault) => {
-            fault.figures(&outcome, &measurement.backends, &before.counts, &after.counts)
+            let mut of_fault =
+                fault.figures(&outcome, &measurement.backends, &before.counts, &after.counts);
+            let wanted = &subject.service.figures;
+            of_fault.extend(figures::of_metrics(
+                wanted,
+                &before.metrics,
+                &after.metrics,
+                &fault.lost,
+            ));
+            of_fault
         }
-        None => figures::of_metrics(&subject.service.figures, &before.metrics, &after.metrics),
+        None => figures::of_metrics(
+            &subject.service.figures,
+            &before.metrics,
+            &after.metrics,
+            &Metrics::default(),
+        ),
     };
     verdict(load, &outcome)
 }

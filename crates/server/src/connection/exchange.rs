@@ -15,7 +15,6 @@ use hotrow_http1::error::{Malformed, ParseError};
 use hotrow_http1::head::{Head, HeadParser, Version, is_head_request};
 use hotrow_http1::write;
 use hotrow_measure::clock::Nanos;
-use http_body::Body;
 use tokio::io::ReadBuf;
 
 use super::activity::{Activity, Phase};
@@ -443,7 +442,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     ) -> Result<(), Broken> {
         let out = self.output.buffer();
         let written = self.service.write_head(answer, out);
-        let length = written.body.size_hint().exact();
+        let whole = S::whole(&written.body);
+        let length = written.body_bytes(whole);
         let has_content = !matches!(written.status, 100..=199 | 204 | 304);
         if !is_read {
             // Its end is unknown or in doubt, so no request may be found behind it.
@@ -470,10 +470,10 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         out.extend_from_slice(b"date: ");
         out.extend_from_slice(&self.worker.date(self.worker.now.get()));
         out.extend_from_slice(b"\r\n\r\n");
-        if has_content && !framing.to_head {
-            self.output.add_body(written.body, cx)?;
+        if !has_content || framing.to_head || self.output.copied(whole) {
+            return Ok(());
         }
-        Ok(())
+        self.output.add_body(written.body, cx)
     }
 
     /// Returns the socket, what must happen to it, and whether a last answer may be written to it.

@@ -59,6 +59,15 @@ impl<B: Body + Unpin> Output<B> {
         &mut self.buffer
     }
 
+    /// Adds a body that is in one piece, if it is short enough to be copied. Returns whether it
+    /// was.
+    pub(super) fn copied(&mut self, whole: Option<&[u8]>) -> bool {
+        let short = whole.filter(|bytes| self.body.is_none() && bytes.len() <= COPIED_BYTES_MAX);
+        let Some(bytes) = short else { return false };
+        self.buffer().extend_from_slice(bytes);
+        true
+    }
+
     /// Adds the body of the answer whose head ends the buffer.
     ///
     /// # Errors

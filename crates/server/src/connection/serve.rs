@@ -36,6 +36,11 @@ pub trait Serve: 'static {
     /// the connection: `Content-Length`, `Date` and `Connection`.
     fn write_head(&self, answer: Self::Answer, out: &mut Vec<u8>) -> Written<Self::Body>;
 
+    /// Returns the bytes of a body that is complete and in one piece; `None`: it comes by frames.
+    fn whole(_: &Self::Body) -> Option<&[u8]> {
+        None
+    }
+
     /// Called when a request is answered without the service, which did not see it.
     fn rejected(&self, _: Rejection, _: &Rc<ConnectionContext>, _: Protocol) {}
 
@@ -91,6 +96,16 @@ pub struct Written<B> {
     pub has_length: bool,
     /// The body.
     pub body: B,
+}
+
+impl<B: Body> Written<B> {
+    /// Returns the length of the body, which is `whole` if it is in one piece; `None`: unknown.
+    pub(super) fn body_bytes(&self, whole: Option<&[u8]>) -> Option<u64> {
+        match whole {
+            Some(bytes) => Some(bytes.len() as u64),
+            None => self.body.size_hint().exact(),
+        }
+    }
 }
 
 /// A service that takes its requests with copied heads and always waits.

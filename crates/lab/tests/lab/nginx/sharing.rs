@@ -22,8 +22,13 @@ use super::harness::{Nginx, PROFILES, Service, WAIT_MAX, proxy, receive, send, u
 fn nginx_accepts_every_topology_in_every_profile() {
     let (binary, _) = find().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let balances =
-        [Balance::RoundRobin, Balance::Weights, Balance::LeastConnections, Balance::HashOnId];
+    let balances = [
+        Balance::RoundRobin,
+        Balance::Weights,
+        Balance::LeastConnections,
+        Balance::HashOnId,
+        Balance::ModuloOnId,
+    ];
     let caches = [
         None,
         Some((1, CacheLifetime::Fixed)),
@@ -142,11 +147,11 @@ fn least_connections_avoids_a_busy_backend() {
 fn hashing_moves_only_the_records_of_a_removed_backend() {
     let services =
         [Service::named("a"), Service::named("b"), Service::named("c"), Service::named("d")];
-    let homes = |profile, n: usize| -> BTreeMap<u32, String> {
+    let homes = |profile, balance, n: usize| -> BTreeMap<u32, String> {
         let folder = tempfile::tempdir().unwrap();
         let mut proxy =
             proxy(profile, services[..n].iter().map(|s| s.with_weight(1)).collect(), &folder);
-        proxy.balance = Balance::HashOnId;
+        proxy.balance = balance;
         let nginx = Nginx::start(proxy);
         let home = |id| {
             let home = nginx.get(&format!("/products/{id}")).body;
@@ -157,8 +162,8 @@ fn hashing_moves_only_the_records_of_a_removed_backend() {
         (0..100).map(home).collect()
     };
     for profile in PROFILES {
-        let before = homes(profile, 4);
-        let after = homes(profile, 3);
+        let before = homes(profile, Balance::HashOnId, 4);
+        let after = homes(profile, Balance::HashOnId, 3);
         for name in ["a", "b", "c", "d"] {
             let n = before.values().filter(|home| *home == name).count();
             assert!((5..60).contains(&n), "{name} has {n} of 100");
@@ -166,6 +171,10 @@ fn hashing_moves_only_the_records_of_a_removed_backend() {
         let moved: Vec<_> =
             before.iter().filter(|(id, home)| *home != "d" && after[id] != **home).collect();
         assert!(moved.is_empty(), "{profile:?}: {moved:?}");
+        let before = homes(profile, Balance::ModuloOnId, 4);
+        let after = homes(profile, Balance::ModuloOnId, 3);
+        let moved = before.iter().filter(|(id, home)| *home != "d" && after[id] != **home).count();
+        assert!(moved > 30, "{profile:?}: only {moved} of about 75 moved");
     }
 }
 
