@@ -31,7 +31,7 @@ impl Tag {
     }
 }
 
-/// FNV-1a of 128 bits. The inputs are the operator's own; nobody gains by a collision. Source:
+/// FNV-1a of 128 bits. The inputs are the operator's own, who gains nothing by a collision. Source:
 /// draft-eastlake-fnv, "The FNV Non-Cryptographic Hash Algorithm".
 struct Digest(u128);
 
