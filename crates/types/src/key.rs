@@ -349,8 +349,8 @@ impl KeySchema {
         }
     }
 
-    /// Makes a key from the columns of a key of another process, as [`Key::encoded_columns`] returns
-    /// them.
+    /// Makes a key from the columns of a key of another process, as [`Key::encoded_columns`]
+    /// returns them.
     ///
     /// # Errors
     /// For bytes that are not the columns of a key of this collection.

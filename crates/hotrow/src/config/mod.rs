@@ -2,8 +2,8 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `trace`, `hub`, `reload`, `reader` (reading of a key), `problem` (messages), `units`,
-//! `expand`.
+//! `access_log`, `trace`, `hub`, `reload`, `reader` (reading of a key), `problem` (messages),
+//! `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.

@@ -116,6 +116,7 @@ fn a_join_starts_and_takes_hidden_changes_as_marks_of_every_key() {
 fn an_answer_counts_from_the_time_of_its_question() {
     let mut server = server();
     let asked = [server.state.ask(), server.state.ask(), server.state.ask()];
+    server.state.origins.confirm_shapes(Nanos::now());
     let times: Vec<Nanos> = server.state.questions.iter().map(|(_, at)| *at).collect();
     let other = Nonce { instance: 9, sequence: 3 };
     server.mark(|watermark| watermark.answers = vec![other, asked[1]]);
