@@ -2,8 +2,8 @@
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`check`], [`init`],
 //! [`serve`], `relay`, [`reload`], [`service_manager`], [`handover`], [`demo`], [`load`],
-//! [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`], [`doctor`], [`health`],
-//! [`top`], [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
+//! [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`], [`doctor`],
+//! [`health`], [`top`], [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod advise;
 pub mod capacity;
