@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use hotrow_cli::output::print_line;
 
-use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::config::{self, Overrides, Resolved, SourceConfig};
+use crate::init::auto::{self, AutoError};
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -19,8 +20,8 @@ pub struct CheckArgs {
 ///
 /// # Errors
 /// Returns every problem of the file.
-pub fn check(args: &CheckArgs) -> Result<(), ConfigError> {
-    let resolved = config::load(&args.config, &Overrides::default())?;
+pub fn check(args: &CheckArgs) -> Result<(), AutoError> {
+    let resolved = auto::load(&args.config, &Overrides::default(), None)?.resolved;
     let certificates = config::check_files(&resolved, &args.config)?;
     for warning in &resolved.warnings {
         print_line(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));

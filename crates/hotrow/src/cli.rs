@@ -17,11 +17,12 @@ use crate::advise::{AdviseArgs, AdviseError};
 use crate::capacity::CapacityError;
 use crate::capacity::args::CapacityArgs;
 use crate::check::CheckArgs;
-use crate::config::{self, ConfigError, Loaded, Overrides};
+use crate::config::{ConfigError, Overrides};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
 use crate::health::{HealthArgs, HealthError};
+use crate::init::auto::{self, AutoError, Loaded};
 use crate::init::{InitArgs, InitError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
@@ -30,7 +31,7 @@ use crate::load::args::LoadArgs;
 use crate::logging;
 #[cfg(feature = "hub")]
 use crate::relay::{RelayArgs, RelayError};
-use crate::reload::ConfigFile;
+use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
 use crate::top::{TopArgs, TopError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
@@ -212,13 +213,16 @@ pub enum Failure {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The database's catalogue gives no collections.
+    #[error(transparent)]
+    Catalogue(AutoError),
     /// Serving could not start or could not continue.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The relay could not start or could not continue.
     #[cfg(feature = "hub")]
     #[error(transparent)]
-    Relay(#[from] RelayError),
+    Relay(RelayError),
     /// The demonstration could not be set up.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
@@ -260,6 +264,15 @@ pub enum Failure {
     Doctor(#[from] DoctorError),
 }
 
+impl From<AutoError> for Failure {
+    fn from(error: AutoError) -> Self {
+        match error {
+            AutoError::Config(error) => Self::Config(error),
+            error @ AutoError::Catalogue { .. } => Self::Catalogue(error),
+        }
+    }
+}
+
 impl From<UninstallError> for Failure {
     fn from(error: UninstallError) -> Self {
         match error {
@@ -282,11 +295,6 @@ impl Failure {
             Self::Init(e) => {
                 print_line(std::io::stderr(), &format!("hotrow init: {e}"));
                 e.exit()
-            }
-            #[cfg(feature = "hub")]
-            Self::Relay(RelayError::Config(e)) => {
-                print_line(std::io::stderr(), &e.to_string());
-                Exit::Usage
             }
             Self::Health(e) => {
                 print_line(std::io::stderr(), &format!("hotrow health: {e}"));
@@ -336,7 +344,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text } = config::load_text(file, &overrides)?;
+    let Loaded { resolved, text, file_text, collections } = auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -352,7 +360,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
             ),
         );
     };
-    let file = ConfigFile { path: file.clone(), overrides, text };
+    let hash = reload::hash(&file_text);
+    let file = ConfigFile { path: file.clone(), overrides, text, hash, collections };
     Ok(serve::run(resolved, Some(file), host, ready)?)
 }
 

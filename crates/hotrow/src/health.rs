@@ -201,7 +201,7 @@ impl Probe {
 /// Returns the URL of a configuration's admin API, and its Unix socket. That is preferred: it needs
 /// no certificate.
 fn configured(file: &Path) -> Result<(String, Option<PathBuf>), ConfigError> {
-    let server = config::load(file, &Overrides::default())?.server;
+    let server = config::load_offline(file, &Overrides::default())?.server;
     let Transport { unix, tls, .. } = server.admin_transport;
     let scheme = if tls.is_some() && unix.is_none() { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable(server.admin));

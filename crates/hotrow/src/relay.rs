@@ -21,7 +21,9 @@ use hotrow_source_postgres::{self as postgres, Hooks, Postgres};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
-use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::cli::Failure;
+use crate::config::{Overrides, Resolved, SourceConfig};
+use crate::init::auto::{self, AutoError};
 use crate::logging;
 use crate::serve::{Host, ServeError};
 
@@ -44,7 +46,7 @@ pub struct RelayArgs {
 pub enum RelayError {
     /// The configuration is wrong.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] AutoError),
     /// The configuration names no hub.
     #[error(
         "source.feed must be the address of NATS servers, such as \"nats://10.0.0.1:4222\": that \
@@ -59,6 +61,15 @@ pub enum RelayError {
     Host(#[from] ServeError),
 }
 
+impl From<RelayError> for Failure {
+    fn from(error: RelayError) -> Self {
+        match error {
+            RelayError::Config(error) => error.into(),
+            error => Self::Relay(error),
+        }
+    }
+}
+
 fn subsystem(error: impl std::fmt::Display) -> RelayError {
     RelayError::Subsystem(error.to_string())
 }
@@ -70,7 +81,7 @@ fn subsystem(error: impl std::fmt::Display) -> RelayError {
 pub fn relay(args: &RelayArgs) -> Result<(), RelayError> {
     let host = Host::start(OnAbort::act(logging::flush))?;
     let overrides = Overrides { data: None, admin: args.admin };
-    let mut resolved = config::load(&args.config, &overrides)?;
+    let mut resolved = auto::load(&args.config, &overrides, None)?.resolved;
     let hub = resolved.hub.take().ok_or(RelayError::NoHub)?;
     logging::start(resolved.log, &host.supervisor, Arc::default()).map_err(subsystem)?;
     let supervisor = host.supervisor.clone();

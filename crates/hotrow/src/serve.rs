@@ -328,7 +328,7 @@ struct Reloading {
 
 impl Reloading {
     fn new(file: ConfigFile, resolved: &Resolved) -> Self {
-        let (name, hash) = (file.path.display().to_string(), reload::hash(&file.text));
+        let (name, hash) = (file.path.display().to_string(), file.hash.clone());
         let (reloads, requests) = Reloads::new(name, hash, Nanos::now());
         Self { file, resolved: resolved.clone(), reloads, requests }
     }

@@ -39,7 +39,7 @@ pub fn uninstall_triggers(args: &UninstallTriggersArgs) -> Result<(), UninstallE
     let refuse = |reason: String| Err(UninstallError::Database(reason));
     let database = match (&args.database, &args.config) {
         (Some(database), _) => database.clone(),
-        (None, Some(file)) => match config::load(file, &Overrides::default())?.source {
+        (None, Some(file)) => match config::load_offline(file, &Overrides::default())?.source {
             SourceConfig::Sqlite(source) => source.path,
             #[cfg(feature = "postgres")]
             SourceConfig::Postgres(source) => {

@@ -2,8 +2,8 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `access_log`, `trace`, `hub`, `reload`, `reader` (reading of a key), `problem` (messages),
-//! `units`, `expand`.
+//! `access_log`, `trace`, `hub`, `reload`, `auto`, `reader` (reading of a key), `problem`
+//! (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -11,6 +11,7 @@
 mod access;
 mod access_log;
 mod admin;
+pub(crate) mod auto;
 mod carriers;
 mod collections;
 mod compression;
@@ -148,32 +149,28 @@ impl Resolved {
     }
 }
 
-/// Reads and checks a file.
+/// Reads and checks a file, for a command that needs neither the database nor its collections.
+/// [`crate::init::auto::load`] is for the others.
 ///
 /// # Errors
 /// Returns all problems of the file at once.
-pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
-    load_text(path, overrides).map(|loaded| loaded.resolved)
+pub fn load_offline(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
+    let file = path.display().to_string();
+    let text = read_file(path)?;
+    let env = |name: &str| std::env::var(name);
+    let resolved = match auto::Auto::of(&text) {
+        Some(auto) => auto.without_collections(&file, &env, overrides),
+        None => parse(&text, &file, &env, overrides),
+    }?;
+    with_grants(resolved, path)
 }
 
-/// A checked configuration, and the text that says it.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The configuration.
-    pub resolved: Resolved,
-    /// The text of its file.
-    pub text: String,
-}
-
-/// Does the same as [`load`], and keeps the text.
+/// Reads the text of a file.
 ///
 /// # Errors
-/// See [`load`].
-pub fn load_text(path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-    let file = path.display().to_string();
-    let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
-    let resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
-    Ok(Loaded { resolved: with_grants(resolved, path)?, text })
+/// It cannot be read, is too large, or is not text.
+pub(crate) fn read_file(path: &Path) -> Result<String, ConfigError> {
+    read(path).map_err(|what| ConfigError::whole(&path.display().to_string(), what))
 }
 
 /// Reads the file of grants, if the configuration names one. `path`: its own, for messages.
@@ -232,6 +229,17 @@ pub fn parse(
     env: &Env<'_>,
     overrides: &Overrides,
 ) -> Result<Resolved, ConfigError> {
+    parse_edited(text, file, env, overrides, |table| table)
+}
+
+/// Does the same after an edit of the parsed text.
+fn parse_edited(
+    text: &str,
+    file: &str,
+    env: &Env<'_>,
+    overrides: &Overrides,
+    edit: impl for<'a> FnOnce(DeTable<'a>) -> DeTable<'a>,
+) -> Result<Resolved, ConfigError> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let syntax = |e: &toml::de::Error| Problem {
@@ -241,8 +249,9 @@ pub fn parse(
         };
         return Err(ConfigError::sorted(file, errors.iter().map(syntax).collect()));
     }
+    let table = edit(table.into_inner());
     let ctx = context(text, env);
-    let resolved = resolve::resolve(&ctx, table.get_ref(), overrides);
+    let resolved = resolve::resolve(&ctx, &table, overrides);
     let problems = ctx.problems.into_inner();
     match resolved {
         Some(mut resolved) if problems.is_empty() => {

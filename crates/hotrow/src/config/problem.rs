@@ -28,7 +28,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn whole(file: &str, what: String) -> Self {
+    /// Creates a refusal of the file as a whole.
+    pub(crate) fn whole(file: &str, what: String) -> Self {
         Self {
             file: file.to_owned(),
             problems: vec![Problem { line: None, path: String::new(), what }],

@@ -18,7 +18,7 @@ use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, TTL, YEAR, ms, s};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections, limits};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, SourceConfig, collections, limits};
 
 const DAY: Duration = Duration::from_hours(24);
 /// Most consistency checks per second; each is one query.
@@ -142,6 +142,18 @@ pub(super) fn resolve<'a>(
         reload,
         warnings,
     })
+}
+
+/// Reads the source alone, for its catalogue.
+pub(super) fn source_alone<'a>(
+    ctx: &'a Context<'a>,
+    table: &'a DeTable<'a>,
+) -> Option<SourceConfig> {
+    let mut root = Section::root(ctx, table);
+    let (_, section) = super::source::named_section(&mut root);
+    // Neither a batch nor a feed comes of it.
+    let (max_batch, max_staleness) = (1, s(1));
+    source(section, max_batch).with(Vec::new(), max_staleness)
 }
 
 /// Checks that no other listener has the path of the admin API's socket.

@@ -235,18 +235,18 @@ fn secrets_are_never_repeated() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let e = load(&folder.path().join("none.toml"), &Overrides::default())
+    let e = load_offline(&folder.path().join("none.toml"), &Overrides::default())
         .expect_err("missing")
         .to_string();
     assert!(e.contains("none.toml: cannot be read: No such file"), "{e}");
-    let e = load(folder.path(), &Overrides::default()).expect_err("a folder").to_string();
+    let e = load_offline(folder.path(), &Overrides::default()).expect_err("a folder").to_string();
     assert!(e.contains("cannot be read: Is a directory"), "{e}");
     let binary = folder.path().join("b.toml");
     std::fs::write(&binary, [0xff, 0xfe]).expect("writable");
-    let e = load(&binary, &Overrides::default()).expect_err("binary").to_string();
+    let e = load_offline(&binary, &Overrides::default()).expect_err("binary").to_string();
     assert!(e.contains("is not UTF-8 text"), "{e}");
     std::fs::write(&binary, vec![b'#'; FILE_BYTES_MAX as usize + 1]).expect("writable");
-    let e = load(&binary, &Overrides::default()).expect_err("large").to_string();
+    let e = load_offline(&binary, &Overrides::default()).expect_err("large").to_string();
     assert!(e.contains("is larger than 4MiB"), "{e}");
 }
 
@@ -313,7 +313,7 @@ fn grants_may_have_a_file_of_their_own() {
     std::fs::write(&config, main).unwrap();
     let load = |text: &str| {
         std::fs::write(&grants, text).unwrap();
-        load(&config, &Overrides::default()).map_err(|error| error.to_string())
+        load_offline(&config, &Overrides::default()).map_err(|error| error.to_string())
     };
     let good = "[roles.free]\ncollections = '*'\nrate_class = 'free'\n\
         [certificates.billing]\nsubject = 'CN=billing,O=Shop'\nroles = 'free'\n";
@@ -344,7 +344,7 @@ fn grants_may_have_a_file_of_their_own() {
         }
     }
     std::fs::remove_file(&grants).unwrap();
-    let error = super::load(&config, &Overrides::default()).unwrap_err().to_string();
+    let error = super::load_offline(&config, &Overrides::default()).unwrap_err().to_string();
     assert!(error.contains("access.grants_file") && error.contains("cannot be read"), "{error}");
 }
 

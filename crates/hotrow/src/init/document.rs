@@ -103,6 +103,13 @@ impl Document<'_> {
     }
 }
 
+/// Returns the tables of these collections.
+pub(super) fn collections(served: &[&DiscoveredTable]) -> String {
+    let mut out = String::new();
+    served.iter().for_each(|table| settings(&mut out, table, ""));
+    out
+}
+
 /// Writes the section of the cache: a capacity that holds every record, with its arithmetic.
 fn capacity(out: &mut String, served: &[&DiscoveredTable]) {
     let known: Vec<(u64, u64)> =

@@ -1,8 +1,10 @@
 //! `hotrow init`: writes a configuration file from a database's catalogue.
 //!
 //! Reading order: here; `origin` (the connection string), `choice` (settings of each collection),
-//! `document` (the file, with `toml_text`), `file` (writing it), `json`.
+//! `document` (the file, with `toml_text`), `file` (writing it), `json`; `auto` (the same at the
+//! start of `hotrow serve`).
 
+pub mod auto;
 mod choice;
 mod document;
 mod file;

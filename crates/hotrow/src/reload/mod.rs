@@ -27,8 +27,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use self::document::{Difference, Document};
-use crate::config::{self, ConfigError, Loaded, Overrides, Resolved};
+use crate::config::{self, ConfigError, Overrides, Resolved};
 use crate::granted_columns;
+use crate::init::auto::{self, AutoError, Loaded};
 use crate::logging;
 use crate::serve;
 use crate::service_manager;
@@ -45,8 +46,12 @@ pub struct ConfigFile {
     pub path: PathBuf,
     /// Settings of the command line, which override it.
     pub overrides: Overrides,
-    /// Its text.
+    /// Its text, with all collections.
     pub text: String,
+    /// SHA-256 of its text as it is.
+    pub hash: String,
+    /// Its collections, if they came from the database's catalogue. They stay: a reload adds none.
+    pub collections: Option<String>,
 }
 
 /// The configuration in force, and what puts another one in force.
@@ -54,6 +59,8 @@ pub struct Reloader {
     path: PathBuf,
     overrides: Overrides,
     document: Document,
+    /// See [`ConfigFile`].
+    collections: Option<String>,
     /// Text of the file of grants.
     grants: Vec<u8>,
     watches_file: bool,
@@ -68,6 +75,15 @@ struct Rejected(Vec<String>);
 impl From<ConfigError> for Rejected {
     fn from(error: ConfigError) -> Self {
         Self(error.to_string().lines().map(str::to_owned).collect())
+    }
+}
+
+impl From<AutoError> for Rejected {
+    fn from(error: AutoError) -> Self {
+        match error {
+            AutoError::Config(error) => error.into(),
+            AutoError::Catalogue { .. } => Self(vec![error.to_string()]),
+        }
     }
 }
 
@@ -94,12 +110,13 @@ impl Reloader {
         reloads: Arc<Reloads>,
         shutdown: Shutdown,
     ) -> Self {
-        let ConfigFile { path, overrides, text } = file;
+        let ConfigFile { path, overrides, text, collections, .. } = file;
         Self {
             path,
             overrides,
             // It has been parsed before.
             document: Document::parse(&text).unwrap_or_default(),
+            collections,
             grants: grants_of(resolved),
             watches_file: resolved.reload.watch_file,
             in_force,
@@ -126,12 +143,14 @@ impl Reloader {
     }
 
     fn put_in_force(&mut self) -> Result<(Report, String), Rejected> {
-        let Loaded { resolved: of_file, text } = config::load_text(&self.path, &self.overrides)?;
+        let known = self.collections.as_deref();
+        let Loaded { resolved: of_file, text, file_text, .. } =
+            auto::load(&self.path, &self.overrides, known)?;
         config::check_files(&of_file, &self.path)?;
         let file = Document::parse(&text).map_err(|what| Rejected::one(&self.path, what))?;
         let difference = self.document.compare(&file);
         let grants_changed = grants_of(&of_file) != self.grants;
-        let hash = hash(&text);
+        let hash = hash(&file_text);
         let result = match (difference.applied.is_empty(), difference.left.is_empty()) {
             (true, _) if grants_changed => ReloadResult::Applied,
             (true, true) => ReloadResult::Unchanged,

@@ -11,7 +11,8 @@ use hotrow_verify::plan::{Plan, TARGETS_MAX};
 use hotrow_verify::row::KeyType;
 
 use super::args::VerifyArgs;
-use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::config::{Overrides, Resolved, SourceConfig};
+use crate::init::auto::{self, AutoError};
 use crate::transport_args::{TransportArgs, TransportError};
 
 /// Reason the command line and the configuration are refused.
@@ -19,7 +20,7 @@ use crate::transport_args::{TransportArgs, TransportError};
 pub enum PlanError {
     /// The configuration is invalid.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] AutoError),
     /// TLS, headers or credentials.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -42,7 +43,7 @@ pub enum PlanError {
 }
 
 pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
-    let resolved = config::load(&args.config, &Overrides::default())?;
+    let resolved = auto::load(&args.config, &Overrides::default(), None)?.resolved;
     let (database, collections) = source(&resolved);
     let database = match &args.database {
         Some(url) => Database::parse(url).map_err(|what| invalid_option("database", what))?,

@@ -1,6 +1,7 @@
 //! `hotrow init` over real databases: the written file passes `hotrow check` and is served as it
 //! is, and what cannot be served is a comment with its reason.
 
+mod auto;
 mod mysql;
 mod postgres;
 mod sqlite;

@@ -1,0 +1,131 @@
+//! Loading of a configuration file, whose collections may come from the database's catalogue:
+//! `collections = "auto"` serves what `hotrow init` would write into the file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hotrow_source::discovery::{Discovered, Request};
+
+use super::{TABLES_MAX, discover, document, refuse};
+use crate::config::auto::Auto;
+use crate::config::{self, ConfigError, Env, Overrides, Resolved};
+
+/// Time to list the tables, and again to check them.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Most tables that a message names.
+const NAMED_MAX: usize = 10;
+
+/// A checked configuration, and the text that says it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub resolved: Resolved,
+    /// Its text, with all collections.
+    pub text: String,
+    /// The text of the file.
+    pub file_text: String,
+    /// Tables of the collections, if they came from the catalogue.
+    pub collections: Option<String>,
+}
+
+/// Reason why a file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum AutoError {
+    /// The file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The database's catalogue gives no collections now. Another start may succeed.
+    #[error("{file}: collections = \"auto\": {what}")]
+    Catalogue {
+        /// File, as named by the user.
+        file: String,
+        /// The reason.
+        what: String,
+    },
+}
+
+/// Reads and checks a file. `collections` are those of an earlier look at the catalogue: with them
+/// the database is not asked again.
+///
+/// # Errors
+/// Returns all problems of the file at once, or the reason why the catalogue gives no collections.
+pub fn load(
+    path: &Path,
+    overrides: &Overrides,
+    collections: Option<&str>,
+) -> Result<Loaded, AutoError> {
+    let file = path.display().to_string();
+    let file_text = config::read_file(path)?;
+    let env = |name: &str| std::env::var(name);
+    let mut notes = Vec::new();
+    let (text, collections) = match (Auto::of(&file_text), collections) {
+        (None, _) => (file_text.clone(), None),
+        (Some(auto), Some(known)) => (auto.with(known), Some(known.to_owned())),
+        (Some(auto), None) => {
+            let found = from_catalogue(&auto, &file, &env, overrides, &mut notes)?;
+            (auto.with(&found), Some(found))
+        }
+    };
+    let mut resolved = config::parse(&text, &file, &env, overrides)?;
+    resolved.warnings.extend(notes);
+    Ok(Loaded { resolved: config::with_grants(resolved, path)?, text, file_text, collections })
+}
+
+/// Returns a table for each collection that the account may read and that can be served.
+fn from_catalogue(
+    auto: &Auto,
+    file: &str,
+    env: &Env<'_>,
+    overrides: &Overrides,
+    notes: &mut Vec<String>,
+) -> Result<String, AutoError> {
+    let refusal = |what: String| AutoError::Catalogue { file: file.to_owned(), what };
+    let source = auto.source(file, env)?;
+    let request = Request {
+        schemas: Vec::new(),
+        tables: Vec::new(),
+        tables_max: TABLES_MAX,
+        timeout: TIMEOUT,
+    };
+    let mut found = discover(source, &request).map_err(|error| refusal(error.to_string()))?;
+    let text = loop {
+        let served: Vec<_> =
+            found.tables.iter().filter(|table| table.findings.is_empty()).collect();
+        if served.is_empty() {
+            let why = refused_tables(&found).unwrap_or_else(|| "the account sees none".to_owned());
+            return Err(refusal(format!("no table can be served: {why}")));
+        }
+        let text = document::collections(&served);
+        match config::parse(&auto.with(&text), file, env, overrides) {
+            // Each round refuses at least one table more, so the loop ends.
+            Err(error) if refuse(&mut found, &error) => {}
+            // Other problems are not of the collections, and are reported with the whole.
+            _ => break text,
+        }
+    };
+    if found.is_cut {
+        notes.push(format!(
+            "collections = \"auto\": only the first {TABLES_MAX} tables are considered"
+        ));
+    }
+    notes.extend(refused_tables(&found).map(|why| {
+        format!("collections = \"auto\" leaves tables out, hotrow init shows all reasons: {why}")
+    }));
+    Ok(text)
+}
+
+/// Returns the tables that are not served, each with its first reason; `None` if all are.
+fn refused_tables(found: &Discovered) -> Option<String> {
+    let reasons: Vec<String> = found
+        .tables
+        .iter()
+        .filter_map(|table| Some((table, table.findings.first()?)))
+        .map(|(table, why)| format!("{} ({})", table.config.name, why.problem))
+        .collect();
+    let more = match reasons.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let named = reasons.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+    (!reasons.is_empty()).then(|| format!("{named}{more}"))
+}
