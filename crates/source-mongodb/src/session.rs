@@ -7,7 +7,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Position, Version};
 use mongodb::Database;
 use mongodb::bson::doc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use super::config::Tuning;
 use super::delivery::{Delivery, Taken};
@@ -16,7 +16,6 @@ use super::probe::{Probe, Progress};
 use super::server::{DeploymentKind, Identity, log_end};
 use super::shared::Shared;
 use super::stream::{Batch, ChangeStream, Token};
-use hotrow_source::answer_limit::answer_within;
 use hotrow_source::feed_loop::BackgroundTask;
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
@@ -173,7 +172,7 @@ async fn send_probe(
 ) -> Result<AnsweredProbe, Ended> {
     // Before the question is sent: operations acknowledged by now are in the answer.
     let sent_at = Nanos::now();
-    match answer_within(limit, log_end(database, kind)).await {
+    match timeout(limit, log_end(database, kind)).await {
         Ok(Ok(Some(end))) => Ok(AnsweredProbe { probe: Probe { sent_at, end }, delivered_before }),
         Ok(Ok(None)) => Err(Ended::interrupted("the server is not the primary any more")),
         Ok(Err(e)) if code(&e) == Some(UNAUTHORIZED) => {
@@ -190,7 +189,7 @@ const COMMAND_NOT_FOUND: i32 = 59;
 /// Writes a note into the log of every shard. Returns `false` if the account may not.
 async fn write_note(database: &Database, limit: Duration) -> Result<bool, Ended> {
     let note = doc! { "appendOplogNote": 1, "data": { "msg": "hotrow" } };
-    match answer_within(limit, database.client().database("admin").run_command(note)).await {
+    match timeout(limit, database.client().database("admin").run_command(note)).await {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(e)) if matches!(code(&e), Some(UNAUTHORIZED | COMMAND_NOT_FOUND)) => {
             tracing::warn!(

@@ -26,7 +26,6 @@ use super::target::Target;
 use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
 use super::{Finding, PreflightErrors};
-use hotrow_source::answer_limit::answer_within;
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{self, Ended, Sessions};
 use hotrow_source::origin::{Origin, Origins};
@@ -224,7 +223,7 @@ impl FeedLoop<'_> {
 
     async fn take_survey(&self, client: &Client, repair: Repair) -> Result<Survey, Ended> {
         let limit = self.feed.tuning.silence_max;
-        match answer_within(limit, Survey::take(client, &self.feed.config, repair)).await {
+        match tokio::time::timeout(limit, Survey::take(client, &self.feed.config, repair)).await {
             Ok(Ok(mut survey)) => {
                 pin_key_types(&mut survey, &self.feed.schemas, &self.feed.config);
                 Ok(survey)

@@ -21,7 +21,6 @@ use super::stream::Stream;
 use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
-use hotrow_source::answer_limit::answer_within;
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{BackgroundTask, Ended, every};
 use hotrow_source::{LossCause, Sink};
@@ -331,7 +330,7 @@ async fn send_probe(
 /// Writes a small message, which no feed requests, into the log and waits until it is on disk.
 async fn flush_log(client: &Client, limit: Duration) -> Result<(), Ended> {
     const SQL: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'hotrow', '')";
-    match answer_within(limit, client.batch_execute(SQL)).await {
+    match tokio::time::timeout(limit, client.batch_execute(SQL)).await {
         Ok(Err(e)) if e.as_db_error().is_some() => {
             // The state remains: the policies for a stale cache apply until the next commit.
             tracing::warn!(
@@ -350,7 +349,7 @@ pub(crate) async fn timely<T>(
     what: &'static str,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Ended> {
-    match answer_within(limit, answer).await {
+    match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer.map_err(|e| sql_error(what, &e)),
         Err(_) => Err(Ended::silent(what, limit)),
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use hotrow_supervisor::shutdown::Shutdown;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::answer_limit::answer_within;
 use crate::{LossCause, Sink};
 
 /// Runs `follow` on this thread until everything must end.
@@ -71,7 +70,7 @@ pub async fn timely<T>(
     what: &str,
     answer: impl Future<Output = Result<T, Ended>>,
 ) -> Result<T, Ended> {
-    match answer_within(limit, answer).await {
+    match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer.map_err(|e| Ended::new(e.cause, format!("{what}: {}", e.detail))),
         Err(_) => Err(Ended::silent(what, limit)),
     }

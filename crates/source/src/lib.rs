@@ -312,7 +312,6 @@ pub trait Sink: Send + Sync + 'static {
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
 
-pub mod answer_limit;
 pub mod attempts;
 pub mod background;
 pub mod catalog_watermark;

@@ -153,29 +153,6 @@ fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
 }
 
 #[test]
-#[ignore = "long: the process is stopped for longer than a server may be silent"]
-fn a_suspension_of_the_process_is_no_silence_of_the_server() {
-    const SUSPENSION: Duration = Duration::from_secs(12);
-    let shop = Shop::with_products();
-    let server = shop.serve(&["products"]);
-    let mut client = server.client();
-    // Each time something else is under way: a probe, a look at the catalogue, nothing.
-    for round in 0..4 {
-        cached(&mut client, "/products/1");
-        server.stop();
-        std::thread::sleep(SUSPENSION);
-        shop.server.batch(&format!("UPDATE products SET price = {round} WHERE id = 1"));
-        server.signal(rustix::process::Signal::CONT);
-        await_body(
-            &mut client,
-            "/products/1",
-            &format!(r#"{{"id":1,"name":"p1","price":{round}}}"#),
-        );
-    }
-    assert_eq!(losses(&server, None), 0.0);
-}
-
-#[test]
 fn changes_of_the_tables_shape() {
     let shop = Shop::with_products();
     shop.server.batch(
