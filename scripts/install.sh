@@ -1,7 +1,7 @@
 # Functions that install missing programs: Debian's apt, rustup. For `./test` and `./hotrow`, which
 # define `die MESSAGE` and the folder LOGS.
 
-readonly RUST=1.95
+readonly RUST=1.95 NATS_SERVER=v2.15.2
 
 as_root() {
   if [[ $EUID -eq 0 ]]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else
@@ -54,6 +54,17 @@ need_postgresql() {
   as_root rm -f "$settings/hotrow-test.conf"
   [[ $ours = yes ]] && as_root rmdir --ignore-fail-on-non-empty "$settings"
   return 0
+}
+
+# need_nats_server: installs NATS from its Go module, where tests look for it.
+need_nats_server() {
+  local folder=$HOME/go/bin
+  [[ -x $folder/nats-server ]] || command -v nats-server >/dev/null && return
+  need go golang-go
+  GOBIN=$folder go install "github.com/nats-io/nats-server/v2@$NATS_SERVER" \
+    >"$LOGS/go.log" 2>&1 && return
+  tail -n 20 "$LOGS/go.log"
+  die "go could not install nats-server $NATS_SERVER"
 }
 
 rust_is_new_enough() {

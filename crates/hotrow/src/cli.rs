@@ -29,6 +29,8 @@ use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
+#[cfg(feature = "hub")]
+use crate::relay::{RelayArgs, RelayError};
 use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
 use crate::top::{TopArgs, TopError};
@@ -57,6 +59,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  hotrow serve --demo\n  \
         hotrow serve --config hotrow.toml --data 0.0.0.0:8080")]
     Serve(ServeArgs),
+    /// Follow the database once, and publish its changes for servers
+    #[cfg(feature = "hub")]
+    #[command(after_help = "Example:\n  hotrow relay --config hotrow.toml")]
+    Relay(RelayArgs),
     /// Check a configuration file and list every problem in it
     #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
     Check(CheckArgs),
@@ -110,6 +116,7 @@ pub enum Command {
 /// Version with the commit and the features of the build.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = [
+        ("hub", cfg!(feature = "hub")),
         ("mongodb", cfg!(feature = "mongodb")),
         ("mysql", cfg!(feature = "mysql")),
         ("otel", cfg!(feature = "otel")),
@@ -212,6 +219,10 @@ pub enum Failure {
     /// Serving could not start or could not continue.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The relay could not start or could not continue.
+    #[cfg(feature = "hub")]
+    #[error(transparent)]
+    Relay(RelayError),
     /// The demonstration could not be set up.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),

@@ -1,9 +1,9 @@
 //! Library part of the `hotrow` binary, so that tests can reach its modules.
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`check`], [`init`],
-//! [`serve`], [`reload`], [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`],
-//! [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`], [`doctor`], [`health`],
-//! [`top`], [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
+//! [`serve`], `relay`, [`reload`], [`service_manager`], [`handover`], [`demo`], [`load`],
+//! [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`], [`doctor`],
+//! [`health`], [`top`], [`advise`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod advise;
 pub mod capacity;
@@ -29,6 +29,8 @@ pub mod log_writer;
 pub mod logging;
 mod machine;
 pub mod open_files;
+#[cfg(feature = "hub")]
+pub mod relay;
 pub mod reload;
 pub mod serve;
 pub mod service_manager;

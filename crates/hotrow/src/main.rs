@@ -9,6 +9,10 @@ fn main() -> std::process::ExitCode {
     // clap reports wrong usage itself and exits with status 2.
     let done = match Cli::parse().command {
         Command::Serve(args) => hotrow::cli::serve(&args).map(|()| Exit::Fine),
+        #[cfg(feature = "hub")]
+        Command::Relay(args) => {
+            hotrow::relay::relay(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
         Command::Check(args) => {
             hotrow::check::check(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }

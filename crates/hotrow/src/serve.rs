@@ -4,13 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
-#[cfg(all(feature = "failpoints", feature = "mongodb"))]
-use hotrow_cache::Safeguard;
 use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::access_log::AccessLog;
@@ -22,20 +19,16 @@ use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts, TtlOnlySink};
-use hotrow_source::{LossCause, Sink, Source};
-#[cfg(feature = "mongodb")]
-use hotrow_source_mongodb::{self as mongodb, Mongo};
-#[cfg(feature = "mysql")]
-use hotrow_source_mysql::{self as mysql, Mysql};
-#[cfg(feature = "postgres")]
-use hotrow_source_postgres::{self as postgres, Postgres};
-use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
+use hotrow_source::Sink;
+use hotrow_source_sqlite as sqlite;
+#[cfg(not(feature = "failpoints"))]
+use hotrow_source_sqlite::Hooks;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog_checks;
-use crate::config::{Resolved, SourceConfig};
+use crate::config::Resolved;
 use crate::doctor;
 #[cfg(feature = "failpoints")]
 use crate::failpoints::{self, Failpoints};
@@ -46,6 +39,10 @@ use crate::open_files::{self, Fit, OpenFileNeeds};
 use crate::reload::{self, ConfigFile, Reloader, Triggers};
 use crate::service_manager;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
+
+use self::feed::{open, start_feed};
+
+mod feed;
 
 /// Time beyond the limits of the drain until the process has ended.
 const STOP_SLACK: Duration = Duration::from_secs(5);
@@ -231,6 +228,8 @@ fn compose(
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
     let reload = file.map(|file| Reloading::new(file, &resolved));
+    #[cfg(feature = "hub")]
+    let hub = resolved.hub;
     let Resolved { mut server, cache, collections, source, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
     let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
@@ -253,7 +252,11 @@ fn compose(
     let hooks = failpoints::reads::hooks(&host.failpoints.reads, &source).map_err(subsystem)?;
     #[cfg(not(feature = "failpoints"))]
     let hooks = Hooks::default();
-    let (source, follow) = open(source, hooks, &host)?;
+    #[cfg(feature = "hub")]
+    let hub = (hub, cache.max_staleness);
+    #[cfg(not(feature = "hub"))]
+    let hub = ();
+    let (source, follow) = open(source, hub, hooks, &host)?;
     catalog_checks::check(&server, &*source).map_err(subsystem)?;
     let cache = Cache::new(cache, collections);
     let served = source.schemas().iter().map(|schema| schema.collection());
@@ -347,62 +350,6 @@ impl Reloading {
     }
 }
 
-/// Function that runs a feed until everything must end. It may be called again after a failure.
-type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<()> + Send>;
-
-/// Starts the thread of the feed. A failure of the feed is a gap: every entry becomes stale.
-fn start_feed(
-    mut follow: RunFeed,
-    sink: Arc<dyn Sink>,
-    shutdown: Shutdown,
-    supervisor: &Supervisor,
-) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = shutdown.clone();
-    let losing = sink.clone();
-    supervisor.spawn(
-        "feed",
-        move || ending.is_ending(),
-        move || losing.loss(LossCause::FeedFailed, "the feed failed; it starts again"),
-        move || follow(sink.clone(), &shutdown),
-    )
-}
-
-fn open(
-    source: SourceConfig,
-    hooks: Hooks,
-    host: &Host,
-) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
-    match source {
-        SourceConfig::Sqlite(config) => {
-            let Sqlite { source, mut feed } =
-                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
-        }
-        #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(config) => {
-            let Postgres { source, mut feed } =
-                postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
-        }
-        #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(config) => {
-            let Mysql { source, mut feed } =
-                mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
-        }
-        #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(config) => {
-            let Mongo { source, mut feed } =
-                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            #[cfg(feature = "failpoints")]
-            if host.failpoints.disables(Safeguard::Fence) {
-                source.disable_causality();
-            }
-            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
-        }
-    }
-}
-
 /// Takes the sockets of the process before this one, unless the service manager passed some.
 fn take_over(
     passed: Inherited,
@@ -478,7 +425,7 @@ fn calendar() -> Calendar {
     Calendar::new(Nanos::now(), u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn subsystem(error: impl std::fmt::Display) -> ServeError {
+pub(crate) fn subsystem(error: impl std::fmt::Display) -> ServeError {
     ServeError::Subsystem(error.to_string())
 }
 

@@ -14,6 +14,7 @@ mod status;
 mod text;
 mod warm_start;
 
+pub(crate) use self::access::carries_token;
 pub(crate) use self::reload::readiness_label;
 pub(crate) use self::status::millis;
 
@@ -251,7 +252,7 @@ impl View {
     }
 }
 
-fn unauthorised() -> Response<Body> {
+pub(crate) fn unauthorised() -> Response<Body> {
     let mut response = problem(
         StatusCode::UNAUTHORIZED,
         "Token needed",

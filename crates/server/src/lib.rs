@@ -10,7 +10,8 @@
 //! `compression`, `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`]
 //! (memory of all of them), `http_client` (what the program itself requests), [`sink`] (delivery of
 //! the feed), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
-//! [`metrics`], `history` (ten minutes of them, and hot keys).
+//! [`metrics`], `history` (ten minutes of them, and hot keys), [`documents`] (the admin side of a
+//! relay).
 
 mod accept_budget;
 mod acceptor;
@@ -32,6 +33,7 @@ mod consistency_check;
 pub mod context;
 mod cors;
 mod current;
+pub mod documents;
 mod field_selection;
 mod file_watch;
 #[cfg(any(test, fuzzing))]

@@ -483,7 +483,7 @@ fn start_each(
 
 /// Returns the admin side's own limits: it must answer when the data side is full, and ends without
 /// a drain.
-fn admin_config(config: &Config) -> Config {
+pub(crate) fn admin_config(config: &Config) -> Config {
     let limits = Limits {
         connections: ADMIN_CONNECTIONS,
         drain_timeout: Duration::from_secs(1),

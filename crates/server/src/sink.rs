@@ -33,7 +33,7 @@ pub struct CacheSink {
 #[derive(Debug, Default)]
 pub struct FeedCounts {
     changes: AtomicU64,
-    losses: [AtomicU64; 6],
+    losses: [AtomicU64; 7],
     starts: AtomicU64,
     flushes: [AtomicU64; 4],
 }
@@ -53,7 +53,7 @@ impl FeedCounts {
 
     /// Returns gaps by cause, with the label of each.
     #[must_use]
-    pub fn losses_total(&self) -> [(&'static str, u64); 6] {
+    pub fn losses_total(&self) -> [(&'static str, u64); 7] {
         LossCause::ALL
             .map(|cause| (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed)))
     }
@@ -217,7 +217,10 @@ impl Sink for TtlOnlySink {
             LossCause::OtherDatabase | LossCause::OtherLog | LossCause::FeedFailed => {
                 self.cache.loss(cause, detail)
             }
-            LossCause::Unavailable | LossCause::LogPruned | LossCause::NotWatched => {
+            LossCause::Unavailable
+            | LossCause::LogPruned
+            | LossCause::NotWatched
+            | LossCause::Hub => {
                 tracing::warn!(
                     ?cause,
                     detail,

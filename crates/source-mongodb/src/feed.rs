@@ -121,7 +121,7 @@ impl FeedLoop<'_> {
         let identity =
             timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
         self.check_identity(&identity)?;
-        if self.feed.config.server.follow == Follow::Nothing {
+        if self.feed.config.server.follow != Follow::Changes {
             return Ok(self.run_without_stream(&database, &identity).await);
         }
         let is_secondary =

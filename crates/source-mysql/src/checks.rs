@@ -32,7 +32,7 @@ pub(super) async fn feed(
     found: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
     let mut findings = found;
-    if config.server.follow == Follow::Nothing {
+    if config.server.follow != Follow::Changes {
         return Ok(findings);
     }
     let tuning = Tuning::new(config);

@@ -96,7 +96,7 @@ impl Sessions for FeedLoop<'_> {
             connect::privileges(&mut catalog_session.conn).await.map_err(driver_error)
         });
         let privileges = privileges.await?;
-        if config.server.follow == Follow::Nothing {
+        if config.server.follow != Follow::Changes {
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
             shared.publish(identity.clone(), &preflight::readable(&tables));
             self.sink.started(None);

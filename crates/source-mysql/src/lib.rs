@@ -279,6 +279,7 @@ impl Source for MysqlSource {
     fn watch(&self) -> &'static str {
         match self.follow {
             Follow::Changes => "binlog",
+            Follow::Hub => "hub",
             Follow::Nothing => "none",
         }
     }

@@ -14,7 +14,8 @@ use super::{Finding, OpenError};
 
 /// Returns all findings that keep the feed from running, including `others`. Only if `others` is
 /// empty is the publication created or completed, so that nothing is left behind in a database that
-/// is not served. Without a feed there are no preconditions.
+/// is not served. Without a feed of its own there are no
+/// preconditions.
 ///
 /// # Errors
 /// A failure of the server during the checks.
@@ -24,7 +25,7 @@ pub(super) async fn feed(
     readers: &Identity,
     others: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
-    if config.server.follow == Follow::Nothing {
+    if config.server.follow != Follow::Changes {
         return Ok(others);
     }
     let mut findings = others;

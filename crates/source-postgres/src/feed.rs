@@ -28,6 +28,7 @@ use super::wire::replication::{Lsn, SlotName};
 use super::{Finding, PreflightErrors};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{self, Ended, Sessions};
+use hotrow_source::origin::{Origin, Origins};
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
@@ -54,7 +55,18 @@ impl PostgresFeed {
         feed_loop::run(shutdown, self.follow(&*sink))
     }
 
-    async fn follow(&self, sink: &dyn Sink) -> Infallible {
+    /// Returns where the feed reports the database that its sessions lead to.
+    pub fn origins(&self) -> Arc<Origins> {
+        Arc::clone(&self.shared.origins)
+    }
+
+    /// Returns the keys of the collections, in the order of the configuration.
+    pub fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    /// Follows on the caller's event loop, without end.
+    pub async fn follow(&self, sink: &dyn Sink) -> Infallible {
         let mut feed_loop =
             FeedLoop { feed: self, sink, server: None, incarnation: None, gaps: Mutex::default() };
         feed_loop::follow(&mut feed_loop, sink).await
@@ -80,6 +92,15 @@ impl Sessions for FeedLoop<'_> {
         self.record_server(&sql.identity);
         let client = &sql.client;
         self.check_log(client, sql.incarnation, random).await?;
+        let origin = Origin {
+            name: format!("{}, run {:x}", sql.identity, sql.incarnation),
+            incarnation: sql.incarnation ^ shared.history(),
+        };
+        // A row of another database than the feed's must not be read.
+        if let Some(why) = shared.origins.refusal(&origin.name) {
+            shared.published.down(&why);
+            return Err(Ended::new(LossCause::OtherDatabase, why));
+        }
         let prepared = Scanner::prepare(client, config);
         let scanner = timely(tuning.silence_max, "preparing the catalogue check", prepared).await?;
         let check_sent_at = Nanos::now();
@@ -91,14 +112,21 @@ impl Sessions for FeedLoop<'_> {
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
         }
-        if config.server.follow == Follow::Nothing {
+        let name = origin.name.clone();
+        shared.origins.found(origin);
+        if config.server.follow != Follow::Changes {
             self.sink.started(None);
             let identity = sql.identity;
             let surveyed = Mutex::new(Surveyed::once(print));
             let survey = Mutex::new(survey);
-            return Ok(Catalogue { feed_loop: self, identity, scanner, surveyed, survey }
-                .watch(client)
-                .await);
+            let catalogue = Catalogue { feed_loop: self, identity, scanner, surveyed, survey };
+            return Ok(tokio::select! {
+                ended = catalogue.watch(client) => ended,
+                why = shared.origins.refused(&name) => {
+                    shared.published.down(&why);
+                    Ended::new(LossCause::OtherDatabase, why)
+                }
+            });
         }
         let mut wire = connector.connect_replication(&sql.host, &sql.identity).await?;
         let layout = link::log_layout(client, tuning).await?;
@@ -136,6 +164,10 @@ impl Sessions for FeedLoop<'_> {
 
     fn explain(&self, why: &str) {
         self.feed.shared.published.explain(why);
+    }
+
+    fn lost(&mut self, _: LossCause) {
+        self.feed.shared.origins.gone();
     }
 }
 

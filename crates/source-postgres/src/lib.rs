@@ -26,7 +26,7 @@ use hotrow_types::version::Position;
 
 use hotrow_measure::clock::Nanos;
 
-use self::config::{CollectionConfig, Config, Tuning};
+use self::config::{CollectionConfig, Config, Follow, Tuning};
 use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connection, Connector, Pool};
@@ -100,6 +100,7 @@ pub struct PostgresSource {
     schemas: Arc<[KeySchema]>,
     specs: Vec<CollectionConfig>,
     read_timeout: Duration,
+    follow: Follow,
     hooks: Hooks,
     name: DatabaseName,
     standbys: Standbys,
@@ -196,6 +197,7 @@ pub fn open_supervised(
         schemas,
         specs: config.server.collections.clone(),
         read_timeout: config.server.read_timeout,
+        follow: config.server.follow,
         hooks,
         name,
         standbys,
@@ -288,7 +290,10 @@ impl Source for PostgresSource {
     }
 
     fn watch(&self) -> &'static str {
-        "replication"
+        match self.follow {
+            Follow::Hub => "hub",
+            Follow::Changes | Follow::Nothing => "replication",
+        }
     }
 }
 

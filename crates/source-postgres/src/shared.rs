@@ -11,6 +11,7 @@ use hotrow_types::key::KeySchema;
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
+use hotrow_source::origin::Origins;
 use hotrow_source::published::{Published, key_is_unchanged};
 
 /// Server and statements of the readers.
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     confirmed_at: Box<[AtomicU64]>,
     /// A reader confirms a shape that is older.
     shape_age_max: Duration,
+    /// Database of the feed's sessions, for a feed from elsewhere.
+    pub(crate) origins: Arc<Origins>,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
 }
@@ -53,6 +56,7 @@ impl Shared {
             history: AtomicU64::new(0),
             log_end: AtomicU64::new(0),
             schemas,
+            origins: Arc::default(),
             published: Published::nothing("the database has not been inspected yet"),
             queries: AtomicU64::new(0),
         }
@@ -101,6 +105,7 @@ impl Shared {
         for confirmed_at in &self.confirmed_at {
             confirmed_at.fetch_max(check_sent_at.0, Ordering::AcqRel);
         }
+        self.origins.confirm_shapes(check_sent_at);
     }
 
     /// Records such a check of one collection.

@@ -50,7 +50,7 @@ impl Survey {
             Follow::Changes => {
                 publication::check(client, &config.publication, &wanted, repair).await?
             }
-            Follow::Nothing => Checked::default(),
+            Follow::Hub | Follow::Nothing => Checked::default(),
         };
         let mut versions = versions.into_iter();
         let mut published: Vec<Option<String>> =

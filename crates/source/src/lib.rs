@@ -272,17 +272,20 @@ pub enum LossCause {
     /// The feed itself failed, by a panic or because the system has no event loop left. Changes
     /// that it had read but not delivered are lost.
     FeedFailed,
+    /// The change hub lost messages, another relay began, or the hub cannot be reached.
+    Hub,
 }
 
 impl LossCause {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LogPruned,
         Self::OtherLog,
         Self::OtherDatabase,
         Self::Unavailable,
         Self::NotWatched,
         Self::FeedFailed,
+        Self::Hub,
     ];
 
     /// Returns its name in metrics and traces.
@@ -295,6 +298,7 @@ impl LossCause {
             Self::Unavailable => "unavailable",
             Self::NotWatched => "not_watched",
             Self::FeedFailed => "feed_failed",
+            Self::Hub => "hub",
         }
     }
 }
@@ -340,6 +344,7 @@ pub mod feed_loop;
 pub mod field_schema;
 pub mod hooks;
 pub mod json;
+pub mod origin;
 pub mod outage;
 pub mod pool;
 pub mod preflight;

@@ -78,6 +78,8 @@ impl CollectionConfig {
 pub enum Follow {
     /// Changes of records, from the database's change feed.
     Changes,
+    /// The same as [`Self::Nothing`] by the engine. Changes of records come from the change hub.
+    Hub,
     /// No changes of records: only the schemas of the tables, and the identity of the database.
     Nothing,
 }

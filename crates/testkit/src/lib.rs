@@ -16,6 +16,7 @@ pub mod harness;
 pub mod mongo;
 pub mod mutate;
 pub mod mysql;
+pub mod nats;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -129,6 +129,13 @@ impl Key {
         }
     }
 
+    /// Returns the columns of the encoded form: it without the collection, which has another number
+    /// in another process.
+    #[must_use]
+    pub fn encoded_columns(&self) -> &[u8] {
+        &self.as_bytes()[2..]
+    }
+
     /// Returns the collection of the key.
     #[must_use]
     pub fn collection(&self) -> CollectionId {
@@ -351,6 +358,20 @@ impl KeySchema {
         let mut writer = Writer { len: 0, inline: [0; INLINE], heap: Vec::new() };
         writer.push(encoded).ok()?;
         Some(writer.finish())
+    }
+
+    /// Makes a key from the columns of a key of another process, as [`Key::encoded_columns`]
+    /// returns them.
+    ///
+    /// # Errors
+    /// For bytes that are not the columns of a key of this collection.
+    pub fn key_of_columns(&self, encoded: &[u8]) -> Result<Key, KeyError> {
+        let mut parts = Vec::with_capacity(self.types.len());
+        let mut rest = Parts { rest: encoded };
+        parts.extend(rest.by_ref().take(KEY_PARTS_MAX));
+        let key = self.key(&parts)?;
+        // One form for each key; a part that cannot be read ends the iterator early.
+        if key.encoded_columns() == encoded { Ok(key) } else { Err(KeyError::Encoding) }
     }
 
     fn writer(&self, got: usize) -> Result<Writer, KeyError> {

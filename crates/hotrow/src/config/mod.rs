@@ -2,7 +2,7 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `rate`, `limits`,
-//! `warm`, `access_log`, `trace`, `reload`, `auto`, `reader` (reading of a key), `problem`
+//! `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader` (reading of a key), `problem`
 //! (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
@@ -20,6 +20,7 @@ mod cors;
 mod expand;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod hub;
 mod limits;
 mod listen;
 mod problem;
@@ -67,6 +68,9 @@ pub struct Resolved {
     pub collections: Vec<hotrow_cache::config::CollectionPolicy>,
     /// The database.
     pub source: SourceConfig,
+    /// The change hub, if changes come from one.
+    #[cfg(feature = "hub")]
+    pub hub: Option<hotrow_hub_nats::config::HubConfig>,
     /// Logging.
     pub log: Log,
     /// Reload of the file.

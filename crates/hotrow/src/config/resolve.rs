@@ -64,6 +64,7 @@ pub(super) fn resolve<'a>(
     let warm_start = super::warm::warm(root.section("warm"));
     let access_log = super::access_log::access_log(root.section("access_log"));
     let trace = super::trace::trace(root.section("trace"));
+    let hub = super::hub::hub(root.section("hub"), source.hub.as_deref());
     let log = log(root.section("log"));
     let reload = super::reload::reload(root.section("reload"));
     redis_settings(root.section("redis"), &mut transport);
@@ -135,6 +136,8 @@ pub(super) fn resolve<'a>(
         cache: cache_section.config,
         collections: collections.cache,
         source,
+        #[cfg(feature = "hub")]
+        hub,
         log,
         reload,
         warnings,
@@ -299,7 +302,7 @@ struct Cache {
 
 fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
     let invalidation_mode = match source.follow {
-        Follow::Changes => InvalidationMode::Feed,
+        Follow::Changes | Follow::Hub => InvalidationMode::Feed,
         Follow::Nothing => InvalidationMode::TtlOnly,
     };
     let config = hotrow_cache::config::Config {

@@ -23,6 +23,7 @@ use hotrow_source_sqlite::{self as sqlite, config::Watch};
 
 use super::SourceConfig;
 use super::collections::{NAME_BYTES_MAX, SourceTraits, name_is_valid};
+use super::hub::check_servers;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
@@ -54,6 +55,8 @@ pub(super) struct Source {
     /// `None` if the URL was refused.
     engine: Option<Engine>,
     pub(super) follow: Follow,
+    /// Addresses of the change hub.
+    pub(super) hub: Option<String>,
     pub(super) reads_in_flight: usize,
     pub(super) query_keys: usize,
     pub(super) query_bytes: usize,
@@ -120,7 +123,7 @@ pub(super) fn named_section<'a>(root: &mut Section<'a>) -> (String, Section<'a>)
 }
 
 pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
-    let follow = section.choice("feed", [("changes", Follow::Changes), ("none", Follow::Nothing)]);
+    let (follow, hub) = feed(&mut section);
     let engine = engine(&mut section, follow);
     let merge = section.flag("merge", true);
     let reads_in_flight = section.count("reads_in_flight", 4, 1..=256);
@@ -139,7 +142,33 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     }
     section.finish();
     let query_keys = if merge { query_keys } else { 1 };
-    Source { engine, follow, reads_in_flight, query_keys, query_bytes, read_timeout, slow_query }
+    Source {
+        engine,
+        follow,
+        hub,
+        reads_in_flight,
+        query_keys,
+        query_bytes,
+        read_timeout,
+        slow_query,
+    }
+}
+
+/// Reads where changes come from, and the addresses of the hub if it is one.
+fn feed(section: &mut Section<'_>) -> (Follow, Option<String>) {
+    let range = "\"changes\", \"none\" or addresses of NATS";
+    let feed = section.text("feed", "\"changes\"", range).map(|text| text.value);
+    match feed.as_deref() {
+        None | Some("changes") => (Follow::Changes, None),
+        Some("none") => (Follow::Nothing, None),
+        Some(servers) => {
+            if let Err(what) = check_servers(servers) {
+                section.refuse("feed", what);
+                return (Follow::Changes, None);
+            }
+            (Follow::Hub, feed)
+        }
+    }
 }
 
 /// Reads the keys of all engines, so that all are known, and refuses those of other engines than
@@ -186,6 +215,16 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
     for name in of_a_feed.into_iter().filter(|name| follow == Follow::Nothing && section.has(name))
     {
         section.refuse(name, "has no meaning with source.feed = \"none\"");
+    }
+    if follow == Follow::Hub && section.has("read_urls") {
+        let what = "is not supported with a change hub yet: its messages do not say where in the \
+                    log a commit is, so that no standby could prove what it has seen";
+        section.refuse("read_urls", what);
+    }
+    if follow == Follow::Hub
+        && let Some(what) = scheme.no_hub()
+    {
+        section.refuse("feed", what);
     }
     if scheme != Scheme::Sqlite {
         check_url(section, scheme, "url", &url);
@@ -261,6 +300,10 @@ impl Source {
         SourceTraits {
             name,
             lacks_aliases: match self.engine {
+                _ if self.follow == Follow::Hub => Some(
+                    "is not supported with a change hub yet; remove it, or follow the database \
+                     itself (source.feed)",
+                ),
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => Some(
                     "is not supported for MongoDB yet: its feed delivers nothing but _id; look \
@@ -268,7 +311,7 @@ impl Source {
                 ),
                 _ => None,
             },
-            has_positions: self.follow == Follow::Changes && is_listed,
+            has_positions: self.follow != Follow::Nothing && is_listed,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => "_id",
@@ -338,6 +381,20 @@ enum Scheme {
 }
 
 impl Scheme {
+    /// Returns why the changes of the engine do not come from a hub; `None`: they may.
+    fn no_hub(self) -> Option<&'static str> {
+        match self {
+            Self::Postgres => None,
+            Self::Sqlite => Some(
+                "cannot be a hub: an SQLite file is on one machine, and each instance there \
+                 follows it itself",
+            ),
+            Self::Mysql | Self::Mongodb => {
+                Some("cannot be a hub for this database: this version has PostgreSQL only")
+            }
+        }
+    }
+
     /// Returns the cargo feature that this build lacks for the engine, if any.
     fn missing_feature(self) -> Option<&'static str> {
         let (feature, is_built_in) = match self {

@@ -371,6 +371,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "by cache.when_stale",
             "of a file 10s, of a URL 5m",
             "the control group's, or the machine's",
+            "the system's",
         ];
         if words.contains(&key.default.as_str()) {
             continue;
@@ -381,6 +382,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                     Some(rest) if rest.starts_with("jwt.") => ACCESS_WITH_TOKENS,
                     Some(_) => ACCESS,
                     None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
+                    None if key.path.starts_with("hub.") => "source.feed = 'nats://a'\n",
                     None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
                     None if key.path.starts_with("trace.") => TRACE,
                     None if key.path.starts_with("access_log.") => "access_log.output = '/x'\n",

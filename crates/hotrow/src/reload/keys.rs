@@ -58,7 +58,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["warm", ..] => Some(WARM),
         ["log" | "access_log", ..] => Some(FORMAT),
         ["trace", ..] => Some(TRACES),
-        ["source" | "sources", ..] => Some(SOURCE),
+        ["source" | "sources" | "hub", ..] => Some(SOURCE),
         // `[listen]`, and whatever is added to the configuration without a line here.
         _ => Some(LISTEN),
     }

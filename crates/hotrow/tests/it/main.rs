@@ -171,7 +171,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`];
+/// [`unfollowed`], `hub`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -179,6 +179,8 @@ mod postgres {
     mod failures;
     mod grants;
     mod history;
+    #[cfg(feature = "hub")]
+    mod hub;
     mod proxies;
     mod reads;
     mod servers;

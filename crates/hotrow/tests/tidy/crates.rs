@@ -20,6 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source-mysql", ENGINE),
     ("source-postgres", ENGINE),
     ("source-sqlite", ENGINE),
+    ("hub", &["measure", "types"]),
+    ("hub-nats", &["hub", "measure", "source", "supervisor", "types"]),
     ("http1", &[]),
     ("resp", &[]),
     (
@@ -71,6 +73,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "cache",
             "cli",
             "diagnose",
+            "hub-nats",
             "load",
             "measure",
             "report",

@@ -10,6 +10,8 @@ const OTHER_LINES_MAX: usize = 600;
 const WRITTEN_BY_PEOPLE: &[&str] =
     &["md", "toml", "sh", "py", "go", "c", "h", "lua", "js", "html", "css", "sql", "conf"];
 
+/// Folders of the crates that decide without I/O.
+const PURE: [&str; 3] = ["crates/access/", "crates/cache/", "crates/hub/"];
 /// Paths of clocks, I/O, threads, processes and random numbers.
 const IMPURE_PATHS: &[&str] = &[
     "std::fs",
@@ -45,11 +47,8 @@ const IMPURE_WORDS: &[&str] = &[
 
 pub(crate) fn pure_cache(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (path, code) in tree
-        .production()
-        .iter()
-        .filter(|(path, _)| path.starts_with("crates/cache/") || path.starts_with("crates/access/"))
-    {
+    let is_pure = |path: &str| PURE.iter().any(|folder| path.starts_with(folder));
+    for (path, code) in tree.production().iter().filter(|(path, _)| is_pure(path)) {
         let mut text = code.clone();
         let mut paths = Vec::new();
         text.retain(|c| !c.is_whitespace() || c == ' ');

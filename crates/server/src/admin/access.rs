@@ -44,25 +44,29 @@ impl View {
     /// Accepts `Bearer TOKEN`, or `Basic` with the token as password, which is what a browser can
     /// send. The case of the scheme does not matter (RFC 9110 section 11.1).
     pub(super) fn authorised(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
-        let Some(given) = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
-            return false;
-        };
-        let Some(space) = given.iter().position(|byte| *byte == b' ') else { return false };
-        let (scheme, credentials) = (&given[..space], given[space..].trim_ascii_start());
-        if scheme.eq_ignore_ascii_case(b"bearer") {
-            return same(token.as_bytes(), credentials);
-        }
-        if !scheme.eq_ignore_ascii_case(b"basic") {
-            return false;
-        }
-        let decoded = BASE64.decode(credentials).unwrap_or_default();
-        let password = decoded
-            .iter()
-            .position(|byte| *byte == b':')
-            .map_or(&[][..], |colon| &decoded[colon + 1..]);
-        same(token.as_bytes(), password)
+        self.token.as_ref().is_none_or(|token| carries_token(headers, token))
     }
+}
+
+/// Returns whether a request carries the token: as `Bearer`, or as the password of `Basic`.
+pub(crate) fn carries_token(headers: &HeaderMap, token: &str) -> bool {
+    let Some(given) = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
+        return false;
+    };
+    let Some(space) = given.iter().position(|byte| *byte == b' ') else { return false };
+    let (scheme, credentials) = (&given[..space], given[space..].trim_ascii_start());
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return same(token.as_bytes(), credentials);
+    }
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return false;
+    }
+    let decoded = BASE64.decode(credentials).unwrap_or_default();
+    let password = decoded
+        .iter()
+        .position(|byte| *byte == b':')
+        .map_or(&[][..], |colon| &decoded[colon + 1..]);
+    same(token.as_bytes(), password)
 }
 
 /// Checks that the sender intends the change: a header that no foreign page can set without

@@ -86,6 +86,19 @@ impl Server {
         Self { data, admin, process }
     }
 
+    /// Starts `hotrow relay` on `config` and waits until it listens; it has no data API.
+    #[track_caller]
+    pub fn start_relay(config: &Config) -> Self {
+        let (folder, file) = written(config);
+        let arguments = [OsStr::new("relay"), OsStr::new("--config"), file.as_os_str()];
+        let process = Process::spawn(&arguments, &[], Some(folder));
+        let admin = process.await_output("its address", |out| {
+            let line = out.lines().find_map(|line| line.strip_prefix("relay, admin on http://"))?;
+            line.parse().ok()
+        });
+        Self { data: admin, admin, process }
+    }
+
     /// Returns the address of the Redis protocol.
     ///
     /// # Panics

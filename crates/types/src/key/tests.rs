@@ -183,3 +183,24 @@ fn a_decoded_id_is_the_same_key_as_its_url_form() {
     assert_eq!(schema(&[TEXT]).parse_decoded(b"a\0"), Err(KeyError::Nul));
     assert_eq!(schema(&[TEXT]).parse_decoded(b"%41"), schema(&[TEXT]).parse_url("%2541"));
 }
+
+#[test]
+fn a_key_of_another_process_is_the_same_key() {
+    let types = vec![KeyType::Integer, KeyType::Text(Collation::Binary), KeyType::Uuid];
+    let theirs = KeySchema::new(CollectionId(9), types.clone());
+    let ours = KeySchema::new(CollectionId(2), types);
+    let text = "a".repeat(40);
+    for id in [format!("-7,{text},{}", "0".repeat(32)), format!("0,,{}", "f".repeat(32))] {
+        let key = theirs.parse_url(&id).unwrap();
+        let encoded = key.encoded_columns();
+        assert_eq!(ours.key_of_columns(encoded), ours.parse_url(&id));
+        for end in 0..encoded.len() {
+            assert!(ours.key_of_columns(&encoded[..end]).is_err(), "{end}");
+        }
+        assert!(ours.key_of_columns(&[encoded, &[0]].concat()).is_err());
+    }
+    let integers = KeySchema::new(CollectionId(2), vec![KeyType::Integer]);
+    let key = theirs.parse_url(&format!("1,b,{}", "0".repeat(32))).unwrap();
+    assert!(integers.key_of_columns(key.encoded_columns()).is_err());
+    assert!(integers.key_of_columns(&[]).is_err());
+}

@@ -1,0 +1,118 @@
+//! The database of a service: its reader, and the feed that keeps the cache fresh.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+#[cfg(feature = "hub")]
+use std::time::Duration;
+
+#[cfg(all(feature = "failpoints", feature = "mongodb"))]
+use hotrow_cache::Safeguard;
+#[cfg(feature = "hub")]
+use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
+#[cfg(feature = "hub")]
+use hotrow_hub_nats::feed::{Bounds, HubFeed};
+use hotrow_source::{LossCause, Sink, Source};
+#[cfg(feature = "mongodb")]
+use hotrow_source_mongodb::{self as mongodb, Mongo};
+#[cfg(feature = "mysql")]
+use hotrow_source_mysql::{self as mysql, Mysql};
+#[cfg(feature = "postgres")]
+use hotrow_source_postgres::{self as postgres, Postgres};
+use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
+use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
+
+use super::{Host, ServeError, subsystem};
+use crate::config::SourceConfig;
+#[cfg(feature = "hub")]
+use crate::relay::Engine;
+
+/// Function that runs a feed until everything must end. It may be called again after a failure.
+pub(super) type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<()> + Send>;
+
+/// Starts the thread of the feed. A failure of the feed is a gap: every entry becomes stale.
+pub(super) fn start_feed(
+    mut follow: RunFeed,
+    sink: Arc<dyn Sink>,
+    shutdown: Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let ending = shutdown.clone();
+    let losing = sink.clone();
+    supervisor.spawn(
+        "feed",
+        move || ending.is_ending(),
+        move || losing.loss(LossCause::FeedFailed, "the feed failed; it starts again"),
+        move || follow(sink.clone(), &shutdown),
+    )
+}
+
+/// The change hub, if changes come from one, and the bound on staleness.
+#[cfg(feature = "hub")]
+pub(super) type Hub = (Option<HubConfig>, Duration);
+/// A build without the hub.
+#[cfg(not(feature = "hub"))]
+pub(super) type Hub = ();
+
+#[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
+pub(super) fn open(
+    source: SourceConfig,
+    hub: Hub,
+    hooks: Hooks,
+    host: &Host,
+) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
+    match source {
+        SourceConfig::Sqlite(config) => {
+            let Sqlite { source, mut feed } =
+                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
+        }
+        #[cfg(feature = "postgres")]
+        SourceConfig::Postgres(config) => {
+            #[cfg(feature = "hub")]
+            if let (Some(hub), max_staleness) = hub {
+                return open_hub(config, (hub, max_staleness), hooks, host);
+            }
+            let Postgres { source, mut feed } =
+                postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
+        }
+        #[cfg(feature = "mysql")]
+        SourceConfig::Mysql(config) => {
+            let Mysql { source, mut feed } =
+                mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
+        }
+        #[cfg(feature = "mongodb")]
+        SourceConfig::Mongodb(config) => {
+            let Mongo { source, mut feed } =
+                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            #[cfg(feature = "failpoints")]
+            if host.failpoints.disables(Safeguard::Fence) {
+                source.disable_causality();
+            }
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
+        }
+    }
+}
+
+/// Opens the reader of the database, and the feed from the hub.
+#[cfg(feature = "hub")]
+fn open_hub(
+    config: postgres::config::Config,
+    (hub, max_staleness): (HubConfig, Duration),
+    hooks: Hooks,
+    host: &Host,
+) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
+    let collections = config.server.collections.clone();
+    let bounds = Bounds { max_staleness, schema_poll: config.server.schema_poll };
+    let Postgres { source, feed: watch } =
+        postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+    let names = collections.iter().map(|collection| collection.name.clone()).collect();
+    let tags = hub_tags(&collections, watch.schemas());
+    let collections = (names, tags, watch.schemas().to_vec());
+    let mut feed = HubFeed::new(hub, collections, watch.origins(), bounds);
+    let watch = Engine(watch);
+    Ok((source, Box::new(move |sink, shutdown| feed.run(sink, &watch, shutdown))))
+}

@@ -1,0 +1,311 @@
+//! The change hub: relay, NATS and servers as real processes over a real database.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::e2e::carriers::certificate_for;
+use crate::postgres::shop::Shop;
+use crate::shop::{
+    await_body, await_readyz, await_started, cached, losses, path, price_sql, row, staleness,
+    starts, with_options,
+};
+use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_until};
+use hotrow_testkit::nats::Nats;
+use rustix::process::Signal;
+
+/// Bound on staleness of the tests.
+const BOUND: Duration = Duration::from_millis(800);
+
+/// A database, NATS, and the configuration of relay and servers.
+struct Hub {
+    shop: Shop,
+    nats: Nats,
+    config: Config,
+}
+
+impl Hub {
+    fn new() -> Self {
+        Self::over(Shop::with_products(), Nats::start(""))
+    }
+
+    fn over(shop: Shop, nats: Nats) -> Self {
+        let config = shop
+            .config_of(&["products"])
+            .set("source.feed", &format!("{:?}", nats.url()))
+            .set("cache.max_staleness", &format!("\"{}ms\"", BOUND.as_millis()))
+            .set("admin.ready_when", "\"fresh\"")
+            .set("log.level", "\"info\"");
+        Self { shop, nats, config }
+    }
+
+    /// Starts a relay and waits until it publishes, or stands by.
+    #[track_caller]
+    fn relay(&self) -> Server {
+        let relay = Server::start_relay(&self.config);
+        relay.await_ready();
+        relay
+    }
+
+    #[track_caller]
+    fn server(&self) -> Server {
+        Server::start(&self.config)
+    }
+
+    fn slots(&self) -> String {
+        self.shop.server.query("SELECT count(*) FROM pg_replication_slots")
+    }
+}
+
+#[test]
+fn changes_reach_every_server_through_one_slot() {
+    let hub = Hub::new();
+    let relay = hub.relay();
+    let servers = [hub.server(), hub.server()];
+    let mut clients = servers.each_ref().map(Server::client);
+    for (price, id) in [(1, 1), (2, 2), (3, 1)] {
+        for client in &mut clients {
+            cached(client, &path(id));
+        }
+        hub.shop.server.batch(&price_sql(id, price));
+        for client in &mut clients {
+            await_body(client, &path(id), &row(id, price));
+        }
+    }
+    assert_eq!(hub.slots(), "1");
+    // A writer's position is one of the servers.
+    hub.shop.server.batch(&price_sql(3, 9));
+    let position = hub.shop.position();
+    for client in &mut clients {
+        let answer = client.get_with(&path(3), &[("Hotrow-Min-Position", &position)]);
+        assert_eq!((answer.status, answer.text()), (200, row(3, 9)));
+    }
+    // 10,000 keys of a transaction are listed, more are a flush.
+    hub.shop.server.batch(
+        "INSERT INTO products SELECT n, 'p' || n, 0 FROM generate_series(1000, 200999) n; \
+         UPDATE products SET price = 5 WHERE id < 1000",
+    );
+    for client in &mut clients {
+        await_body(client, &path(1), &row(1, 5));
+        await_body(client, &path(200_999), &row(200_999, 0));
+    }
+    let status = relay.status();
+    assert_eq!((&status["role"], &status["instances"]), (&"leader".into(), &2.into()), "{status}");
+    assert!(relay.metrics().sum("hotrow_relay_messages_total", &[]) > 3.0);
+    for server in &servers {
+        assert_eq!(losses(server, None), 0.0, "{}", server.log());
+        assert!(staleness(server) < BOUND);
+    }
+    let table = "ALTER TABLE products ADD COLUMN more integer DEFAULT 7";
+    hub.shop.server.batch(table);
+    for client in &mut clients {
+        await_body(client, &path(1), r#"{"id":1,"name":"p1","price":5,"more":7}"#);
+    }
+}
+
+#[test]
+fn a_relay_that_is_gone_is_a_loss_and_another_follows() {
+    let hub = Hub::new();
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    relay.signal(Signal::KILL);
+    hub.shop.server.batch(&price_sql(1, 1));
+    // Nothing vouches for the entry: it is read.
+    await_readyz(&server, 503);
+    await_until("the change", SOON, || client.get(&path(1)).text() == row(1, 1));
+    let started = starts(&server);
+    let _other = hub.relay();
+    await_started(&server, started);
+    assert!(losses(&server, Some("hub")) >= 1.0, "{}", server.log());
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 2));
+    await_body(&mut client, &path(1), &row(1, 2));
+}
+
+#[test]
+fn the_second_relay_takes_over() {
+    let hub = Hub::new();
+    let relays = [hub.relay(), hub.relay()];
+    let server = hub.server();
+    let mut client = server.client();
+    let role = |relay: &Server| relay.status()["role"].clone();
+    assert_eq!((role(&relays[0]), role(&relays[1])), ("leader".into(), "standby".into()));
+    assert_eq!(hub.slots(), "1");
+    // Paused past its lease: the other works.
+    relays[0].stop();
+    cached(&mut client, &path(1));
+    await_until("the take-over", SOON, || role(&relays[1]) == "leader");
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+    await_readyz(&server, 200);
+    cached(&mut client, &path(1));
+    // It wakes, cannot write, and stands by.
+    relays[0].signal(Signal::CONT);
+    await_until("the old leader to stand by", SOON, || role(&relays[0]) == "standby");
+    hub.shop.server.batch(&price_sql(1, 2));
+    await_body(&mut client, &path(1), &row(1, 2));
+    assert_eq!(role(&relays[1]), "leader");
+}
+
+#[test]
+fn a_restart_of_nats_ends_nothing() {
+    let mut hub = Hub::new();
+    let _relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.nats.kill();
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_readyz(&server, 503);
+    await_until("the change", SOON, || client.get(&path(1)).text() == row(1, 1));
+    hub.nats.restart();
+    await_readyz(&server, 200);
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 2));
+    await_body(&mut client, &path(1), &row(1, 2));
+}
+
+#[test]
+fn a_stream_that_is_emptied_or_deleted_is_no_end() {
+    let hub = Hub::new();
+    let _relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    for (price, what) in [(1, "PURGE"), (2, "DELETE")] {
+        cached(&mut client, &path(1));
+        let answer = hub.nats.request(&format!("$JS.API.STREAM.{what}.hotrow"), "");
+        assert!(answer.contains("\"success\":true"), "{answer}");
+        hub.shop.server.batch(&price_sql(1, price));
+        await_body(&mut client, &path(1), &row(1, price));
+        await_readyz(&server, 200);
+    }
+}
+
+#[test]
+fn a_server_that_joins_does_not_keep_what_is_hidden() {
+    // Commits that wait for a standby are in the log, and readers do not see them.
+    let settings = [("synchronous_standby_names", "nobody"), ("synchronous_commit", "local")];
+    let hub = Hub::over(Shop::with_products_and(&settings), Nats::start(""));
+    let _relay = hub.relay();
+    let first = hub.server();
+    let mut writer = Command::new("psql")
+        .args(["-X", "-q", "-d", &hub.shop.server.url()])
+        .args(["-c", "SET synchronous_commit = on; UPDATE products SET price = 1 WHERE id = 1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql");
+    let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let pid = await_some("the commit to wait", SOON, || {
+        Some(hub.shop.server.query(waits)).filter(|pid| !pid.is_empty())
+    });
+    hub.shop.await_delivery(&first);
+    // It was delivered before this server joined.
+    let second = hub.server();
+    let mut client = second.client();
+    for _ in 0..20 {
+        let answer = client.get(&path(1));
+        assert_eq!(answer.text(), row(1, 100), "not visible yet");
+        assert_ne!(answer.cache(), "hit", "an answer that may be old is not kept");
+    }
+    hub.shop.server.batch(&format!("SELECT pg_cancel_backend({pid})"));
+    writer.wait().expect("psql ends");
+    await_body(&mut client, &path(1), &row(1, 1));
+    assert_eq!(cached(&mut client, &path(1)).text(), row(1, 1));
+}
+
+#[test]
+fn a_restart_of_the_database_is_a_loss() {
+    let mut hub = Hub::new();
+    let _relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    let started = starts(&server);
+    hub.shop.server.stop(crate::postgres::server::Stop::Fast);
+    hub.shop.server.restart();
+    await_started(&server, started);
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+}
+
+#[test]
+fn nats_may_require_a_user() {
+    let users = "authorization { users: [ { user: hotrow, password: s3cret } ] }";
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(users));
+    let wrong = hub.config.clone().set("hub.user", "\"hotrow\"").set("hub.password", "\"no\"");
+    let refused = Server::start_relay(&wrong);
+    await_until("the refusal", SOON, || refused.log().contains("connecting to NATS"));
+    assert_eq!(refused.admin_client().get("/readyz").status, 503);
+    drop(refused);
+    hub.config = hub.config.set("hub.user", "\"hotrow\"").set("hub.password", "\"s3cret\"");
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+    for log in [relay.log(), server.log()] {
+        assert!(!log.contains("s3cret"), "{log}");
+    }
+}
+
+#[test]
+fn nats_may_require_certificates() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (authority, certificate, key) = certificate_for("127.0.0.1");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{path:?}")
+    };
+    let authority = file("ca.pem", &authority);
+    let (certificate, key) = (file("cert.pem", &certificate), file("key.pem", &key));
+    let tls = format!(
+        "tls {{ cert_file: {certificate}, key_file: {key}, ca_file: {authority}, verify: true }}"
+    );
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(&tls));
+    let address = hub.nats.url().replace("nats://", "tls://");
+    hub.config = hub
+        .config
+        .set("source.feed", &format!("{address:?}"))
+        .set("hub.ca", &authority)
+        .set("hub.cert", &certificate)
+        .set("hub.key", &key);
+    let _relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+}
+
+#[test]
+fn a_collection_that_no_relay_publishes_is_named() {
+    let hub = Hub::over(
+        Shop::new(
+            "CREATE TABLE products(id integer PRIMARY KEY, name text, price integer); \
+             CREATE TABLE other(id integer PRIMARY KEY)",
+        ),
+        Nats::start(""),
+    );
+    let _relay = hub.relay();
+    let server = Server::start_unready(&with_options(hub.config, &["other"]));
+    await_until("the reason", SOON, || server.log().contains("does not publish collection"));
+    assert_eq!(server.admin_client().get("/readyz").status, 503);
+    assert_eq!(server.get("/products/1").status, 404, "it is read");
+}
+
+#[test]
+fn a_relay_needs_a_hub() {
+    let shop = Shop::with_products();
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("hotrow.toml");
+    std::fs::write(&file, shop.config_of(&["products"]).text()).unwrap();
+    let ended = Ended::run(&["relay", "--config", file.to_str().unwrap()], SOON);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    assert!(format!("{}{}", ended.output, ended.log).contains("source.feed must be"), "{ended:?}");
+}

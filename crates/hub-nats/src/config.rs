@@ -1,0 +1,121 @@
+//! Settings of the connection to NATS, and of the stream.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotrow_hub::tag::Tag;
+use hotrow_source::spec::CollectionConfig;
+use hotrow_types::key::KeySchema;
+
+/// Settings of the hub, equal for relays and servers.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// Addresses of the NATS servers, `nats://` or `tls://`.
+    pub servers: Vec<String>,
+    /// Name of the stream, and first part of the subjects.
+    pub stream: String,
+    /// Credential.
+    pub credential: Credential,
+    /// Root certificates in PEM form; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// Certificate and key of the client.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Stream that a relay creates.
+    pub limits: StreamLimits,
+}
+
+/// Credential for NATS.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// None, or the one in the address.
+    None,
+    /// User and password.
+    User(String, String),
+    /// Token.
+    Token(String),
+    /// File of a JWT and its key, as `nsc` writes it.
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::User(..) => "user and password",
+            Self::Token(_) => "token",
+            Self::File(_) => "file",
+        })
+    }
+}
+
+/// Limits of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Stored in memory instead of on disk.
+    pub in_memory: bool,
+    /// Servers that store it.
+    pub replicas: usize,
+    /// Age at which messages are removed.
+    pub max_age: Duration,
+    /// Bytes beyond which the oldest messages are removed.
+    pub max_bytes: u64,
+}
+
+impl HubConfig {
+    /// Returns the subject of the messages.
+    pub(crate) fn changes(&self) -> String {
+        format!("{}.changes", self.stream)
+    }
+
+    /// Returns the subject of the nonces.
+    pub(crate) fn nonces(&self) -> String {
+        format!("{}.nonces", self.stream)
+    }
+
+    /// Returns the key-value store of the lease.
+    pub(crate) fn lease(&self) -> String {
+        format!("{}-lease", self.stream)
+    }
+}
+
+/// Returns whether a text is the address of a server.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    text.parse::<async_nats::ServerAddr>().is_ok_and(|server| !server.host().is_empty())
+}
+
+/// Returns the tags of collections, in their order.
+#[must_use]
+pub fn tags(collections: &[CollectionConfig], schemas: &[KeySchema]) -> Vec<Tag> {
+    let of = |(config, schema): (&CollectionConfig, &KeySchema)| {
+        Tag::of(&config.table, &config.key, schema.types())
+    };
+    collections.iter().zip(schemas).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_a_server() {
+        for good in ["nats://a", "nats://u:p@10.0.0.1:4222", "tls://nats.example:4443"] {
+            assert!(is_address(good), "{good}");
+        }
+        for bad in ["nats://", "nats://a b", "nats://a:x"] {
+            assert!(!is_address(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_not_printed() {
+        let secret = || "s3cret".to_owned();
+        for credential in [
+            Credential::User(secret(), secret()),
+            Credential::Token(secret()),
+            Credential::File("s3cret".into()),
+        ] {
+            assert!(!format!("{credential:?}").contains("s3cret"));
+        }
+    }
+}

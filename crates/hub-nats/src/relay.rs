@@ -1,0 +1,231 @@
+//! Relay: gets the lease, follows the database while it has it, and publishes.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream::kv::Store;
+use hotrow_hub::publisher::Publisher;
+use hotrow_hub::rules::Rules;
+use hotrow_hub::tag::Tag;
+use hotrow_measure::clock::Nanos;
+use hotrow_source::Sink;
+use hotrow_source::feed_loop::{self, Pauses};
+use hotrow_source::origin::Origins;
+use hotrow_supervisor as supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::config::HubConfig;
+use crate::connection::{self, HubError, failed};
+use crate::lease::{self, Lease, TRY_EVERY};
+use crate::publish::Term;
+use crate::relay_sink::{RelaySink, Shared};
+
+/// Counters and state of a relay, for its admin side.
+#[derive(Debug, Default)]
+pub struct RelayCounts {
+    pub(crate) is_connected: AtomicBool,
+    pub(crate) is_leading: AtomicBool,
+    pub(crate) terms: AtomicU64,
+    pub(crate) beginnings: AtomicU64,
+    pub(crate) generation: AtomicU64,
+    pub(crate) published: AtomicU64,
+    pub(crate) published_bytes: AtomicU64,
+    term: Mutex<Option<Arc<TermView>>>,
+}
+
+/// State of the term in progress.
+struct TermView(Arc<Shared>);
+
+impl std::fmt::Debug for TermView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TermView")
+    }
+}
+
+/// State of a relay at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayState {
+    /// NATS answered last.
+    pub is_connected: bool,
+    /// It has the lease.
+    pub is_leading: bool,
+    /// A chain is open: what the feed delivers is published.
+    pub is_publishing: bool,
+    /// Number of the newest chain that it began.
+    pub generation: u64,
+    /// Times that it got the lease.
+    pub terms_total: u64,
+    /// Chains that it began.
+    pub beginnings_total: u64,
+    /// Messages.
+    pub published_total: u64,
+    /// Their bytes.
+    pub published_bytes_total: u64,
+    /// Bytes of changes that wait.
+    pub queued_bytes: usize,
+    /// Servers that asked within the last minute.
+    pub instances: usize,
+    /// Time since the newest look at the database that the feed has passed; `None` without one.
+    pub staleness: Option<Duration>,
+}
+
+impl RelayCounts {
+    /// Returns the state now.
+    #[must_use]
+    pub fn state(&self, now: Nanos) -> RelayState {
+        let term = self.term.lock().clone();
+        let publisher = term.as_ref().map(|term| term.0.publisher.lock());
+        let delivered_at =
+            term.as_ref().map_or(0, |term| term.0.delivered_at.load(Ordering::Acquire));
+        RelayState {
+            is_connected: self.is_connected.load(Ordering::Relaxed),
+            is_leading: self.is_leading.load(Ordering::Relaxed),
+            is_publishing: publisher.as_ref().is_some_and(|p| p.generation().is_some()),
+            generation: self.generation.load(Ordering::Relaxed),
+            terms_total: self.terms.load(Ordering::Relaxed),
+            beginnings_total: self.beginnings.load(Ordering::Relaxed),
+            published_total: self.published.load(Ordering::Relaxed),
+            published_bytes_total: self.published_bytes.load(Ordering::Relaxed),
+            queued_bytes: publisher.as_ref().map_or(0, |p| p.queued_bytes()),
+            instances: publisher.as_ref().map_or(0, |p| p.instances(now)),
+            staleness: (delivered_at > 0).then(|| now.since(Nanos(delivered_at))),
+        }
+    }
+}
+
+/// Feed of an engine.
+pub trait EngineFeed {
+    /// Runs without end, and reports to the sink.
+    fn follow<'a>(&'a self, sink: &'a dyn Sink) -> Pin<Box<dyn Future<Output = Infallible> + 'a>>;
+}
+
+/// A relay.
+pub struct Relay {
+    config: HubConfig,
+    tags: Arc<[Tag]>,
+    origins: Arc<Origins>,
+    counts: Arc<RelayCounts>,
+    /// Distinguishes it from others in the lease.
+    owner: String,
+}
+
+impl Relay {
+    /// Creates a relay of these collections.
+    #[must_use]
+    pub fn new(config: HubConfig, tags: Vec<Tag>, origins: Arc<Origins>) -> Self {
+        let owner = format!("{:016x}", RandomState::new().hash_one("relay"));
+        Self { config, tags: tags.into(), origins, counts: Arc::default(), owner }
+    }
+
+    /// Returns its counters.
+    #[must_use]
+    pub fn counts(&self) -> Arc<RelayCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Runs until everything must end. Blocks.
+    ///
+    /// # Errors
+    /// The system has no event loop left.
+    pub fn run(&mut self, engine: &dyn EngineFeed, shutdown: &Shutdown) -> io::Result<()> {
+        let done = feed_loop::run(shutdown, Box::pin(self.work(engine)));
+        self.end_term();
+        self.counts.is_connected.store(false, Ordering::Relaxed);
+        done
+    }
+
+    async fn work(&self, engine: &dyn EngineFeed) -> Infallible {
+        let mut pauses = Pauses::new();
+        let mut last_failure = String::new();
+        loop {
+            supervisor::turn();
+            let began_at = tokio::time::Instant::now();
+            let failure = match Box::pin(self.session(engine)).await {
+                Ok(never) => match never {},
+                Err(failure) => failure.to_string(),
+            };
+            self.counts.is_connected.store(false, Ordering::Relaxed);
+            if last_failure != failure {
+                tracing::error!(error = %failure, "the relay cannot work; trying again");
+                last_failure = failure;
+            }
+            pauses.worked(began_at.elapsed());
+            pauses.wait().await;
+        }
+    }
+
+    /// Works while NATS answers.
+    async fn session(&self, engine: &dyn EngineFeed) -> Result<Infallible, HubError> {
+        let client = connection::connect(&self.config, "hotrow relay").await?;
+        let context = connection::jetstream(&client);
+        let stream = connection::stream(&context, &self.config).await?;
+        let store = lease::store(&context, &self.config).await?;
+        self.counts.is_connected.store(true, Ordering::Relaxed);
+        loop {
+            let lease = self.await_lease(&store).await?;
+            // Before the feed: a nonce that came earlier is sent again soon.
+            let nonces = client.subscribe(self.config.nonces()).await;
+            let mut nonces = nonces.map_err(failed("receiving nonces"))?;
+            let shared = Arc::new(Shared {
+                publisher: Mutex::new(Publisher::new(self.tags.to_vec(), Rules::default())),
+                changed: Notify::new(),
+                delivered_at: AtomicU64::new(0),
+            });
+            let mut term = Term {
+                context: &context,
+                stream: &stream,
+                config: &self.config,
+                shared: &shared,
+                counts: &self.counts,
+                lease,
+                began_at: 0,
+                acks: std::collections::VecDeque::new(),
+                last_failure: String::new(),
+            };
+            self.begin_term(&shared);
+            let sink = RelaySink {
+                shared: Arc::clone(&shared),
+                tags: Arc::clone(&self.tags),
+                origins: Arc::clone(&self.origins),
+            };
+            let ended = tokio::select! {
+                never = engine.follow(&sink) => match never {},
+                ended = Box::pin(term.run(&mut nonces)) => ended,
+            };
+            self.end_term();
+            tracing::warn!(%ended, "this relay stands by");
+            // The session with NATS may be the reason.
+            stream.get_info().await.map_err(failed("reaching the hub's stream"))?;
+        }
+    }
+
+    async fn await_lease(&self, store: &Store) -> Result<Lease, HubError> {
+        loop {
+            supervisor::turn();
+            if let Some(lease) = Lease::take(store, &self.owner).await? {
+                return Ok(lease);
+            }
+            sleep(TRY_EVERY).await;
+        }
+    }
+
+    fn begin_term(&self, shared: &Arc<Shared>) {
+        tracing::info!(owner = %self.owner, "this relay follows the database");
+        *self.counts.term.lock() = Some(Arc::new(TermView(Arc::clone(shared))));
+        self.counts.terms.fetch_add(1, Ordering::Relaxed);
+        self.counts.is_leading.store(true, Ordering::Relaxed);
+    }
+
+    fn end_term(&self) {
+        *self.counts.term.lock() = None;
+        self.counts.is_leading.store(false, Ordering::Relaxed);
+    }
+}

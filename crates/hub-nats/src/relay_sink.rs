@@ -1,0 +1,107 @@
+//! What the engine's feed reports, for the publisher.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hotrow_hub::message::{Event, FlushReason, Mark};
+use hotrow_hub::publisher::{Publisher, mark_of};
+use hotrow_hub::tag::Tag;
+use hotrow_measure::clock::Nanos;
+use hotrow_source::origin::Origins;
+use hotrow_source::{Change, FlushCause, LossCause, Sink};
+use hotrow_types::key::CollectionId;
+use hotrow_types::version::{ChangeId, Position, Version};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// State of a term, shared by the feed and the task that publishes.
+pub(crate) struct Shared {
+    pub(crate) publisher: Mutex<Publisher>,
+    /// Something waits to be published.
+    pub(crate) changed: Notify,
+    /// Time before which every commit was delivered; 0 while no feed runs.
+    pub(crate) delivered_at: AtomicU64,
+}
+
+pub(crate) struct RelaySink {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tags: Arc<[Tag]>,
+    pub(crate) origins: Arc<Origins>,
+}
+
+impl RelaySink {
+    fn tag(&self, collection: CollectionId) -> Option<Tag> {
+        self.tags.get(usize::from(collection.0)).copied()
+    }
+
+    fn publish(&self, act: impl FnOnce(&mut Publisher)) {
+        act(&mut self.shared.publisher.lock());
+        self.shared.changed.notify_one();
+    }
+}
+
+/// Returns the mark for messages. The configuration refuses engines whose marks they cannot carry.
+fn mark(change: ChangeId) -> Option<Mark> {
+    let mark = mark_of(change);
+    if mark.is_none() {
+        tracing::error!(?change, "the hub cannot carry this change; please report it");
+    }
+    mark
+}
+
+impl Sink for RelaySink {
+    fn changes(&self, changes: &[Change]) {
+        self.publish(|publisher| {
+            for change in changes {
+                let event = self.tag(change.key.collection()).zip(mark(change.mark));
+                let Some((collection, mark)) = event else {
+                    publisher.failed("a change cannot be published");
+                    continue;
+                };
+                let key = change.key.encoded_columns().into();
+                publisher.deliver(Event::Change { collection, key, mark });
+            }
+        });
+    }
+
+    fn flush(&self, collection: CollectionId, cause: FlushCause, change: Option<ChangeId>) {
+        let cause = match cause {
+            FlushCause::Schema => FlushReason::Schema,
+            FlushCause::Unlisted => FlushReason::Unlisted,
+            FlushCause::Bulk | FlushCause::Gap => FlushReason::Bulk,
+        };
+        let Some(collection) = self.tag(collection) else { return };
+        self.publish(|publisher| {
+            publisher.deliver(Event::Flush { collection, cause, mark: change.and_then(mark) });
+        });
+    }
+
+    fn open_gap(&self, collection: CollectionId, detail: &str) {
+        let Some(collection) = self.tag(collection) else { return };
+        let detail = detail.to_owned();
+        self.publish(|publisher| publisher.deliver(Event::OpenGap { collection, detail }));
+    }
+
+    fn close_gap(&self, collection: CollectionId) {
+        let Some(collection) = self.tag(collection) else { return };
+        self.publish(|publisher| publisher.deliver(Event::CloseGap { collection }));
+    }
+
+    fn loss(&self, cause: LossCause, detail: &str) {
+        self.shared.delivered_at.store(0, Ordering::Release);
+        // One of fewer than 256 causes.
+        self.publish(|publisher| publisher.feed_lost(cause as u8, detail));
+    }
+
+    fn started(&self, position: Option<Position>) {
+        let origin = self.origins.current().map(|origin| origin.name).unwrap_or_default();
+        let at = position.map_or(0, |position| position.at);
+        self.publish(|publisher| publisher.feed_started(origin, at));
+    }
+
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
+        self.shared.delivered_at.store(probe_sent_at.0, Ordering::Release);
+        let at = position.map_or(0, |position| position.at);
+        self.publish(|publisher| publisher.advance(probe_sent_at, at, visible));
+    }
+}

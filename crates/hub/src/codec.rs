@@ -1,0 +1,315 @@
+//! Binary form of messages and nonces.
+//!
+//! Numbers are big-endian and of fixed length, texts and lists have their length before them. The
+//! first byte is the version of the form: a reader that meets another one refuses the message, so
+//! relays and servers of different forms do not work together by accident.
+
+use hotrow_types::version::Snapshot;
+
+use crate::message::{
+    ANSWERS_MAX, Beginning, Body, COLLECTIONS_MAX, Event, FlushReason, Generation, HIDDEN_MAX,
+    Loss, MESSAGE_BYTES_MAX, Mark, Message, Nonce, Predecessor, RUNNING_MAX, TEXT_BYTES_MAX,
+    Visible, Watermark, cut,
+};
+use crate::tag::Tag;
+use reader::Reader;
+use writer::Writer;
+
+mod reader;
+mod writer;
+
+/// Version of the form.
+pub const FORM: u8 = 1;
+/// Length of a nonce in bytes.
+pub const NONCE_BYTES: usize = 17;
+/// Most events in a message: each takes two bytes at least.
+const EVENTS_MAX: usize = MESSAGE_BYTES_MAX / 2;
+
+/// Error of bytes that are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Written by another version of Hotrow.
+    #[error(
+        "a message of the hub has form {0}, and this version reads form {FORM}; run the same \
+         version of hotrow as relay and as server"
+    )]
+    Form(u8),
+    /// Too long.
+    #[error("a message of the hub has {0} bytes, more than {MESSAGE_BYTES_MAX}")]
+    TooLong(usize),
+    /// Ends too early, or has bytes after its end.
+    #[error("a message of the hub is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+/// Returns the binary form of a message.
+#[must_use]
+pub fn encode(message: &Message) -> Vec<u8> {
+    let mut writer = Writer::new();
+    let kind = match message.body {
+        Body::Beginning(_) => 0,
+        Body::Changes(_) => 1,
+        Body::Watermark(_) => 2,
+        Body::Loss(_) => 3,
+    };
+    writer.byte(FORM);
+    writer.byte(kind);
+    generation(&mut writer, message.generation);
+    writer.number(message.counter);
+    writer.number(message.complete);
+    match &message.body {
+        Body::Beginning(beginning) => {
+            writer.option(beginning.predecessor.as_ref(), |writer, predecessor| {
+                generation(writer, predecessor.generation);
+                writer.number(predecessor.counter);
+            });
+            writer.option(beginning.resumed_at.as_ref(), |writer, at| writer.number(*at));
+            writer.text(&cut(&beginning.origin));
+            writer.text(&cut(&beginning.reason));
+        }
+        Body::Changes(events) => changes(&mut writer, events),
+        Body::Watermark(watermark) => write_watermark(&mut writer, watermark),
+        Body::Loss(loss) => {
+            writer.byte(loss.cause);
+            writer.text(&cut(&loss.detail));
+        }
+    }
+    writer.bytes
+}
+
+/// Returns the message of these bytes.
+///
+/// # Errors
+/// The rule that they break.
+pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(DecodeError::TooLong(bytes.len()));
+    }
+    let mut reader = Reader::new(bytes);
+    let form = reader.byte()?;
+    if form != FORM {
+        return Err(DecodeError::Form(form));
+    }
+    let kind = reader.byte()?;
+    let generation = read_generation(&mut reader)?;
+    let counter = reader.number()?;
+    let complete = reader.number()?;
+    let body = match kind {
+        0 => Body::Beginning(Beginning {
+            predecessor: reader.option(|reader| {
+                let generation = read_generation(reader)?;
+                Ok(Predecessor { generation, counter: reader.number()? })
+            })?,
+            resumed_at: reader.option(Reader::number)?,
+            origin: reader.text(TEXT_BYTES_MAX)?,
+            reason: reader.text(TEXT_BYTES_MAX)?,
+        }),
+        1 => Body::Changes(read_changes(&mut reader)?),
+        2 => Body::Watermark(Box::new(read_watermark(&mut reader)?)),
+        3 => Body::Loss(Loss { cause: reader.byte()?, detail: reader.text(TEXT_BYTES_MAX)? }),
+        _ => return Err(DecodeError::Damaged("it is of an unknown kind")),
+    };
+    reader.end()?;
+    Ok(Message { generation, counter, complete, body })
+}
+
+/// Returns the binary form of a nonce.
+#[must_use]
+pub fn encode_nonce(nonce: Nonce) -> [u8; NONCE_BYTES] {
+    let mut bytes = [FORM; NONCE_BYTES];
+    bytes[1..9].copy_from_slice(&nonce.instance.to_be_bytes());
+    bytes[9..].copy_from_slice(&nonce.sequence.to_be_bytes());
+    bytes
+}
+
+/// Returns the nonce of these bytes; `None` if they are none.
+#[must_use]
+pub fn decode_nonce(bytes: &[u8]) -> Option<Nonce> {
+    let (form, rest) = bytes.split_first()?;
+    let (instance, rest) = rest.split_first_chunk::<8>()?;
+    let (sequence, rest) = rest.split_first_chunk::<8>()?;
+    (*form == FORM && rest.is_empty()).then(|| Nonce {
+        instance: u64::from_be_bytes(*instance),
+        sequence: u64::from_be_bytes(*sequence),
+    })
+}
+
+fn generation(writer: &mut Writer, generation: Generation) {
+    writer.number(generation.number);
+    writer.number(generation.identity);
+}
+
+fn read_generation(reader: &mut Reader<'_>) -> Result<Generation, DecodeError> {
+    Ok(Generation { number: reader.number()?, identity: reader.number()? })
+}
+
+/// Writes events behind a table of the collections that they name.
+fn changes(writer: &mut Writer, events: &[Event]) {
+    let mut tags: Vec<Tag> = Vec::new();
+    let indices: Vec<u16> = events
+        .iter()
+        .map(|event| {
+            let tag = event.collection();
+            let index = tags.iter().position(|known| *known == tag).unwrap_or_else(|| {
+                tags.push(tag);
+                tags.len() - 1
+            });
+            // At most `COLLECTIONS_MAX`.
+            index as u16
+        })
+        .collect();
+    writer.list(&tags, |writer, tag| writer.tag(*tag));
+    writer.count(events.len());
+    for (event, index) in events.iter().zip(indices) {
+        match event {
+            Event::Change { key, mark, .. } => {
+                writer.byte(0);
+                writer.short(index);
+                write_mark(writer, *mark);
+                writer.blob(key);
+            }
+            Event::Flush { cause, mark, .. } => {
+                writer.byte(1);
+                writer.short(index);
+                writer.byte(*cause as u8);
+                writer.option(mark.as_ref(), |writer, mark| write_mark(writer, *mark));
+            }
+            Event::OpenGap { detail, .. } => {
+                writer.byte(2);
+                writer.short(index);
+                writer.text(&cut(detail));
+            }
+            Event::CloseGap { .. } => {
+                writer.byte(3);
+                writer.short(index);
+            }
+        }
+    }
+}
+
+fn read_changes(reader: &mut Reader<'_>) -> Result<Vec<Event>, DecodeError> {
+    let tags = reader.list(COLLECTIONS_MAX, Reader::tag)?;
+    reader.list(EVENTS_MAX, |reader| {
+        let kind = reader.byte()?;
+        let collection = *tags
+            .get(usize::from(reader.short()?))
+            .ok_or(DecodeError::Damaged("it names a collection that it does not list"))?;
+        Ok(match kind {
+            0 => {
+                let mark = read_mark(reader)?;
+                Event::Change { collection, key: reader.blob()?.into(), mark }
+            }
+            1 => {
+                let cause = match reader.byte()? {
+                    0 => FlushReason::Bulk,
+                    1 => FlushReason::Schema,
+                    2 => FlushReason::Unlisted,
+                    _ => return Err(DecodeError::Damaged("it has an unknown reason to flush")),
+                };
+                Event::Flush { collection, cause, mark: reader.option(read_mark)? }
+            }
+            2 => Event::OpenGap { collection, detail: reader.text(TEXT_BYTES_MAX)? },
+            3 => Event::CloseGap { collection },
+            _ => return Err(DecodeError::Damaged("it has an unknown event")),
+        })
+    })
+}
+
+fn write_watermark(writer: &mut Writer, watermark: &Watermark) {
+    writer.list(&watermark.answers, |writer, nonce| {
+        writer.number(nonce.instance);
+        writer.number(nonce.sequence);
+    });
+    writer.number(watermark.end);
+    writer.option(watermark.visible.as_ref(), |writer, visible| match visible {
+        Visible::Snapshot(snapshot) => {
+            writer.byte(0);
+            writer.number(snapshot.xmin);
+            writer.number(snapshot.xmax);
+            writer.list(&snapshot.running, |writer, xid| writer.number(*xid));
+        }
+        Visible::Through(at) => {
+            writer.byte(1);
+            writer.number(*at);
+        }
+    });
+    writer.option(watermark.hidden.as_ref(), |writer, hidden| {
+        writer.list(hidden, |writer, mark| write_mark(writer, *mark));
+    });
+    writer.list(&watermark.gaps, |writer, tag| writer.tag(*tag));
+    writer.list(&watermark.collections, |writer, tag| writer.tag(*tag));
+    writer.text(&cut(&watermark.origin));
+}
+
+fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
+    Ok(Watermark {
+        answers: reader.list(ANSWERS_MAX, |reader| {
+            Ok(Nonce { instance: reader.number()?, sequence: reader.number()? })
+        })?,
+        end: reader.number()?,
+        visible: reader.option(|reader| match reader.byte()? {
+            0 => {
+                let xmin = reader.number()?;
+                let xmax = reader.number()?;
+                let running = reader.list(RUNNING_MAX, Reader::number)?;
+                if !running.is_sorted() {
+                    return Err(DecodeError::Damaged(
+                        "the transactions of a snapshot are unsorted",
+                    ));
+                }
+                Ok(Visible::Snapshot(Snapshot { xmin, xmax, running }))
+            }
+            1 => reader.number().map(Visible::Through),
+            _ => Err(DecodeError::Damaged("it has an unknown kind of visibility")),
+        })?,
+        hidden: reader.option(|reader| reader.list(HIDDEN_MAX, read_mark))?,
+        gaps: reader.list(COLLECTIONS_MAX, Reader::tag)?,
+        collections: reader.list(COLLECTIONS_MAX, Reader::tag)?,
+        origin: reader.text(TEXT_BYTES_MAX)?,
+    })
+}
+
+fn write_mark(writer: &mut Writer, mark: Mark) {
+    let (kind, number) = match mark {
+        Mark::Transaction(number) => (0, number),
+        Mark::Commit(number) => (1, number),
+    };
+    writer.byte(kind);
+    writer.number(number);
+}
+
+fn read_mark(reader: &mut Reader<'_>) -> Result<Mark, DecodeError> {
+    match reader.byte()? {
+        0 => reader.number().map(Mark::Transaction),
+        1 => reader.number().map(Mark::Commit),
+        _ => Err(DecodeError::Damaged("it has an unknown kind of change")),
+    }
+}
+
+impl Event {
+    /// Returns the collection that the event is about.
+    #[must_use]
+    pub fn collection(&self) -> Tag {
+        match self {
+            Self::Change { collection, .. }
+            | Self::Flush { collection, .. }
+            | Self::OpenGap { collection, .. }
+            | Self::CloseGap { collection } => *collection,
+        }
+    }
+
+    /// Returns an upper bound of its encoded length, its collection included.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        const FIXED: usize = 48;
+        FIXED
+            + match self {
+                Self::Change { key, .. } => key.len(),
+                Self::OpenGap { .. } => TEXT_BYTES_MAX,
+                Self::Flush { .. } | Self::CloseGap { .. } => 0,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Messages from a relay to servers, as they are after decoding.
+
+use hotrow_types::version::{Position, Snapshot, Version};
+
+use crate::tag::Tag;
+
+/// Longest message in bytes, as encoded. Servers of NATS accept 1 MiB by default.
+pub const MESSAGE_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of changes after which a message is closed. One more key always fits.
+pub const CHANGES_BYTES_MAX: usize = 64 * 1024;
+/// Most instances that one watermark answers.
+pub const ANSWERS_MAX: usize = 4_096;
+/// Most hidden changes that a watermark lists. With more, no server can join by it.
+pub const HIDDEN_MAX: usize = 4_096;
+/// Most running transactions in the snapshot of a watermark. With more it has none.
+pub const RUNNING_MAX: usize = 8_192;
+/// Most collections of a relay.
+pub const COLLECTIONS_MAX: usize = 4_096;
+/// Longest text in a message, in bytes; a longer one is cut.
+pub const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Name of a chain. The identity distinguishes chains of equal numbers: a lost end of the stream
+/// may have held a beginning whose number is then given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// One more than the number of the chain before.
+    pub number: u64,
+    /// Random.
+    pub identity: u64,
+}
+
+/// One message of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its chain.
+    pub generation: Generation,
+    /// 0 for the beginning, then one more for each message.
+    pub counter: u64,
+    /// Point of the log before which the changes of every commit are in this message or an earlier
+    /// one. A chain that continues another starts at that one's point.
+    pub complete: u64,
+    /// Contents.
+    pub body: Body,
+}
+
+/// Contents of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Start of the chain.
+    Beginning(Beginning),
+    /// Changes, in the order of the log.
+    Changes(Vec<Event>),
+    /// Answer to nonces.
+    Watermark(Box<Watermark>),
+    /// The relay may have missed changes.
+    Loss(Loss),
+}
+
+/// Start of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// Last message of the stream, which this one follows; `None` in an empty stream.
+    pub predecessor: Option<Predecessor>,
+    /// Point of the log from which the relay delivers; `None` if changes between the chains may be
+    /// missing. Only then does the beginning continue its predecessor without a loss.
+    pub resumed_at: Option<u64>,
+    /// Database that the relay follows.
+    pub origin: String,
+    /// Reason for which the chain begins, for the log.
+    pub reason: String,
+}
+
+/// End of the chain before a beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Its chain.
+    pub generation: Generation,
+    /// Counter of its last message.
+    pub counter: u64,
+}
+
+/// One event of the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A record changed.
+    Change {
+        /// Its collection.
+        collection: Tag,
+        /// Columns of its key, as `hotrow_types::key` encodes them.
+        key: Box<[u8]>,
+        /// The change.
+        mark: Mark,
+    },
+    /// Any record of the collection may have changed.
+    Flush {
+        /// The collection.
+        collection: Tag,
+        /// Reason.
+        cause: FlushReason,
+        /// The change; `None` if every read sees it.
+        mark: Option<Mark>,
+    },
+    /// Changes of this collection may be missed from now on.
+    OpenGap {
+        /// The collection.
+        collection: Tag,
+        /// Cause, for the log.
+        detail: String,
+    },
+    /// Changes of this collection are delivered again.
+    CloseGap {
+        /// The collection.
+        collection: Tag,
+    },
+}
+
+/// Reason to flush a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushReason {
+    /// Too many records to list, or TRUNCATE.
+    Bulk,
+    /// The table changed its shape.
+    Schema,
+    /// Records changed that nothing lists.
+    Unlisted,
+}
+
+/// Identity of a change, without the incarnation of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// A PostgreSQL transaction.
+    Transaction(u64),
+    /// End of a commit in a log in order of visibility.
+    Commit(u64),
+}
+
+/// What every read sees that begins after a look at the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visible {
+    /// A PostgreSQL snapshot.
+    Snapshot(Snapshot),
+    /// Every commit up to a point of a log in order of visibility.
+    Through(u64),
+}
+
+/// Answer to nonces: everything committed before they were sent is in this chain, before this
+/// message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermark {
+    /// Newest answered nonce of each instance that asked since the last answer.
+    pub answers: Vec<Nonce>,
+    /// End of the log at the look.
+    pub end: u64,
+    /// What reads see since the look; `None` if that is too long to send.
+    pub visible: Option<Visible>,
+    /// Changes in this chain that `visible` does not contain; `None` if they are not known or too
+    /// many to send. A server cannot join by such a watermark.
+    pub hidden: Option<Vec<Mark>>,
+    /// Collections whose changes may be missed now.
+    pub gaps: Vec<Tag>,
+    /// Collections that the relay follows.
+    pub collections: Vec<Tag>,
+    /// Database that the relay follows.
+    pub origin: String,
+}
+
+/// Number with which an instance asks for a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nonce {
+    /// Random number of the instance.
+    pub instance: u64,
+    /// Grows with each question.
+    pub sequence: u64,
+}
+
+/// Changes may be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Number of the cause, of those that `hotrow_source::LossCause::ALL` lists.
+    pub cause: u8,
+    /// For the log.
+    pub detail: String,
+}
+
+impl Mark {
+    /// Returns whether a read of `visible` saw the change.
+    #[must_use]
+    pub fn is_in(&self, visible: &Visible) -> bool {
+        match (self, visible) {
+            (Self::Transaction(xid), Visible::Snapshot(snapshot)) => snapshot.contains(*xid),
+            (Self::Commit(at), Visible::Through(through)) => at <= through,
+            _ => false,
+        }
+    }
+
+    /// Returns whether a read of `visible` saw this change and every earlier one that ever commits.
+    #[must_use]
+    pub fn is_passed_by(&self, visible: &Visible) -> bool {
+        match (self, visible) {
+            // Transactions are numbered at their start: a lower one may commit later.
+            (Self::Transaction(xid), Visible::Snapshot(snapshot)) => snapshot.xmin > *xid,
+            _ => self.is_in(visible),
+        }
+    }
+
+    /// Returns the greater of two.
+    #[must_use]
+    pub(crate) fn later(self, other: Self) -> Self {
+        let number = |mark: Self| match mark {
+            Self::Transaction(number) | Self::Commit(number) => number,
+        };
+        if number(other) > number(self) { other } else { self }
+    }
+}
+
+impl Visible {
+    /// Converts a version that an engine reported; `None` if messages cannot carry it.
+    #[must_use]
+    pub fn of(version: &Version) -> Option<Self> {
+        match version {
+            Version::Snapshot { snapshot, .. } if snapshot.running.len() <= RUNNING_MAX => {
+                Some(Self::Snapshot(snapshot.as_ref().clone()))
+            }
+            Version::Log(to) | Version::Span { from: to, .. } => Some(Self::Through(to.at)),
+            Version::Snapshot { .. } | Version::Gtids(_) | Version::Unknown => None,
+        }
+    }
+
+    /// Returns it as a version in the log of this incarnation.
+    #[must_use]
+    pub fn version(&self, incarnation: u64) -> Version {
+        match self {
+            Self::Snapshot(snapshot) => {
+                Version::Snapshot { incarnation, snapshot: snapshot.clone().into() }
+            }
+            Self::Through(at) => Version::Log(Position { incarnation, at: *at }),
+        }
+    }
+}
+
+/// Cuts a text to [`TEXT_BYTES_MAX`] bytes.
+#[must_use]
+pub fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
+}

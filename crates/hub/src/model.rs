@@ -1,0 +1,430 @@
+//! Model of a whole hub, driven from a seed: a database whose commits become visible late and that
+//! fails over, relays that pause and take over, a stream that loses its end and acknowledgements,
+//! and servers with a cache, that miss messages and join anew.
+//!
+//! Two promises are checked at each step: an entry that is served as fresh is no older than the
+//! server's watermark, and a take-over of an intact chain is no loss. At the end, when writing has
+//! stopped, every server joins and every entry equals the database. With one rule disabled the same
+//! runs must break a promise.
+
+use hotrow_measure::clock::Nanos;
+
+use crate::codec::{decode, encode};
+use crate::message::{Body, Message, Nonce};
+use crate::rules::{Rule, Rules};
+use crate::tag::Tag;
+use database::Database;
+use relay::Relay;
+use server::Server;
+use stream::Stream;
+
+mod database;
+mod relay;
+mod server;
+mod stream;
+
+/// Keys of the only collection.
+const KEYS: u64 = 4;
+const COLLECTION: Tag = Tag(7);
+const STEPS: u64 = 3_000;
+/// Runs with all rules in force.
+const SEEDS: u64 = 3_000;
+
+/// Random numbers (SplitMix64). Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", 2014.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+struct World {
+    random: Random,
+    rules: Rules,
+    now: u64,
+    database: Database,
+    /// The primary before a fail-over, which goes on as if nothing had happened.
+    zombie: Option<Database>,
+    /// The database keeps the relay's place.
+    has_slot: bool,
+    /// A chain follows the newest primary. Clients write only then.
+    is_followed: bool,
+    /// Kind of faults that are more frequent than others.
+    mixture: usize,
+    stream: Stream,
+    relays: Vec<Relay>,
+    /// Relay with the lease.
+    leader: usize,
+    /// Number of the lease.
+    term: u64,
+    servers: Vec<Server>,
+    /// Questions under way.
+    questions: Vec<Nonce>,
+    /// Steps of this kind are over: only what must happen happens.
+    is_settling: bool,
+    losses: u64,
+    joins: u64,
+    continued: u64,
+}
+
+impl World {
+    fn new(seed: u64, rules: Rules) -> Self {
+        let mut random = Random(seed);
+        let has_slot = random.one_in(2);
+        let mixture = random.below(3);
+        Self {
+            mixture,
+            now: 1,
+            database: Database::new(),
+            zombie: None,
+            has_slot,
+            is_followed: true,
+            stream: Stream::default(),
+            relays: (0..2).map(|_| Relay::new(rules)).collect(),
+            leader: 0,
+            term: 1,
+            servers: (0..3).map(|i| Server::new(i, rules)).collect(),
+            questions: Vec::new(),
+            is_settling: false,
+            losses: 0,
+            joins: 0,
+            continued: 0,
+            random,
+            rules,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        while self.now < STEPS {
+            self.step()?;
+        }
+        self.settle()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.now += 1;
+        match self.random.below(100) {
+            0..6 => self.write(),
+            // Hidden changes outlive chains.
+            6..12 if self.mixture == 1 && !self.random.one_in(4) => {}
+            6..12 => self.database.show(&mut self.random, self.now),
+            12..50 => {
+                let relay = match self.random.below(4) {
+                    0 => self.random.below(self.relays.len()),
+                    _ => self.leader,
+                };
+                self.relay_step(relay)?;
+            }
+            50..90 => {
+                let server = self.random.below(self.servers.len());
+                self.server_step(server)?;
+            }
+            90..98 => self.deliver_question(),
+            _ if self.random.one_in(2) => self.fault(),
+            _ => {}
+        }
+        self.check()
+    }
+
+    fn write(&mut self) {
+        if self.is_followed {
+            self.database.write(&mut self.random);
+        }
+    }
+
+    fn deliver_question(&mut self) {
+        if self.questions.is_empty() {
+            return;
+        }
+        let question = self.random.below(self.questions.len());
+        let nonce = self.questions.swap_remove(question);
+        // All relays receive it; one may be paused and receive it later.
+        for relay in &mut self.relays {
+            relay.ask(nonce, Nanos(self.now));
+        }
+    }
+
+    fn fault(&mut self) {
+        // Some faults hide others: each run has a mixture of its own.
+        let fault = match (self.mixture, self.random.below(24)) {
+            (1, 12..18) => 3,
+            (1, 18..) => 6,
+            (2, 12..) => 5,
+            (_, fault) => fault % 12,
+        };
+        match fault {
+            0..3 => {
+                let relay = self.random.below(self.relays.len());
+                self.relays[relay].is_paused = true;
+            }
+            3 | 4 => {
+                self.leader = self.random.below(self.relays.len());
+                self.term += 1;
+            }
+            5 => {
+                let lost = self.random.below(6);
+                self.stream.lose_end(lost);
+                if self.mixture == 2 || self.random.one_in(2) {
+                    // One machine had both.
+                    self.relays[self.leader].crash(self.rules);
+                }
+            }
+            6 => {
+                let server = self.random.below(self.servers.len());
+                self.servers[server].subscribe_anew(&self.stream, self.now);
+            }
+            7 => {
+                let relay = self.random.below(self.relays.len());
+                self.relays[relay].crash(self.rules);
+            }
+            8 if self.zombie.is_none() && self.now > STEPS / 4 => self.fail_over(),
+            9..11 => {
+                let server = self.random.below(self.servers.len());
+                self.servers[server].move_reader(self.zombie.is_some(), &self.database);
+            }
+            _ => {}
+        }
+    }
+
+    fn fail_over(&mut self) {
+        let next = self.database.promoted();
+        self.zombie = Some(std::mem::replace(&mut self.database, next));
+        self.is_followed = false;
+    }
+
+    fn relay_step(&mut self, index: usize) -> Result<(), String> {
+        let relay = &mut self.relays[index];
+        if relay.is_paused {
+            // Woken, it goes on where it stopped, without a look at the lease.
+            relay.is_paused = !self.random.one_in(8);
+            return Ok(());
+        }
+        if !relay.is_leading() {
+            if self.leader == index {
+                if self.has_slot {
+                    // The database ends the session that has the slot.
+                    for other in self.relays.iter_mut().filter(|r| r.is_on(&self.database)) {
+                        other.end_session();
+                    }
+                }
+                self.relays[index].lead(&self.database, self.has_slot, self.term);
+            }
+            return Ok(());
+        }
+        let has_lease = self.leader == index && relay.term == self.term;
+        if !has_lease && self.random.one_in(20) {
+            // It sees that the lease is lost.
+            relay.stand_by(self.rules);
+            return Ok(());
+        }
+        let database = match &mut self.zombie {
+            Some(zombie) if relay.is_on(zombie) => zombie,
+            _ => &mut self.database,
+        };
+        let is_newest = relay.is_on(database) && database.timeline == self.timeline();
+        let relay = &mut self.relays[index];
+        let database = match &mut self.zombie {
+            Some(zombie) if relay.is_on(zombie) => zombie,
+            _ => &mut self.database,
+        };
+        let now = (self.now, has_lease);
+        let began = relay.step(database, &mut self.stream, &mut self.random, now)?;
+        if began && is_newest && !self.is_followed {
+            self.is_followed = true;
+            self.database.open(self.now);
+        }
+        Ok(())
+    }
+
+    fn timeline(&self) -> u32 {
+        self.database.timeline
+    }
+
+    fn server_step(&mut self, index: usize) -> Result<(), String> {
+        let server = &mut self.servers[index];
+        let database = match &self.zombie {
+            Some(zombie) if server.timeline == zombie.timeline => zombie,
+            _ => &self.database,
+        };
+        if server.timeline != database.timeline {
+            server.move_reader(false, database);
+        }
+        match self.random.below(10) {
+            // Slow servers are behind when the stream loses its end.
+            0..5 if !self.is_settling && self.mixture == 2 && !self.random.one_in(3) => {}
+            0..5 => {
+                let is_skipped = !self.is_settling && self.random.one_in(60);
+                let is_repeated = !self.is_settling && self.random.one_in(60);
+                match server.receive(&self.stream, self.now, (is_skipped, is_repeated)) {
+                    server::Outcome::Nothing => {}
+                    server::Outcome::Joined => self.joins += 1,
+                    server::Outcome::Lost => self.losses += 1,
+                    server::Outcome::Continued => self.continued += 1,
+                }
+            }
+            5 => self.questions.push(server.ask(self.now)),
+            6..8 => server.begin_read(self.random.next() % KEYS, database),
+            _ => server.end_read(&mut self.random),
+        }
+        Ok(())
+    }
+
+    /// An entry that is served as fresh reflects every commit before the watermark.
+    fn check(&self) -> Result<(), String> {
+        for server in &self.servers {
+            let Some(watermark) = server.watermark() else { continue };
+            for (key, version) in server.served() {
+                let least = self.database.committed_before(key, watermark);
+                if version < least {
+                    return Err(format!(
+                        "step {}: key {key} is served with version {version}, and {least} was \
+                         committed before the watermark",
+                        self.now
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all faults and checks that every server converges.
+    fn settle(&mut self) -> Result<(), String> {
+        self.is_settling = true;
+        self.database.show_all(self.now);
+        self.zombie = None;
+        let survivor = self.leader;
+        for index in 0..self.relays.len() {
+            self.relays[index].is_paused = false;
+            // A session with the old primary ends with it.
+            if index != survivor || !self.relays[index].is_on(&self.database) {
+                self.relays[index].crash(self.rules);
+            }
+            self.relays[index].has_faults = false;
+        }
+        for server in &mut self.servers {
+            if server.timeline != self.database.timeline {
+                server.move_reader(false, &self.database);
+            }
+        }
+        let begun = self.now;
+        while self.now < begun + 600 {
+            self.now += 1;
+            self.relay_step(survivor)?;
+            self.relay_step(survivor)?;
+            for server in 0..self.servers.len() {
+                self.server_step(server)?;
+            }
+            self.deliver_question();
+            // A server that gets no answer subscribes anew.
+            if self.now == begun + 200 {
+                for server in self.servers.iter_mut().filter(|s| s.watermark() < Some(begun)) {
+                    server.subscribe_anew(&self.stream, self.now);
+                }
+            }
+            self.check()?;
+        }
+        for (i, server) in self.servers.iter().enumerate() {
+            if server.watermark().is_none_or(|watermark| watermark <= begun) {
+                return Err(format!("server {i} is not fresh at the end: {server:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a message as it travels.
+fn travel(message: &Message) -> Message {
+    decode(&encode(message)).expect("a message that was written is read")
+}
+
+fn run(seed: u64, disabled: Option<Rule>) -> (Result<(), String>, World) {
+    let mut world = World::new(seed, Rules { disabled });
+    let result = world.run();
+    (result, world)
+}
+
+#[test]
+fn no_fault_breaks_a_promise() {
+    let (mut losses, mut joins, mut continued, mut beginnings) = (0, 0, 0, 0);
+    for seed in 0..SEEDS {
+        let (result, world) = run(seed, None);
+        result.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        losses += world.losses;
+        joins += world.joins;
+        continued += world.continued;
+        beginnings += world.stream.beginnings();
+    }
+    // The runs have what they are for.
+    let counts = (losses, joins, continued, beginnings);
+    assert!(losses > 400 && joins > 400 && continued > 20 && beginnings > 400, "{counts:?}");
+}
+
+/// Runs seeds with a rule disabled until a promise is broken.
+fn find(rule: Rule, seeds: u64) {
+    let found = (0..seeds).find(|seed| run(*seed, Some(rule)).0.is_err());
+    assert!(found.is_some(), "{rule:?} is disabled, and {seeds} runs show no difference");
+}
+
+#[test]
+fn a_skipped_message_is_found() {
+    find(Rule::Successor, 4_000);
+}
+
+#[test]
+fn a_reused_number_is_found() {
+    find(Rule::Identity, 20_000);
+}
+
+#[test]
+fn an_answer_from_an_earlier_look_is_found() {
+    find(Rule::LookAfterNonce, 4_000);
+}
+
+#[test]
+fn a_watermark_before_its_changes_is_found() {
+    find(Rule::WatermarkInOrder, 1_000);
+}
+
+#[test]
+fn a_join_without_hidden_changes_is_found() {
+    find(Rule::Hidden, 1_000);
+}
+
+#[test]
+fn a_chain_that_resumes_too_late_is_found() {
+    find(Rule::ResumeWithin, 30_000);
+}
+
+#[test]
+fn a_leader_that_was_paused_is_found_without_compare_and_set() {
+    find(Rule::CompareAndSet, 4_000);
+}
+
+#[test]
+fn a_place_confirmed_before_its_acknowledgement_is_found() {
+    find(Rule::ConfirmAfterAck, 20_000);
+}
+
+#[test]
+fn hidden_changes_of_the_chain_before_are_found() {
+    find(Rule::SettleFirst, 30_000);
+}
+
+/// Returns whether a message begins a chain.
+fn is_beginning(message: &Message) -> bool {
+    matches!(message.body, Body::Beginning(_))
+}

@@ -1,0 +1,355 @@
+//! The relay's side: which messages its chain consists of.
+//!
+//! The feed reports events; the publisher queues them and numbers them when they are taken for
+//! publishing. Events are queued before the chain has begun too: a chain that continues another
+//! needs all of them. When the queue is full, or a message could not be written, the chain is
+//! broken: the next one begins with a loss.
+
+use std::collections::VecDeque;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_types::version::Version;
+
+use crate::hidden::Hidden;
+use crate::message::{
+    Beginning, Body, CHANGES_BYTES_MAX, Event, Generation, HIDDEN_MAX, Loss, Mark, Message, Nonce,
+    Predecessor, Visible, Watermark,
+};
+use crate::nonces::Nonces;
+use crate::rules::{Rule, Rules};
+use crate::tag::Tag;
+
+/// Most bytes of queued events. A transaction has at most 10,000 keys per collection, so this is
+/// reached only while the stream accepts nothing.
+pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Most messages that are written and not acknowledged.
+pub const IN_FLIGHT_MAX: usize = 64;
+
+/// State of one term of a relay.
+#[derive(Debug)]
+pub struct Publisher {
+    rules: Rules,
+    /// Collections that the relay follows.
+    collections: Vec<Tag>,
+    nonces: Nonces,
+    hidden: Hidden,
+    gaps: Vec<Tag>,
+    feed: Feed,
+    chain: Chain,
+    queue: VecDeque<Queued>,
+    queue_bytes: usize,
+    /// Events were delivered since the last complete point.
+    is_inside_commit: bool,
+    complete: u64,
+    /// Written messages without an acknowledgement: counter and complete point.
+    in_flight: VecDeque<(u64, u64)>,
+    confirmable: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Feed {
+    Stopped,
+    Running {
+        origin: String,
+        /// See [`Beginning::resumed_at`]; `None` also after queued events were dropped.
+        resumed_at: Option<u64>,
+    },
+}
+
+#[derive(Debug)]
+enum Chain {
+    /// None, for this reason.
+    Broken(String),
+    Opening(Generation),
+    Open {
+        generation: Generation,
+        next: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Queued {
+    body: Body,
+    bytes: usize,
+    complete: u64,
+}
+
+impl Publisher {
+    /// Creates the state of a relay that follows these collections.
+    #[must_use]
+    pub fn new(collections: Vec<Tag>, rules: Rules) -> Self {
+        Self {
+            rules,
+            collections,
+            nonces: Nonces::new(rules),
+            hidden: Hidden::default(),
+            gaps: Vec::new(),
+            feed: Feed::Stopped,
+            chain: Chain::Broken("the relay starts".to_owned()),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            is_inside_commit: false,
+            complete: 0,
+            in_flight: VecDeque::new(),
+            confirmable: 0,
+        }
+    }
+
+    /// Records that a feed starts at `position`. Changes before it may have been missed; all of
+    /// them are visible.
+    pub fn feed_started(&mut self, origin: String, position: u64) {
+        self.start(origin, position, None, "the relay follows the database anew");
+        self.hidden.clear();
+    }
+
+    /// Records that a feed goes on at `position`, where the database kept its place. Until
+    /// [`Self::settled`] changes before it may be invisible.
+    pub fn feed_resumed(&mut self, origin: String, position: u64) {
+        self.start(origin, position, Some(position), "another relay took over");
+        self.hidden.resume();
+        if !self.rules.has(Rule::SettleFirst) {
+            self.hidden.settle();
+        }
+    }
+
+    /// Records that all changes before the place of the resumed feed are visible.
+    pub fn settled(&mut self) {
+        self.hidden.settle();
+    }
+
+    fn start(&mut self, origin: String, position: u64, resumed_at: Option<u64>, reason: &str) {
+        self.clear_queue();
+        self.in_flight.clear();
+        self.is_inside_commit = false;
+        self.complete = position;
+        self.confirmable = position;
+        self.feed = Feed::Running { origin, resumed_at };
+        self.chain = Chain::Broken(reason.to_owned());
+    }
+
+    /// Records that the feed may have missed changes; it starts again later.
+    pub fn feed_lost(&mut self, cause: u8, detail: &str) {
+        self.feed = Feed::Stopped;
+        let detail = crate::message::cut(detail);
+        self.push(Body::Loss(Loss { cause, detail }), 0);
+    }
+
+    /// Records an event of the feed.
+    pub fn deliver(&mut self, event: Event) {
+        match &event {
+            Event::Change { mark, .. } | Event::Flush { mark: Some(mark), .. } => {
+                self.hidden.delivered(*mark);
+            }
+            Event::Flush { mark: None, .. } => {}
+            Event::OpenGap { collection, .. } => {
+                if !self.gaps.contains(collection) {
+                    self.gaps.push(*collection);
+                }
+            }
+            Event::CloseGap { collection } => self.gaps.retain(|open| open != collection),
+        }
+        if self.feed == Feed::Stopped {
+            return;
+        }
+        self.is_inside_commit = true;
+        let bytes = event.bytes_max();
+        match self.queue.back_mut() {
+            Some(Queued { body: Body::Changes(events), bytes: used, .. })
+                if *used < CHANGES_BYTES_MAX =>
+            {
+                events.push(event);
+                *used += bytes;
+                self.queue_bytes += bytes;
+            }
+            _ => self.push(Body::Changes(vec![event]), bytes),
+        }
+        if self.queue_bytes > QUEUE_BYTES_MAX {
+            self.break_chain("more changes wait to be published than the relay keeps");
+        }
+    }
+
+    fn push(&mut self, body: Body, bytes: usize) {
+        self.queue_bytes += bytes;
+        self.queue.push_back(Queued { body, bytes, complete: self.complete });
+    }
+
+    /// Records that every change committed before `look_at` was delivered, up to `position`.
+    /// `visible` is what the look saw, if it is a new one.
+    pub fn advance(&mut self, look_at: Nanos, position: u64, visible: Option<&Version>) {
+        let Feed::Running { origin, .. } = &self.feed else { return };
+        let origin = origin.clone();
+        self.complete = self.complete.max(position);
+        let was_inside = std::mem::take(&mut self.is_inside_commit);
+        match self.queue.back_mut() {
+            Some(last) => last.complete = self.complete,
+            // The changes were taken before their commit was complete.
+            None if was_inside && visible.is_none() => self.push(Body::Changes(Vec::new()), 0),
+            None => {}
+        }
+        let Some(version) = visible else { return };
+        let visible = Visible::of(version);
+        if let Some(visible) = &visible {
+            self.hidden.seen(visible);
+        }
+        let hidden = self.hidden.list(HIDDEN_MAX).filter(|_| visible.is_some());
+        let watermark = Watermark {
+            answers: self.nonces.answered_by(look_at),
+            end: position,
+            visible,
+            hidden,
+            gaps: self.gaps.clone(),
+            collections: self.collections.clone(),
+            origin,
+        };
+        // A watermark that was not taken is replaced only by a chain's end: its bytes count.
+        let bytes = 128 + 16 * (watermark.answers.len() + watermark.collections.len());
+        self.push(Body::Watermark(Box::new(watermark)), bytes);
+        if self.queue_bytes > QUEUE_BYTES_MAX {
+            self.break_chain("more watermarks wait to be published than the relay keeps");
+        }
+    }
+
+    /// Records a question of a server.
+    pub fn ask(&mut self, nonce: Nonce, arrived_at: Nanos) {
+        self.nonces.ask(nonce, arrived_at);
+    }
+
+    /// Returns whether a chain must begin before anything can be taken.
+    #[must_use]
+    pub fn wants_beginning(&self) -> bool {
+        self.feed != Feed::Stopped && !matches!(self.chain, Chain::Open { .. })
+    }
+
+    /// Returns the beginning of a chain, to be written only if the stream still ends with `last`.
+    /// `None` while no feed runs. Its number is `number_min` at least, which grows too: the stream
+    /// may have been emptied. `identity` is random.
+    pub fn begin(
+        &mut self,
+        last: Option<&Message>,
+        number_min: u64,
+        identity: u64,
+    ) -> Option<Message> {
+        let Feed::Running { origin, resumed_at } = &self.feed else { return None };
+        let next = last.map_or(0, |last| last.generation.number).saturating_add(1);
+        let generation = Generation { number: next.max(number_min), identity };
+        let is_within =
+            |at: u64, last: &Message| !self.rules.has(Rule::ResumeWithin) || at <= last.complete;
+        // The chain before may have lost its end, or ended with a loss.
+        let continued = last
+            .filter(|last| !matches!(last.body, Body::Loss(_)))
+            .zip(*resumed_at)
+            .filter(|(last, at)| is_within(*at, last));
+        let reason = match &self.chain {
+            Chain::Broken(reason) => reason.clone(),
+            Chain::Opening(_) | Chain::Open { .. } => "the relay begins anew".to_owned(),
+        };
+        let beginning = Beginning {
+            predecessor: last
+                .map(|last| Predecessor { generation: last.generation, counter: last.counter }),
+            resumed_at: continued.map(|(_, at)| at),
+            origin: origin.clone(),
+            reason,
+        };
+        let start = continued.map(|(last, _)| last.complete).or(*resumed_at);
+        let complete = start.unwrap_or(self.complete);
+        self.chain = Chain::Opening(generation);
+        let body = Body::Beginning(beginning);
+        Some(Message { generation, counter: 0, complete, body })
+    }
+
+    /// Records that the beginning was written and acknowledged.
+    pub fn began(&mut self) {
+        if let Chain::Opening(generation) = self.chain {
+            self.chain = Chain::Open { generation, next: 1 };
+        }
+    }
+
+    /// Returns the next message to write, if one waits and not too many are under way.
+    pub fn take(&mut self) -> Option<Message> {
+        let Chain::Open { generation, next } = &mut self.chain else { return None };
+        if self.in_flight.len() >= IN_FLIGHT_MAX {
+            return None;
+        }
+        let Queued { body, bytes, complete } = self.queue.pop_front()?;
+        self.queue_bytes = self.queue_bytes.saturating_sub(bytes);
+        let message = Message { generation: *generation, counter: *next, complete, body };
+        *next += 1;
+        if !self.rules.has(Rule::ConfirmAfterAck) {
+            self.confirmable = self.confirmable.max(complete);
+        }
+        self.in_flight.push_back((message.counter, complete));
+        Some(message)
+    }
+
+    /// Records the acknowledgement of a message and of all before it.
+    pub fn acknowledged(&mut self, counter: u64) {
+        while let Some((first, complete)) = self.in_flight.front() {
+            if *first > counter {
+                break;
+            }
+            self.confirmable = self.confirmable.max(*complete);
+            self.in_flight.pop_front();
+        }
+    }
+
+    /// Records that a message was not written, or that this is unknown.
+    pub fn failed(&mut self, reason: &str) {
+        self.break_chain(reason);
+    }
+
+    fn break_chain(&mut self, reason: &str) {
+        self.clear_queue();
+        self.in_flight.clear();
+        if let Feed::Running { resumed_at, .. } = &mut self.feed {
+            *resumed_at = None;
+        }
+        self.chain = Chain::Broken(reason.to_owned());
+    }
+
+    fn clear_queue(&mut self) {
+        self.queue.clear();
+        self.queue_bytes = 0;
+    }
+
+    /// Returns the point of the log before which the stream has acknowledged every change, for a
+    /// feed whose place the database keeps.
+    #[must_use]
+    pub fn confirmable(&self) -> u64 {
+        self.confirmable
+    }
+
+    /// Returns the chain that is open.
+    #[must_use]
+    pub fn generation(&self) -> Option<Generation> {
+        match self.chain {
+            Chain::Open { generation, .. } => Some(generation),
+            Chain::Broken(_) | Chain::Opening(_) => None,
+        }
+    }
+
+    /// Returns the bytes of events that wait.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.queue_bytes
+    }
+
+    /// Returns the number of instances that asked within the last minute.
+    #[must_use]
+    pub fn instances(&self, now: Nanos) -> usize {
+        self.nonces.instances(now)
+    }
+}
+
+/// Returns the mark of a change that messages can carry; `None` for those of other engines.
+#[must_use]
+pub fn mark_of(change: hotrow_types::version::ChangeId) -> Option<Mark> {
+    use hotrow_types::version::ChangeId;
+    match change {
+        ChangeId::Transaction { xid, .. } => Some(Mark::Transaction(xid)),
+        ChangeId::Commit(position) => Some(Mark::Commit(position.at)),
+        ChangeId::Log(_) | ChangeId::Gtid(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use std::sync::Arc;
+
+use hotrow_types::version::Snapshot;
+
+use super::*;
+
+const COLLECTION: Tag = Tag(7);
+
+fn publisher() -> Publisher {
+    Publisher::new(vec![COLLECTION], Rules::default())
+}
+
+fn change(xid: u64) -> Event {
+    Event::Change { collection: COLLECTION, key: [1].into(), mark: Mark::Transaction(xid) }
+}
+
+fn version(xmax: u64, running: &[u64]) -> Version {
+    let xmin = running.first().copied().unwrap_or(xmax);
+    let snapshot = Arc::new(Snapshot { xmin, xmax, running: running.to_vec() });
+    Version::Snapshot { incarnation: 1, snapshot }
+}
+
+/// Begins a chain in an empty stream.
+fn begin(publisher: &mut Publisher) -> Message {
+    let message = publisher.begin(None, 0, 5).unwrap();
+    publisher.began();
+    message
+}
+
+/// Returns a chain's last message with this complete point.
+fn last(complete: u64, body: Body) -> Message {
+    let generation = Generation { number: 9, identity: 1 };
+    Message { generation, counter: 30, complete, body }
+}
+
+fn resumed_at(message: &Message) -> Option<u64> {
+    match &message.body {
+        Body::Beginning(beginning) => beginning.resumed_at,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_chain_is_numbered_from_its_beginning() {
+    let mut publisher = publisher();
+    assert_eq!(publisher.begin(None, 0, 5), None, "there is no feed");
+    publisher.feed_started("a".to_owned(), 100);
+    publisher.deliver(change(10));
+    assert_eq!(publisher.take(), None, "there is no chain");
+    let beginning = begin(&mut publisher);
+    assert_eq!((beginning.generation.number, beginning.counter, beginning.complete), (1, 0, 100));
+    publisher.deliver(change(10));
+    publisher.advance(Nanos(1), 110, None);
+    let message = publisher.take().unwrap();
+    assert_eq!((message.counter, message.complete), (1, 110));
+    assert_eq!(message.body, Body::Changes(vec![change(10), change(10)]), "one message");
+    assert_eq!(publisher.take(), None);
+    publisher.failed("no answer");
+    let beginning = publisher.begin(None, 40, 5).unwrap();
+    assert_eq!(beginning.generation.number, 40, "of an emptied stream");
+}
+
+#[test]
+fn a_point_follows_changes_that_were_taken_inside_their_commit() {
+    let mut publisher = publisher();
+    publisher.feed_started("a".to_owned(), 100);
+    begin(&mut publisher);
+    publisher.deliver(change(10));
+    assert_eq!(publisher.take().unwrap().complete, 100);
+    publisher.advance(Nanos(1), 110, None);
+    let point = publisher.take().unwrap();
+    assert_eq!((point.complete, point.body), (110, Body::Changes(Vec::new())));
+    publisher.advance(Nanos(1), 120, None);
+    assert_eq!(publisher.take(), None, "nothing waits for it");
+}
+
+#[test]
+fn a_watermark_has_what_a_server_needs_to_join() {
+    let mut publisher = publisher();
+    publisher.feed_started("a".to_owned(), 100);
+    begin(&mut publisher);
+    let nonce = |sequence| Nonce { instance: 3, sequence };
+    publisher.ask(nonce(1), Nanos(10));
+    publisher.ask(nonce(2), Nanos(20));
+    publisher.deliver(change(10));
+    publisher.deliver(change(11));
+    publisher.deliver(Event::OpenGap { collection: COLLECTION, detail: String::new() });
+    publisher.advance(Nanos(15), 110, Some(&version(12, &[11])));
+    assert!(matches!(publisher.take().unwrap().body, Body::Changes(_)), "first the changes");
+    let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
+    assert_eq!(watermark.answers, [nonce(1)]);
+    assert_eq!(watermark.hidden, Some(vec![Mark::Transaction(11)]));
+    assert_eq!((watermark.gaps, watermark.end), (vec![COLLECTION], 110));
+    publisher.deliver(Event::CloseGap { collection: COLLECTION });
+    publisher.advance(Nanos(30), 120, Some(&version(12, &[])));
+    publisher.take();
+    let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
+    assert_eq!((watermark.answers, watermark.gaps), (vec![nonce(2)], Vec::new()));
+    assert_eq!(watermark.hidden, Some(Vec::new()));
+    publisher.advance(Nanos(30), 120, Some(&Version::Unknown));
+    let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
+    assert_eq!((watermark.visible, watermark.hidden), (None, None));
+}
+
+#[test]
+fn a_loss_ends_the_chain() {
+    let mut publisher = publisher();
+    publisher.feed_started("a".to_owned(), 100);
+    begin(&mut publisher);
+    publisher.feed_lost(2, "why");
+    publisher.deliver(change(10));
+    assert!(matches!(publisher.take().unwrap().body, Body::Loss(Loss { cause: 2, .. })));
+    assert!(publisher.take().is_none() && !publisher.wants_beginning());
+    publisher.feed_started("a".to_owned(), 200);
+    assert!(publisher.wants_beginning());
+}
+
+#[test]
+fn a_chain_continues_only_what_is_complete() {
+    let empty = || Body::Changes(Vec::new());
+    for (at, complete, body, continues) in [
+        (100, 100, empty(), true),
+        (100, 150, empty(), true),
+        (100, 99, empty(), false),
+        (100, 150, Body::Loss(Loss { cause: 0, detail: String::new() }), false),
+    ] {
+        let mut publisher = publisher();
+        publisher.feed_resumed("a".to_owned(), at);
+        let message = publisher.begin(Some(&last(complete, body)), 0, 5).unwrap();
+        assert_eq!(message.generation.number, 10);
+        assert_eq!(resumed_at(&message).is_some(), continues, "{complete}");
+        assert_eq!(message.complete, if continues { complete } else { at });
+    }
+    // A chain that broke has dropped changes.
+    let mut publisher = publisher();
+    publisher.feed_resumed("a".to_owned(), 100);
+    publisher.failed("no answer");
+    assert_eq!(resumed_at(&publisher.begin(Some(&last(150, empty())), 0, 5).unwrap()), None);
+}
+
+#[test]
+fn only_what_is_acknowledged_is_confirmed() {
+    let mut publisher = publisher();
+    publisher.feed_resumed("a".to_owned(), 100);
+    begin(&mut publisher);
+    for xid in 10..13 {
+        publisher.deliver(change(xid));
+        publisher.advance(Nanos(1), xid * 10, None);
+        publisher.take().unwrap();
+    }
+    assert_eq!(publisher.confirmable(), 100);
+    publisher.acknowledged(2);
+    assert_eq!(publisher.confirmable(), 110);
+    publisher.failed("no answer");
+    publisher.acknowledged(3);
+    assert_eq!(publisher.confirmable(), 110, "of a chain that is over");
+}
+
+#[test]
+fn queue_and_messages_under_way_are_bounded() {
+    let mut publisher = publisher();
+    publisher.feed_started("a".to_owned(), 100);
+    begin(&mut publisher);
+    let key: Box<[u8]> = vec![0; 60_000].into();
+    let big =
+        |xid| Event::Change { collection: COLLECTION, key: key.clone(), mark: Mark::Commit(xid) };
+    for n in 0..200 {
+        publisher.deliver(big(n));
+    }
+    let taken = std::iter::from_fn(|| publisher.take()).count();
+    assert_eq!(taken, IN_FLIGHT_MAX);
+    publisher.acknowledged(1);
+    assert!(publisher.take().is_some());
+    while publisher.generation().is_some() {
+        publisher.deliver(big(1));
+        assert!(publisher.queued_bytes() <= QUEUE_BYTES_MAX);
+    }
+    assert!(publisher.wants_beginning(), "the next chain begins with a loss");
+    // Without a chain the queue is bounded as well.
+    for n in 0..2_000 {
+        publisher.deliver(big(n));
+    }
+    assert!(publisher.queued_bytes() <= QUEUE_BYTES_MAX);
+}

@@ -1,0 +1,134 @@
+//! Admin side of a process that serves no records: health checks, and a few documents.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+
+use crate::admin::{carries_token, unauthorised};
+use crate::body::Body;
+use crate::config::Config;
+use crate::connection::request::RequestBody;
+use crate::connection::serve::HttpService;
+use crate::listen::{ListenError, Listeners};
+use crate::service::admin_config;
+use crate::tls::TlsEndpoint;
+use crate::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
+use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
+
+/// What a path answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// 200; otherwise 503.
+    pub is_fine: bool,
+    /// Media type.
+    pub content_type: &'static str,
+    /// Content.
+    pub text: String,
+}
+
+/// Source of the documents.
+pub trait Documents: Send + Sync + 'static {
+    /// Returns the document of a path.
+    fn document(&self, path: &str) -> Option<Document>;
+
+    /// Returns whether a path needs no token.
+    fn is_open(&self, path: &str) -> bool {
+        matches!(path, "/healthz" | "/readyz")
+    }
+}
+
+/// Admin side with its listener.
+#[derive(Debug)]
+pub struct DocumentsListener {
+    listeners: Listeners,
+    config: Config,
+}
+
+impl DocumentsListener {
+    /// Listens on the admin address.
+    ///
+    /// # Errors
+    /// The address is in use, or the certificate cannot be used.
+    pub fn bind(config: &Config) -> Result<Self, ListenError> {
+        let tls = TlsEndpoint::of(&config.admin_transport).map_err(ListenError::AdminTls)?;
+        let listeners = Listeners::bind(config.admin, 1)?.with_tls(tls);
+        Ok(Self { listeners, config: config.clone() })
+    }
+
+    /// Returns the address, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.listeners.address()
+    }
+
+    /// Serves until `shutdown`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn serve(
+        self,
+        documents: Arc<dyn Documents>,
+        shutdown: &Shutdown,
+        supervisor: &Supervisor,
+    ) -> Result<Workers, WorkerError> {
+        let token = self.config.admin_token.clone();
+        let threads = WorkerThreads { name: WorkerName::Admin, supervisor: supervisor.clone() };
+        let make =
+            move |_| DocumentsService { documents: Arc::clone(&documents), token: token.clone() };
+        run_workers(&admin_config(&self.config), self.listeners, make, shutdown, &threads)
+    }
+}
+
+struct DocumentsService {
+    documents: Arc<dyn Documents>,
+    token: Option<String>,
+}
+
+impl DocumentsService {
+    fn answer(&self, request: &Request<RequestBody>) -> Response<Body> {
+        let path = request.uri().path();
+        let is_allowed = self.documents.is_open(path)
+            || self.token.as_ref().is_none_or(|token| carries_token(request.headers(), token));
+        if !is_allowed {
+            return unauthorised();
+        }
+        let Some(document) = self.documents.document(path) else {
+            return text(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "no such path\n");
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let mut response = text(status, "text/plain; charset=utf-8", "only GET and HEAD\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        let status =
+            if document.is_fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        text(status, document.content_type, document.text)
+    }
+}
+
+impl HttpService for DocumentsService {
+    type Body = Body;
+
+    fn call(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>>>> {
+        let mut response = self.answer(&request);
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Box::pin(std::future::ready(response))
+    }
+}
+
+fn text(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<bytes::Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(Body::Bytes(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
