@@ -222,7 +222,10 @@ impl Visible {
                 Some(Self::Snapshot(snapshot.as_ref().clone()))
             }
             Version::Log(to) | Version::Span { from: to, .. } => Some(Self::Through(to.at)),
-            Version::Snapshot { .. } | Version::Gtids(_) | Version::Unknown => None,
+            Version::Snapshot { .. }
+            | Version::Replayed { .. }
+            | Version::Gtids(_)
+            | Version::Unknown => None,
         }
     }
 
