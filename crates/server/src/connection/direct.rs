@@ -2,7 +2,8 @@
 //!
 //! `recv` and `send` of the C library are cancellation points: in a program with threads each call
 //! makes two atomic exchanges so that a thread could be cancelled in it, which happens to none of
-//! ours. At two calls per request that is half a percent of a hit's CPU time, the kernel's included.
+//! ours. At two calls per request that is half a percent of a hit's CPU time, with the kernel's
+//! part.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
