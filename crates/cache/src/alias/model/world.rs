@@ -244,7 +244,7 @@ impl World {
     pub(super) fn deliver(&mut self, most: u64) {
         let until = self.db.end().min(self.delivered.saturating_add(most));
         for number in self.delivered + 1..=until {
-            let mark = ChangeId::Transaction(number);
+            let mark = ChangeId::Transaction { xid: number, commit: number };
             for (id, row) in self.db.log[number as usize - 1].rows.clone() {
                 self.invalidate(&row_key(id), mark);
                 let Some(value) = row else { continue };
