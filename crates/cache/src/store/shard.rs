@@ -25,7 +25,7 @@ pub(crate) use self::resize::ShardCapacity;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
 use crate::cache::Attached;
-use crate::record::{Presence, Record};
+use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 use crate::store::Entry;
 
 /// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
@@ -137,7 +137,8 @@ impl Region {
 
     /// Returns how many keys to remember, by the weight that entries turned out to have.
     fn ghosts_max(&self) -> usize {
-        let fitting = self.capacity_bytes / self.mean_bytes();
+        // An empty region has no mean; no entry is smaller than this.
+        let fitting = self.capacity_bytes / self.mean_bytes().max(ENTRY_OVERHEAD_BYTES);
         usize::try_from((fitting as f64 * GHOST_SHARE) as u64).unwrap_or(usize::MAX)
     }
 

@@ -107,12 +107,14 @@ fn help_and_version_go_to_standard_output() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((status, lines.len()), (Some(0), 3), "{out}");
     assert_eq!(lines[0], format!("hotrow {}", env!("CARGO_PKG_VERSION")));
-    assert!(lines[1].starts_with("commit: ") && lines[2].starts_with("features: mongodb, mysql"));
+    assert!(
+        lines[1].starts_with("commit: ") && lines[2].starts_with("features: hub, mongodb, mysql")
+    );
     let (status, short, _) = outcome(&["-V"]);
     assert_eq!((status, short), (Some(0), format!("{}\n", lines[0])));
     let (status, out, _) = outcome(&["--help"]);
     assert_eq!(status, Some(0));
-    for command in ["serve", "check", "init", "uninstall-triggers"] {
+    for command in ["serve", "relay", "check", "init", "uninstall-triggers"] {
         assert!(out.contains(command), "{out}");
         let (status, out, _) = outcome(&[command, "--help"]);
         assert!(status == Some(0) && out.contains(&format!("  hotrow {command} --")), "{out}");

@@ -185,7 +185,7 @@ fn an_alias_is_delivered_by_the_values_that_rows_have() {
     assert!(of(row(b"D", 10, &[(b"K", &["1", "n"])])).is_empty());
     assert!(of(row(b"U", 10, &[(b"N", &["1", "n"])])).is_empty(), "no lookup finds NULL");
     // A value that was not sent is unknown.
-    let flush = ["flush 0 Bulk Some(Transaction(5))"];
+    let flush = ["flush 0 Bulk Some(\"Transaction(5)\")"];
     assert_eq!(of(row(b"U", 10, &[(b"N", &["1", "u"])])), flush);
 }
 

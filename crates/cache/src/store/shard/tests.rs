@@ -192,6 +192,17 @@ proptest! {
     }
 }
 
+/// A case that random work found: an empty region has no mean weight.
+#[test]
+fn an_empty_region_remembers_no_more_keys_than_fit() {
+    let mut bench = Bench::new(0, 464);
+    (0..1_000).for_each(|id| {
+        bench.insert(id, None);
+    });
+    while !bench.step_to(0, 4) {}
+    bench.check();
+}
+
 #[test]
 fn one_large_record_after_many_small_ones_leaves_the_capacity() {
     let mut bench = Bench::new(100_000, 0);
