@@ -19,6 +19,7 @@ use hotrow_testkit::postgres::ROLE;
 tests! {
     Views:
     mixed::histories_equal_the_database_after_crashes,
+    #[ignore = "long: the short form runs over the table"]
     mixed::contract_holds_under_every_disturbance,
     safeguards::a_row_read_before_its_change_is_not_cached_however_late_it_arrives,
     visibility::a_row_read_before_its_change_is_visible_is_not_cached,
