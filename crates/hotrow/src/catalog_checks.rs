@@ -33,8 +33,8 @@ fn aliases(config: &Config, schemas: &[KeySchema], has_uuids: bool) -> Vec<Strin
             };
             if let Some(ty) = schema.types().iter().find(|ty| !is_fit(ty)) {
                 faults.push(format!(
-                    "alias `{}`: {what} must be integers or texts (in PostgreSQL also UUIDs), whose \
-                     form in a record is that of an id, not {}\n     -> remove the alias",
+                    "alias `{}`: {what} must be integers or texts (in PostgreSQL also UUIDs), \
+                     whose form in a record is that of an id, not {}\n     -> remove the alias",
                     collection.name,
                     ty.name()
                 ));

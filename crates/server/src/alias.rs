@@ -125,10 +125,8 @@ impl Handler {
         };
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let (mode, wanted) = match self.mode(of, request) {
-            Ok(ReadRequirement::None) => (subject.mode(), None),
-            Ok(ReadRequirement::New) => (ReadMode::Revalidate, None),
-            Ok(ReadRequirement::AtLeast(wanted)) => (ReadMode::Normal, Some(wanted)),
+        let (mode, wanted) = match self.alias_requirement(of, subject, request) {
+            Ok(requirement) => requirement,
             Err(problem) => return Step::problem(&problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
@@ -176,6 +174,23 @@ impl Handler {
                 Some((record, how)) => handler.answer(record, how, &request, None),
                 None => (problem.response().into(), CacheOutcome::None),
             }
+        })
+    }
+
+    /// Returns the mode of the first attempt, and the position that the answer must reflect.
+    ///
+    /// # Errors
+    /// The request asks for what the collection does not permit.
+    pub(crate) fn alias_requirement(
+        &self,
+        of: CollectionId,
+        subject: ScanSubject<'_>,
+        request: &RequestContext<'_>,
+    ) -> Result<(ReadMode, Option<Position>), HttpError> {
+        Ok(match self.mode(of, request)? {
+            ReadRequirement::None => (subject.mode(), None),
+            ReadRequirement::New => (ReadMode::Revalidate, None),
+            ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),
         })
     }
 

@@ -181,7 +181,8 @@ pub fn open_supervised(
     let (namespace, collections) = (readers.dbname.clone(), &config.server.collections);
     let name = DatabaseName::new(("postgresql", "SELECT"), Some(namespace), collections);
     let standbys = Standbys::start(standbys, &config, settings, &shared, &background);
-    let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
+    let connector =
+        Connector { target: readers, settings, shared: Arc::clone(&shared), is_standby: false };
     let first = Connection::new(session);
     let pool = Pool::start(connector, first, config.server.reads_in_flight, &background);
     let feed = PostgresFeed {

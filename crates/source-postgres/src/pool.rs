@@ -18,11 +18,12 @@ use hotrow_source::{SourceError, preflight};
 /// Time limit for the reuse of a connection whose query was cancelled; after that it is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Server of the readers' connections.
+/// Server of the readers' connections: the primary, or a standby of it.
 pub(crate) struct Connector {
     pub(crate) target: Target,
     pub(crate) settings: Settings,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) is_standby: bool,
 }
 
 pub(crate) type Pool = pool::Pool<Connector>;
@@ -39,8 +40,12 @@ impl pool::Connector for Connector {
     type Connection = Connection;
 
     async fn open(&self, identity: &Identity) -> Result<Connection, String> {
-        let opened = connect::primary(&self.target, self.settings, Some(identity)).await;
-        opened.map(Connection::new).map_err(|errors| preflight::joined(&errors))
+        let Self { target, settings, is_standby, .. } = self;
+        let opened = match is_standby {
+            false => connect::primary(target, *settings, Some(identity)).await.map(Connection::new),
+            true => connect::standby(target, *settings, identity).await.map(Connection::of_standby),
+        };
+        opened.map_err(|errors| preflight::joined(&errors))
     }
 
     fn is_closed(connection: &Connection) -> bool {

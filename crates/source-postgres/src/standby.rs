@@ -20,19 +20,17 @@ use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
 
 use super::config::Config;
-use super::connect::{self, Settings, full_text};
+use super::connect::{Settings, full_text};
 use super::plan::ReadPlan;
-use super::pool::Connection;
+use super::pool::{Connection, Connector, Pool};
 use super::reader::Answer;
-use super::server::Identity;
 use super::shared::{Plan, Shared};
 use super::target::Target;
 use super::{OpenError, PostgresSource};
 use hotrow_source::background::Background;
 use hotrow_source::json::Pace;
-use hotrow_source::pool::{self, Pool};
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView, StateAfter, judge};
-use hotrow_source::{Room, Row, RowBudget, SourceError, preflight};
+use hotrow_source::{Room, Row, RowBudget, SourceError};
 
 /// Most standbys that one read asks.
 const ASKED_MAX: usize = 2;
@@ -75,7 +73,7 @@ pub(crate) struct Standbys {
 /// One standby.
 struct Standby {
     name: String,
-    pool: Arc<Pool<Connector>>,
+    pool: Arc<Pool>,
     reads: AtomicU64,
     health: Mutex<Health>,
 }
@@ -91,40 +89,6 @@ struct Health {
     trouble: Option<(Instant, String)>,
 }
 
-/// Opens connections to one standby.
-pub(crate) struct Connector {
-    target: Target,
-    settings: Settings,
-    shared: Arc<Shared>,
-}
-
-impl pool::Connector for Connector {
-    type Identity = Identity;
-    type Connection = Connection;
-
-    async fn open(&self, identity: &Identity) -> Result<Connection, String> {
-        let opened = connect::standby(&self.target, self.settings, identity).await;
-        opened.map(Connection::of_standby).map_err(|errors| preflight::joined(&errors))
-    }
-
-    fn is_closed(connection: &Connection) -> bool {
-        connection.session.is_closed()
-    }
-
-    fn generation(&self) -> u64 {
-        self.shared.published.generation()
-    }
-
-    fn current(&self) -> Option<(u64, Identity)> {
-        let plan = self.shared.published.plan().ok()?;
-        Some((plan.generation, plan.identity))
-    }
-
-    fn connect_timeout(&self) -> Duration {
-        self.settings.connect_timeout
-    }
-}
-
 impl Standbys {
     pub(crate) fn start(
         targets: Vec<Target>,
@@ -135,7 +99,8 @@ impl Standbys {
     ) -> Self {
         let start = |target: Target| {
             let hosts: Vec<String> = target.hosts.iter().map(ToString::to_string).collect();
-            let connector = Connector { target, settings, shared: Arc::clone(shared) };
+            let shared = Arc::clone(shared);
+            let connector = Connector { target, settings, shared, is_standby: true };
             let connections = config.server.reads_in_flight;
             Standby {
                 name: hosts.join(","),

@@ -202,8 +202,8 @@ impl Proxy {
         self.control().waiting[class as usize][direction as usize]
     }
 
-    /// Returns the longest time for which the proxy itself did not run. It tells a fault of the
-    /// tested program from a machine that stood still.
+    /// Returns the longest time for which the proxy itself did not run. It distinguishes a fault of
+    /// the tested program from a machine that stood still.
     pub fn longest_stall(&self) -> Duration {
         self.control().stalled
     }

@@ -13,7 +13,6 @@ use crate::alias::AliasDemand;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
 use crate::metrics::CacheOutcome;
-use crate::read_requirement::ReadRequirement;
 use crate::traces::{ReadKind, WaitingRequest};
 
 impl Handler {
@@ -27,10 +26,8 @@ impl Handler {
         let ids = ids_kept.borrow();
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let (mode, wanted) = match self.mode(id, request) {
-            Ok(ReadRequirement::None) => (subject.mode(), None),
-            Ok(ReadRequirement::New) => (ReadMode::Revalidate, None),
-            Ok(ReadRequirement::AtLeast(wanted)) => (ReadMode::Normal, Some(wanted)),
+        let (mode, wanted) = match self.alias_requirement(id, subject, request) {
+            Ok(requirement) => requirement,
             Err(problem) => return Step::problem(&problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;

@@ -185,7 +185,7 @@ fn a_stream_that_is_emptied_or_deleted_is_no_end() {
 #[test]
 fn a_server_that_joins_does_not_keep_what_is_hidden() {
     // Commits that wait for a standby are in the log, and readers do not see them.
-    let settings = [("synchronous_standby_names", "nobody"), ("synchronous_commit", "local")];
+    let settings = [("synchronous_standby_names", "absent"), ("synchronous_commit", "local")];
     let hub = Hub::over(Shop::with_products_and(&settings), Nats::start(""));
     let _relay = hub.relay();
     let first = hub.server();
