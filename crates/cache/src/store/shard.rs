@@ -11,7 +11,8 @@
 //! * In the hot ring a used entry loses a use and goes to the tail; an unused one is evicted.
 //! * An unused entry of a `1/n` of the mean weight goes to the tail `n - 1` times first, because
 //!   the room that it takes costs little (GDSF has the same idea). A use restores these passes.
-//!   Where small entries are used less often than others, `n` is smaller by that ratio.
+//!   Where evicted small entries are read again less often than others, `n` is smaller, where more
+//!   often, larger.
 
 mod resize;
 
@@ -32,10 +33,13 @@ use crate::store::Entry;
 const HOT_SHARE: f64 = 0.85;
 /// Remembered evicted keys, as a share of the entries that fit. Measured likewise.
 const GHOST_SHARE: f64 = 0.5;
-/// Looks after which half of them are forgotten.
-const LOOKS_MAX: u32 = 4096;
-/// Largest factor on the passes of small entries where they are used more often than others.
-const USEFULNESS_MAX: f64 = 2.0;
+/// Entries for which a region keeps room beside the hot ones, but at most half of it: with fewer, a
+/// new entry is gone before it can be used again. Measured likewise, in regions of 20 and 40.
+const COLD_ENTRIES: u64 = 16;
+/// Evictions after which half of them are forgotten.
+const EVICTIONS_MAX: u32 = 4096;
+/// Largest factor on the passes of small entries where they return more often than others.
+const USEFULNESS_MAX: f64 = 4.0;
 /// Most keys that are looked up under one lock.
 pub(crate) const BATCH_MAX: usize = 32;
 /// Passes granted by one insertion; then the next unused entry is evicted whatever its size.
@@ -49,34 +53,34 @@ pub(crate) struct Region {
     ghosts: Ghosts,
     capacity_bytes: u64,
     hot_bytes_max: u64,
-    /// First looks at cold entries.
-    all: Looks,
-    /// The same, of entries below the mean weight.
-    small: Looks,
+    /// Of all entries.
+    all: Returns,
+    /// Of those below the mean weight.
+    small: Returns,
 }
 
-/// How many entries were used before the first look at them.
+/// How many evicted entries were stored again while their keys were remembered: they were evicted
+/// too early.
 #[derive(Debug)]
-struct Looks {
-    looks: u32,
-    used: u32,
+struct Returns {
+    evictions: u32,
+    returned: u32,
 }
 
-impl Looks {
-    /// As if a fourth of a few entries had been used.
-    const EMPTY: Self = Self { looks: 64, used: 16 };
+impl Returns {
+    /// As if a fourth of a few entries had returned.
+    const EMPTY: Self = Self { evictions: 64, returned: 16 };
 
-    fn note(&mut self, used: bool) {
-        if self.looks >= LOOKS_MAX {
-            self.looks /= 2;
-            self.used /= 2;
+    fn note_eviction(&mut self) {
+        if self.evictions >= EVICTIONS_MAX {
+            self.evictions /= 2;
+            self.returned /= 2;
         }
-        self.looks += 1;
-        self.used += u32::from(used);
+        self.evictions += 1;
     }
 
     fn share(&self) -> f64 {
-        f64::from(self.used.max(1)) / f64::from(self.looks)
+        f64::from(self.returned.max(1)) / f64::from(self.evictions)
     }
 }
 
@@ -105,8 +109,8 @@ impl Region {
             ghosts: Ghosts::default(),
             capacity_bytes,
             hot_bytes_max: Self::hot_bytes(capacity_bytes),
-            all: Looks::EMPTY,
-            small: Looks::EMPTY,
+            all: Returns::EMPTY,
+            small: Returns::EMPTY,
         }
     }
 
@@ -115,6 +119,12 @@ impl Region {
         let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
         // At least 1 byte, or else a small capacity would reject everything.
         hot.clamp(capacity_bytes.min(1), capacity_bytes)
+    }
+
+    /// Returns the room for hot entries of the weight that entries turned out to have.
+    fn hot_bytes_now(&self) -> u64 {
+        let cold_bytes = COLD_ENTRIES.saturating_mul(self.mean_bytes());
+        self.hot_bytes_max.min(self.capacity_bytes - cold_bytes.min(self.capacity_bytes / 2))
     }
 
     pub(crate) fn weight_bytes(&self) -> u64 {
@@ -148,18 +158,18 @@ impl Region {
         if weight_bytes >= mean_bytes {
             return 0;
         }
-        // Small entries that are used less than others are worth less by as much.
-        let usefulness = (self.small.share() / self.all.share()).min(USEFULNESS_MAX);
+        // By the square, because what returns is only what the passes of before have let go: the
+        // ratio itself understates the difference. Measured likewise.
+        let ratio = self.small.share() / self.all.share();
+        let usefulness = (ratio * ratio).min(USEFULNESS_MAX);
         let worth = usefulness * mean_bytes as f64 / weight_bytes.max(1) as f64;
         (worth.round() as u32).saturating_sub(1).min(PASSES_MAX)
     }
 
-    /// Notes whether a cold entry was used before the first look at it.
-    fn note_look(&mut self, weight_bytes: u64, used: bool) {
-        self.all.note(used);
-        if weight_bytes < self.mean_bytes() {
-            self.small.note(used);
-        }
+    /// Returns the counts that an entry of this weight belongs to.
+    fn returns_of(&mut self, weight_bytes: u64) -> impl Iterator<Item = &mut Returns> {
+        let is_small = weight_bytes < self.mean_bytes();
+        [Some(&mut self.all), is_small.then_some(&mut self.small)].into_iter().flatten()
     }
 
     fn ring_of(&mut self, hot: bool) -> &mut Ring {
@@ -197,18 +207,13 @@ impl<R: Entry> Evictor<'_, R> {
             let at = self.region.cold.head;
             let Some(record) = self.slab.record(at) else { return false };
             let weight_bytes = record.weight_bytes();
-            let is_first_look = !self.slab.was_passed(at);
-            let used = self.slab.take_use(at);
-            if is_first_look {
-                self.region.note_look(weight_bytes, used);
-            }
-            if used {
+            if self.slab.take_use(at) {
                 self.slab.unlink(&mut self.region.cold, at, weight_bytes);
                 self.slab.set_hot(at);
                 self.slab.link(&mut self.region.hot, at, weight_bytes);
-                while self.region.hot.weight_bytes > self.region.hot_bytes_max && self.advance_hot()
-                {
-                }
+                while self.region.hot.weight_bytes > self.region.hot_bytes_now()
+                    && self.advance_hot()
+                {}
                 return true;
             }
             if self.take_pass(at, weight_bytes) {
@@ -217,6 +222,7 @@ impl<R: Entry> Evictor<'_, R> {
             }
             let hash = self.hasher.hash_one(KeyBytes(record_key(self.slab, at)));
             // Before the eviction: the mean of the full region.
+            self.region.returns_of(weight_bytes).for_each(Returns::note_eviction);
             let ghosts_max = self.region.ghosts_max();
             self.slab.unlink(&mut self.region.cold, at, weight_bytes);
             self.evicted.extend(self.slab.remove(at));
@@ -357,8 +363,11 @@ impl<R: Entry + Clone> Shard<R> {
             return Inserted::Stored;
         }
         let remembered = evictor.region.ghosts.take(hash as u32);
+        if remembered {
+            evictor.region.returns_of(weight_bytes).for_each(|counts| counts.returned += 1);
+        }
         let hot = remembered
-            || evictor.region.hot.weight_bytes + weight_bytes <= evictor.region.hot_bytes_max;
+            || evictor.region.hot.weight_bytes + weight_bytes <= evictor.region.hot_bytes_now();
         if !remembered {
             // Before it is linked: a new entry is not looked at by its own insertion.
             evictor.make_room(weight_bytes);

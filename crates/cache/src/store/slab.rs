@@ -176,11 +176,6 @@ impl<R: Entry> Slab<R> {
         self.slots.len()
     }
 
-    /// Returns whether the entry was passed over since its last use.
-    pub(super) fn was_passed(&self, at: u32) -> bool {
-        self.slots[at as usize].mark.get() & PASSES != 0
-    }
-
     /// Takes one of `granted` passes. `false` if all are taken.
     pub(super) fn take_pass(&mut self, at: u32, granted: u32) -> bool {
         let mark = &mut self.slots[at as usize].mark;
