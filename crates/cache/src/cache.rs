@@ -366,11 +366,17 @@ impl<E: Clone> Cache<E> {
         record.equals_row(self.policy(record.collection()), row)
     }
 
-    /// Returns a 64-bit hash of the key, for sketches.
+    /// Returns the hash by which the key is stored, for sketches and samples.
     #[must_use]
     pub fn hash(&self, key: &Key) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(key)
+    }
+
+    /// Returns what makes [`Cache::hash`], for who holds keys with their hashes.
+    #[must_use]
+    pub fn hasher(&self) -> &FixedState {
+        &self.hasher
     }
 
     /// Returns the memory of the tables that find and rank the entries, in bytes. Includes

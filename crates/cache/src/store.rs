@@ -74,9 +74,16 @@ impl Store {
         shard.read().get(hash, key.as_bytes()).cloned()
     }
 
-    /// Looks up at most [`BATCH_MAX`] keys, and counts a use of each unless `peek`. Where shards
-    /// are few, keys of one shard share a lock, which is held for some hundred nanoseconds.
-    pub(crate) fn get_some(&self, keys: &[Key], peek: bool, found: &mut [Option<Record>]) {
+    /// Looks up at most [`BATCH_MAX`] keys with their hashes, and counts a use of each unless
+    /// `peek`. Where shards are few, keys of one shard share a lock, which is held for some hundred
+    /// nanoseconds.
+    pub(crate) fn get_some(
+        &self,
+        keys: &[Key],
+        hashes: &[u64],
+        peek: bool,
+        found: &mut [Option<Record>],
+    ) {
         if self.shards.len() > SHARDS_SHARED_MAX {
             for (key, found) in keys.iter().zip(found) {
                 *found = if peek { self.peek(key) } else { self.get(key) };
@@ -84,8 +91,9 @@ impl Store {
             return;
         }
         let mut wanted = [(0, &[][..]); BATCH_MAX];
-        for (wanted, key) in wanted.iter_mut().zip(keys) {
-            *wanted = (self.hasher.hash_one(key), key.as_bytes());
+        for (wanted, (key, hash)) in wanted.iter_mut().zip(keys.iter().zip(hashes)) {
+            debug_assert_eq!(*hash, self.hasher.hash_one(key), "a hash of another key");
+            *wanted = (*hash, key.as_bytes());
         }
         for shard in 0..self.shards.len() {
             let of_shard = |i: &usize| self.index_of(wanted[*i].0) == shard;

@@ -21,7 +21,7 @@ use hotrow_types::version::Position;
 
 pub(crate) use self::rows::convert_row;
 use crate::admission::InflightGuard;
-use crate::batch::{self, Ids};
+use crate::batch::Ids;
 use crate::collections::Alias;
 use crate::connection::request::RequestBody;
 use crate::context::RequestContext;
@@ -89,7 +89,7 @@ impl Handler {
                 })
             }
             AliasTargets::BatchGet(query) => {
-                let parsed = batch::parse_query(schema, &self.shared.limits, query);
+                let parsed = self.parse_ids(schema, query);
                 self.limited_batch(of, parsed, context)
             }
             AliasTargets::BatchPost => self.posted((of, alias), body, evaluation, context),
@@ -238,7 +238,7 @@ impl Handler {
             return None;
         }
         self.answered_from_memory(alias, (&record, freshness), subject, now);
-        self.requested(slice::from_ref(&key), Some(mode), now);
+        self.requested_one(&key, Some(mode), now);
         self.answered_from_memory(&key, (&row, own_freshness), subject, now);
         if own_freshness == Freshness::Fresh {
             self.shared.consistency_check.offer(&key, &row);
@@ -317,7 +317,7 @@ impl Handler {
             let keys: Vec<Key> = open.iter().map(|place| aliases[*place].clone()).collect();
             let of_aliases = (&keys[..], Sight::All, None);
             let (found, _) = self.read_attempt(of_aliases, demand, attempts, request).await?;
-            let mut rows = Ids::without_names();
+            let mut rows = Ids::without_names(self.shared.cache.hasher());
             let mut named = Vec::with_capacity(open.len());
             for (place, (record, how)) in open.drain(..).zip(found) {
                 match AliasTarget::of(&record) {
@@ -331,7 +331,7 @@ impl Handler {
             if is_first {
                 let mode = (demand.wanted.is_none()).then_some(demand.mode);
                 let mode = mode.filter(|mode| *mode != ReadMode::Revalidate);
-                self.requested(&rows.keys, mode, Nanos::now());
+                self.requested(&rows.keys, &rows.hashes, mode, Nanos::now());
                 is_first = false;
             }
             let of_rows = (&rows.keys[..], request.sight, request.columns);

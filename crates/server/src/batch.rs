@@ -15,7 +15,7 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
-use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
@@ -62,6 +62,15 @@ impl BatchParts {
 }
 
 impl Handler {
+    /// Parses the ids of a batch by GET.
+    pub(crate) fn parse_ids(
+        &self,
+        schema: &KeySchema,
+        query: Option<&str>,
+    ) -> Result<Ids, HttpError> {
+        parse_query(schema, &self.shared.limits, self.shared.cache.hasher(), query)
+    }
+
     pub(crate) async fn batch_post(
         self: &Rc<Self>,
         (id, ids_of): (CollectionId, CollectionId),
@@ -75,7 +84,10 @@ impl Handler {
                 .await;
         let schema = &self.shared.collections.get(ids_of).schema;
         let parsed = match received {
-            Ok(body) => list::parse_body_in_turns(schema, &self.shared.limits, body.bytes()).await,
+            Ok(body) => {
+                let (limits, hasher) = (&self.shared.limits, self.shared.cache.hasher());
+                list::parse_body_in_turns(schema, limits, hasher, body.bytes()).await
+            }
             Err(problem) => Err(problem),
         };
         let parsed = parsed.map(|parsed| Rc::clone(ids.get_or_init(|| Rc::new(parsed))));
@@ -114,7 +126,7 @@ impl Handler {
             Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
-        self.requested(&ids.keys, sampled_mode, now);
+        self.requested(&ids.keys, &ids.hashes, sampled_mode, now);
         let budgets = &self.shared.budgets;
         let sight = request.sight;
         let mut answers = self.answers(ids, budgets.answer(), View::of(request));
@@ -144,7 +156,8 @@ impl Handler {
             size = Some(budgets.answer_of_rows(id, rows)?);
             Ok(deadline)
         };
-        let others = cache.lookup_batch_with(&ids.keys, mode, now, found, &mut admit);
+        let others =
+            cache.lookup_batch_with((&ids.keys, &ids.hashes), mode, now, found, &mut admit);
         let others = others.and_then(|others| {
             // Queued beside the cold keys, before a query is sent.
             let again = self.lookup_again(ids, &unseen, now, &mut admit)?;

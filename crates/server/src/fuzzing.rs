@@ -44,7 +44,8 @@ pub fn request_path(input: &[u8]) {
             .position(|four| four == b"\r\n\r\n")
             .map_or(&[][..], |at| &message[at + 4..]);
         for collection in shared.collections.all() {
-            let _ = batch::parse_body(&collection.schema, &shared.limits, body);
+            let _ =
+                batch::parse_body(&collection.schema, &shared.limits, shared.cache.hasher(), body);
         }
     }
 }
@@ -127,7 +128,7 @@ fn ask(shared: &Shared, method: &str, target: &str) {
         }
         Ok(Route::BatchGet(id, query)) => {
             let schema = &shared.collections.get(id).schema;
-            drop(batch::parse_query(schema, &shared.limits, query));
+            drop(batch::parse_query(schema, &shared.limits, shared.cache.hasher(), query));
         }
         // No collection of these parts has an alias.
         Ok(Route::ByAlias(..) | Route::BatchPost(_) | Route::Capabilities | Route::Description)

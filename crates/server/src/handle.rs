@@ -23,7 +23,7 @@ pub use self::step::Step;
 pub(crate) use self::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds};
 use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
-use crate::batch::{self, Ids};
+use crate::batch::Ids;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::{Request, RequestBody};
 use crate::context::{RequestContext, RequestTimes};
@@ -181,11 +181,7 @@ impl Handler {
                 })
             }
             Ok(Route::BatchGet(id, query)) => {
-                let parsed = batch::parse_query(
-                    &self.shared.collections.get(id).schema,
-                    &self.shared.limits,
-                    query,
-                );
+                let parsed = self.parse_ids(&self.shared.collections.get(id).schema, query);
                 self.limited_batch(id, parsed, &context)
             }
             Ok(Route::BatchPost(id)) => self.posted((id, id), body, evaluation, &context),
@@ -254,7 +250,7 @@ impl Handler {
         let now = request.times.now;
         let subject = self.scan_subject(request);
         let required = self.mode(id, request);
-        self.requested(std::slice::from_ref(&key), mode_of(&required, subject), now);
+        self.requested_one(&key, mode_of(&required, subject), now);
         let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,

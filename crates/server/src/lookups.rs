@@ -82,19 +82,30 @@ impl Handler {
     /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys and of
     /// the miss-ratio curve. `mode`: that of the lookups that are about to be made; `None`: memory
     /// is not asked.
-    pub(crate) fn requested(&self, keys: &[Key], mode: Option<ReadMode>, now: Nanos) {
+    pub(crate) fn requested(
+        &self,
+        keys: &[Key],
+        hashes: &[u64],
+        mode: Option<ReadMode>,
+        now: Nanos,
+    ) {
         let day = self.shared.calendar.day(now);
         let cache = &self.shared.cache;
         if let Some(sampler) = &self.key_sampler {
             sampler.note(keys, |key| cache.hash(key));
         }
-        for key in keys {
-            let hash = cache.hash(key);
-            self.metrics.ids.note(day, hash);
+        for (key, hash) in keys.iter().zip(hashes) {
+            self.metrics.ids.note(day, *hash);
             if let Some(mode) = mode {
-                self.sample(key, hash, mode, now);
+                self.sample(key, *hash, mode, now);
             }
         }
+    }
+
+    /// The same for one id.
+    pub(crate) fn requested_one(&self, key: &Key, mode: Option<ReadMode>, now: Nanos) {
+        let hash = self.shared.cache.hash(key);
+        self.requested(std::slice::from_ref(key), &[hash], mode, now);
     }
 
     /// Adds some values of aliases to the samples of the miss-ratio curve. They are no ids: the

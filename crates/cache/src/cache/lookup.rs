@@ -95,20 +95,22 @@ impl<E: Clone> Cache<E> {
         let found = |place: usize, record: Record, freshness| {
             answers[place] = Some(of_memory(record, freshness));
         };
-        let others = self.lookup_batch_with(keys, mode, now, found, admit)?;
+        let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
+        let others = self.lookup_batch_with((keys, &hashes), mode, now, found, admit)?;
         others.into_iter().for_each(|(place, lookup)| answers[place] = Some(lookup));
         let refused = || Lookup::Refused(LookupError::QueueFull);
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect())
     }
 
-    /// Like [`Cache::lookup_batch_if`], but passes what memory answers to `found`, with its place
-    /// in `keys`, and returns the places and lookups of the others.
+    /// Like [`Cache::lookup_batch_if`] with the keys' hashes ([`Cache::hash`]), but passes what
+    /// memory answers to `found`, with its place in `keys`, and returns the places and lookups of
+    /// the others.
     ///
     /// # Errors
     /// The error of `admit`; nothing is queued in that case.
     pub fn lookup_batch_with<R>(
         &self,
-        keys: &[Key],
+        (keys, hashes): (&[Key], &[u64]),
         mode: ReadMode,
         now: Nanos,
         mut found: impl FnMut(usize, Record, Freshness),
@@ -121,9 +123,10 @@ impl<E: Clone> Cache<E> {
         // One reading for all: it is older than every look at an entry.
         let staleness = self.effective_staleness(now);
         let mut records = [const { None }; BATCH_MAX];
-        for (batch, keys) in keys.chunks(BATCH_MAX).enumerate() {
+        let batches = keys.chunks(BATCH_MAX).zip(hashes.chunks(BATCH_MAX));
+        for (batch, (keys, hashes)) in batches.enumerate() {
             if from_memory {
-                self.store.get_some(keys, mode == ReadMode::NoAdmit, &mut records);
+                self.store.get_some(keys, hashes, mode == ReadMode::NoAdmit, &mut records);
             }
             for (i, (key, record)) in keys.iter().zip(&mut records).enumerate() {
                 let place = batch * BATCH_MAX + i;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use hotrow_types::key::{Key, KeyError, KeySchema};
@@ -19,9 +19,11 @@ pub(crate) struct Ids {
     /// The names, in the client's order.
     named: Vec<Name>,
     pub(crate) keys: Vec<Key>,
+    /// Of the keys, in their order, as the cache has them.
+    pub(crate) hashes: Vec<u64>,
     /// Indexes of `keys`, by the key's hash.
     places: HashTable<u32>,
-    hasher: RandomState,
+    hasher: FixedState,
     /// Longest name in bytes.
     name_bytes_max: usize,
 }
@@ -37,43 +39,57 @@ struct Name {
 impl Ids {
     /// Allocates for this number of ids and bytes of names. An id that is too long for a URL is too
     /// long for a batch: `name_bytes_max` is `limits.target_bytes`.
-    pub(super) fn with_capacity(ids: usize, name_bytes: usize, name_bytes_max: usize) -> Self {
-        Self::within(String::with_capacity(name_bytes), ids, name_bytes_max)
+    pub(super) fn with_capacity(
+        ids: usize,
+        name_bytes: usize,
+        name_bytes_max: usize,
+        hasher: &FixedState,
+    ) -> Self {
+        Self::within(String::with_capacity(name_bytes), ids, name_bytes_max, hasher)
     }
 
     /// Begins a batch whose ids have no names: its sender knows the keys by their places.
-    pub(crate) fn without_names() -> Self {
-        Self::within(String::new(), 0, 0)
+    pub(crate) fn without_names(hasher: &FixedState) -> Self {
+        Self::within(String::new(), 0, 0, hasher)
     }
 
-    /// Adds a key unless it is there. Returns its place.
-    pub(crate) fn place_of(&mut self, key: Key) -> usize {
-        let (keys, hasher) = (&self.keys, &self.hasher);
+    /// Adds a key unless it is there. Returns its place, and whether it is new.
+    #[inline]
+    fn place(&mut self, key: Key) -> (usize, bool) {
+        let hash = self.hasher.hash_one(&key);
+        let (keys, hashes) = (&self.keys, &self.hashes);
         let known = self.places.entry(
-            hasher.hash_one(&key),
-            |place| keys[*place as usize] == key,
-            |place| hasher.hash_one(&keys[*place as usize]),
+            hash,
+            |place| hashes[*place as usize] == hash && keys[*place as usize] == key,
+            |place| hashes[*place as usize],
         );
         match known {
-            Entry::Occupied(known) => *known.get() as usize,
+            Entry::Occupied(known) => (*known.get() as usize, false),
             Entry::Vacant(new) => {
                 let place = self.keys.len();
-                // `max_batch` fits 32 bits.
+                // `max_batch` fits 32 bits: so many ids fit no request.
                 new.insert(place as u32);
                 self.keys.push(key);
-                place
+                self.hashes.push(hash);
+                (place, true)
             }
         }
     }
 
+    /// Adds a key unless it is there. Returns its place.
+    pub(crate) fn place_of(&mut self, key: Key) -> usize {
+        self.place(key).0
+    }
+
     /// Allocates for this number of ids, whose names are parts of `names`.
-    fn within(names: String, ids: usize, name_bytes_max: usize) -> Self {
+    fn within(names: String, ids: usize, name_bytes_max: usize, hasher: &FixedState) -> Self {
         Self {
             names,
             named: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
+            hashes: Vec::with_capacity(ids),
             places: HashTable::with_capacity(ids),
-            hasher: RandomState::default(),
+            hasher: hasher.clone(),
             name_bytes_max,
         }
     }
@@ -114,30 +130,12 @@ impl Ids {
 
     #[inline]
     fn add_key(&mut self, start: usize, end: usize, key: Key) -> bool {
-        let (keys, hasher) = (&self.keys, &self.hasher);
-        let known = self.places.entry(
-            hasher.hash_one(&key),
-            |place| keys[*place as usize] == key,
-            |place| hasher.hash_one(&keys[*place as usize]),
-        );
-        let key = match known {
-            Entry::Vacant(new) => {
-                let place = self.keys.len();
-                // `max_batch` fits 32 bits: so many ids fit no request.
-                new.insert(place as u32);
-                self.keys.push(key);
-                place
-            }
-            Entry::Occupied(known) => {
-                let place = *known.get() as usize;
-                let name = &self.names[start..end];
-                // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
-                if self.named().any(|(other, at)| at == place && other == name) {
-                    return false;
-                }
-                place
-            }
-        };
+        let (key, is_new) = self.place(key);
+        let name = &self.names[start..end];
+        // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
+        if !is_new && self.named().any(|(other, at)| at == key && other == name) {
+            return false;
+        }
         self.named.push(Name { start, end, key });
         true
     }
@@ -174,6 +172,7 @@ pub(super) const NO_IDS: &str =
 pub(crate) fn parse_query(
     schema: &KeySchema,
     limits: &Limits,
+    hasher: &FixedState,
     query: Option<&str>,
 ) -> Result<Ids, HttpError> {
     let mut lists =
@@ -195,7 +194,7 @@ pub(crate) fn parse_query(
     };
     let count = 1 + list.bytes().filter(|byte| *byte == b',').count();
     check_size(count, limits.max_batch)?;
-    let mut ids = Ids::within(list.clone().into_owned(), count, limits.target_bytes);
+    let mut ids = Ids::within(list.clone().into_owned(), count, limits.target_bytes, hasher);
     let mut start = 0;
     // A search for one byte costs more than looking at the few bytes of an id.
     #[allow(clippy::manual_pattern_char_comparison)]

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use foldhash::fast::FixedState;
 use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::error::Category;
@@ -28,9 +29,10 @@ const IDS_PER_TURN: usize = 256;
 pub(crate) fn parse_body(
     schema: &KeySchema,
     limits: &Limits,
+    hasher: &FixedState,
     body: &[u8],
 ) -> Result<Ids, HttpError> {
-    let mut list = List::open(schema, limits, body)?;
+    let mut list = List::open(schema, limits, hasher, body)?;
     while list.read_some()? {}
     Ok(list.ids)
 }
@@ -42,9 +44,10 @@ pub(crate) fn parse_body(
 pub(crate) async fn parse_body_in_turns(
     schema: &KeySchema,
     limits: &Limits,
+    hasher: &FixedState,
     body: &[u8],
 ) -> Result<Ids, HttpError> {
-    let mut list = List::open(schema, limits, body)?;
+    let mut list = List::open(schema, limits, hasher, body)?;
     while list.read_some()? {
         tokio::task::yield_now().await;
     }
@@ -74,7 +77,12 @@ const NO_JSON: &str = "the body is not JSON";
 
 impl<'a> List<'a> {
     /// Parses up to the first id.
-    fn open(schema: &'a KeySchema, limits: &Limits, body: &'a [u8]) -> Result<Self, HttpError> {
+    fn open(
+        schema: &'a KeySchema,
+        limits: &Limits,
+        hasher: &FixedState,
+        body: &'a [u8],
+    ) -> Result<Self, HttpError> {
         let ids_max = limits.max_batch;
         // An id has at least a digit and a comma.
         let name_bytes_max = limits.target_bytes;
@@ -82,6 +90,7 @@ impl<'a> List<'a> {
             ids_max.min(body.len() / 2),
             body.len().min(name_bytes_max),
             name_bytes_max,
+            hasher,
         );
         let mut list = Self { schema, ids_max, rest: body, ids, count: 0 };
         match list.next_byte() {
@@ -290,7 +299,7 @@ mod tests {
     fn ids(body: &str) -> Result<Vec<String>, String> {
         let shared = new_shared(None);
         let schema = &shared.collections.get(CollectionId(0)).schema;
-        match parse_body(schema, &shared.limits, body.as_bytes()) {
+        match parse_body(schema, &shared.limits, shared.cache.hasher(), body.as_bytes()) {
             Ok(ids) => Ok(ids.named().map(|(name, _)| name.to_owned()).collect()),
             Err(HttpError::BadBatch(detail)) => Err(detail),
             Err(other) => panic!("{other:?}"),

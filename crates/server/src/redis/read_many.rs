@@ -108,7 +108,7 @@ impl Handler {
             let (id, key) = self.named_key(key).map_err(BadKeys::Refused)?;
             let key = key.map_err(|error| BadKeys::BadId(id, error))?;
             let batch = *batch_of[usize::from(id.0)].get_or_insert_with(|| {
-                plan.batches.push((id, Ids::without_names()));
+                plan.batches.push((id, Ids::without_names(self.shared.cache.hasher())));
                 plan.batches.len() - 1
             });
             let place = plan.batches[batch].1.place_of(key);
