@@ -14,6 +14,8 @@ pub mod connection;
 pub mod error;
 pub mod flow;
 pub mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod head;
 pub mod hpack;
 mod settings;
