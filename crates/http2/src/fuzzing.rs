@@ -34,11 +34,9 @@ fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Followed {
     let (mut out, mut held, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
     let mut connection = Connection::new(0, LIMITS, &mut out);
     let mut followed = Followed { events: Vec::new(), output: Vec::new(), error: None };
-    let preface = PREFACE.to_vec();
-    let mut settings = Vec::new();
-    frame::put_settings(&mut settings, &[]);
-    let begin = [&preface[..], &settings].concat();
-    for piece in [&begin[..]].into_iter().chain(pieces) {
+    held.extend_from_slice(PREFACE);
+    frame::put_settings(&mut held, &[]);
+    for piece in [&[][..]].into_iter().chain(pieces) {
         held.extend_from_slice(piece);
         loop {
             match connection.receive(&held, 0, LIMITS, &mut scratch, &mut out) {

@@ -355,7 +355,9 @@ fn floods_end_the_connection() {
     // A second later some are allowed again.
     let mut peer = Peer::new();
     let ping = frame(kind::PING, 0, 0, &[0; 8]);
-    (0..burst).for_each(|_| drop(peer.ask(&ping).unwrap()));
+    for _ in 0..burst {
+        peer.ask(&ping).unwrap();
+    }
     assert_eq!(peer.ask_at(&ping, 2 * NOW_NS), Ok(Event::None));
 }
 
