@@ -1,6 +1,5 @@
 //! From the frames of a request to its service, and from what its client does to its end.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
