@@ -187,9 +187,9 @@ impl Connection {
         if header.length > PAYLOAD_BYTES_MAX {
             return Err(ConnectionError::FrameSize);
         }
-        self.check_order(header)?;
         let length = HEADER_BYTES + header.length;
         let Some(payload) = bytes.get(HEADER_BYTES..length) else { return Ok(None) };
+        self.check_order(header)?;
         let mut turn = Turn { connection: self, now_ns, limits, scratch, out };
         let event = turn.frame(header, payload)?;
         Ok(Some(Received { bytes: length, event }))

@@ -200,8 +200,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             out.truncate(start);
         } else {
             frame::end_data(out, start, stream, rest == Rest::End);
-            let added = out.len() - start;
-            self.output.added(added);
+            // Without the frame's header: a window of one byte must not count ten times.
+            self.output.added(bytes);
             self.http2.sent(slot, bytes);
         }
         match rest {
