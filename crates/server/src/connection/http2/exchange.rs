@@ -169,10 +169,11 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
 
     /// Writes what waits. Content is added as the socket takes it.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.fill();
         loop {
-            let is_filled = self.fill();
             ready!(self.output.poll_flush(&mut self.stream, cx))?;
-            if !is_filled {
+            // Nothing waits for the socket: what is left waits for the client's windows.
+            if !self.fill() {
                 return Poll::Ready(Ok(()));
             }
         }
