@@ -1,10 +1,10 @@
 //! Content in both directions: what arrives and is read, what may be sent, and the end of streams.
 
 use super::{Connection, Event, Turn};
+use crate::PAYLOAD_BYTES_MAX;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_BYTES, flag, unpadded};
 use crate::streams::Slot;
-use crate::{PAYLOAD_BYTES_MAX, STREAMS_MAX};
 
 /// Bytes of content for which a client may open windows once more.
 const BYTES_PER_UPDATE: usize = 1_024;
@@ -123,23 +123,20 @@ impl Turn<'_> {
         if header.stream == 0 || header.stream > connection.last_stream {
             return Err(ConnectionError::Protocol);
         }
-        // Of a stream that has been answered too: the work was done.
+        // A stream that was answered has cost no more than its answer.
+        let Some(slot) = connection.streams.find(header.stream) else { return self.control() };
         if !connection.resets.take(self.now_ns) {
             return Err(ConnectionError::Flood);
         }
-        let Some(slot) = connection.streams.find(header.stream) else { return Ok(Event::None) };
         connection.streams.remove(slot);
         Ok(Event::Closed(slot))
     }
 }
 
 impl Connection {
-    /// Opens the stream of a request that is not answered at once. `has_content`: of the request.
-    ///
-    /// # Panics
-    /// Never: a stream is opened behind its request, which is refused if too many are open.
+    /// Opens the stream of the request that has just arrived and is not answered at once. The
+    /// request would have been refused if too many were open. `has_content`: of the request.
     pub fn open(&mut self, stream: u32, announced: Option<u64>, has_content: bool) -> Slot {
-        debug_assert!(self.streams.open() < STREAMS_MAX);
         self.streams.insert(stream, self.initial_window, announced, has_content)
     }
 

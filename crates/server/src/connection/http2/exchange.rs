@@ -30,7 +30,7 @@ use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::context::ConnectionContext;
 
-/// Most requests of one connection that are begun before other connections have their turn.
+/// Most requests of one connection, each read included, before other connections have their turn.
 const REQUESTS_PER_TURN: usize = 32;
 
 /// One connection while it is served.
@@ -189,6 +189,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let mut scratch = worker.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).map_err(|_| Broken)?;
+        // What brings no request must not keep others waiting either.
+        *requests_left = requests_left.saturating_sub(1);
         let received = buffer.filled();
         if received.is_empty() {
             return Poll::Ready(Ok(false));
@@ -258,7 +260,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             // `fill` looks at the windows.
             Event::None | Event::Room => {}
             Event::Request(start) => {
-                *requests_left -= 1;
+                *requests_left = requests_left.saturating_sub(1);
                 self.begin(start, &scratch.head, now);
             }
             Event::Content { slot, from, to, is_last } => {
@@ -293,7 +295,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             } else {
                 Phase::Idle
             };
-        if is_untaken || !self.output.is_empty() {
+        if is_untaken || self.output.is_waiting() {
             self.activity.write_blocked(now);
             self.is_blocked = true;
         } else if self.is_blocked {

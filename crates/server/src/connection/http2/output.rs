@@ -24,11 +24,13 @@ pub(super) struct Output {
     sent: usize,
     /// Bytes of answers among those that are not.
     answer_bytes: usize,
+    /// `true`: the socket has not taken all, or a TLS stream still holds a part.
+    is_waiting: bool,
 }
 
 impl Output {
     pub(super) fn new(worker: Rc<WorkerContext>, activity: Rc<Activity>) -> Self {
-        Self { worker, activity, buffer: Vec::new(), sent: 0, answer_bytes: 0 }
+        Self { worker, activity, buffer: Vec::new(), sent: 0, answer_bytes: 0, is_waiting: false }
     }
 
     /// Returns whether frames of another request or answer may be added.
@@ -36,8 +38,9 @@ impl Output {
         self.buffer.len() - self.sent < BUFFER_BYTES
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.buffer.len() == self.sent
+    /// Returns whether the socket took less than all when it was last written to.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// Returns whether a part of an answer waits.
@@ -72,6 +75,7 @@ impl Output {
         if self.buffer.capacity() == 0 {
             return Poll::Ready(Ok(()));
         }
+        self.is_waiting = true;
         while self.sent < self.buffer.len() {
             let written = Pin::new(&mut *stream).poll_write(cx, &self.buffer[self.sent..]);
             let written = ready!(written).and_then(|bytes| match bytes {
@@ -84,7 +88,7 @@ impl Output {
         ready!(Pin::new(&mut *stream).poll_flush(cx)).map_err(|_| Broken)?;
         // Gives the memory back: a connection that waits needs none.
         self.worker.give_output(std::mem::take(&mut self.buffer));
-        (self.sent, self.answer_bytes) = (0, 0);
+        (self.sent, self.answer_bytes, self.is_waiting) = (0, 0, false);
         self.activity.all_sent();
         Poll::Ready(Ok(()))
     }
