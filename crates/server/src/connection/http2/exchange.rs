@@ -303,6 +303,10 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             self.is_blocked = false;
         }
         self.activity.enter(phase, now);
+        if !self.output.is_waiting() {
+            // Of answers that ended without a last write, because the client reset them.
+            self.activity.all_sent();
+        }
     }
 
     /// Ends what is late. Ready: something was.

@@ -217,11 +217,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     pub(super) fn remove(&mut self, slot: Slot) {
         let Some(work) = self.works.get_mut(slot).and_then(Option::take) else { return };
         self.open_works -= 1;
-        if work.is_sending() {
-            self.sending -= 1;
-            // The reservation of its answer ends with the next write, of nothing if need be.
-            self.output.buffer();
-        }
+        self.sending -= usize::from(work.is_sending());
         if let Some(upload) = &work.upload {
             self.http2.give_back(upload.unread, self.output.buffer());
         }
