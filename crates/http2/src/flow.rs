@@ -43,7 +43,7 @@ impl SendWindow {
     }
 }
 
-/// Bytes that a client may still send, and those that were read since it last heard of it.
+/// Bytes that a client may still send, and those read since the last window update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveWindow {
     left: u32,

@@ -53,7 +53,7 @@ impl Turn<'_> {
         if content.is_empty() && !is_last {
             self.control()?;
         }
-        // The padding is not content, and nobody reads it.
+        // The padding is not content: no service reads it.
         self.connection.read(slot, payload.len() - content.len(), self.out);
         let from = HEADER_BYTES + usize::from(header.has(flag::PADDED));
         Ok(Event::Content { slot, from, to: from + content.len(), is_last })

@@ -43,9 +43,9 @@ enum Http2End {
     Finished,
     /// The socket failed, or the client has left open streams.
     Broken,
-    /// The client broke the protocol. It has been told so.
+    /// The client broke the protocol; a GOAWAY has been sent.
     Refused,
-    /// The client exceeded a bound on what it may repeat. It has been told so.
+    /// The client exceeded a bound on what it may repeat; a GOAWAY has been sent.
     Flood,
     Expired(Expiry),
 }
@@ -77,7 +77,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     registered.close(cause);
 }
 
-/// Says what there is to say to the client, and closes.
+/// Sends what remains to be sent, and closes.
 async fn finish<T: Stream, S: Serve>(
     mut exchange: Exchange<T, S>,
     end: Http2End,

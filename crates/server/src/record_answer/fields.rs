@@ -1,4 +1,4 @@
-//! The same heads as fields of HTTP/2: what stands ready for a collection is encoded already, and
+//! The same heads as fields of HTTP/2: what all records of a collection share is encoded once, and
 //! the record adds its own values.
 
 use hotrow_cache::ContentCoding;
