@@ -478,7 +478,9 @@ proptest! {
         for piece in bytes.chunks(cut) {
             held.extend_from_slice(piece);
             let Peer { server, scratch, out } = &mut peer;
-            while let Some(received) = server.receive(&held, NOW_NS, LIMITS, scratch, out).unwrap() {
+            loop {
+                let received = server.receive(&held, NOW_NS, LIMITS, scratch, out).unwrap();
+                let Some(received) = received else { break };
                 held.drain(..received.bytes);
                 events += usize::from(received.event != Event::None);
                 if let Event::Request(RequestStart { has_content: true, stream, .. }) =
