@@ -192,6 +192,19 @@ impl Serve for Current {
         }
     }
 
+    fn write_fields(
+        &self,
+        answer: AnswerBy,
+        text: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Written<Body> {
+        let AnswerBy { answer, handler } = answer;
+        match handler {
+            Some(handler) => handler.write_fields(answer, text, out),
+            None => self.handler.borrow().write_fields(answer, text, out),
+        }
+    }
+
     fn rejected(
         &self,
         rejection: Rejection,

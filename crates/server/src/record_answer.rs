@@ -1,10 +1,13 @@
 //! Answers with one record from memory, written without an allocation: the fixed part of the head
 //! stands ready for each collection, and the record adds its own values.
 
+mod fields;
+
 use std::cell::RefCell;
 
 use hotrow_cache::{ContentCoding, Presence};
 use hotrow_http1::write;
+use hotrow_http2::hpack::encoder;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
@@ -38,6 +41,24 @@ impl RecordAnswer {
     }
 }
 
+impl RecordAnswer {
+    /// Returns what follows from the head with this status.
+    fn into_written(self, status: u16) -> Written<Body> {
+        let body = match status {
+            304 => Body::Empty,
+            404 => Body::Bytes(bytes::Bytes::from_static(MISSING)),
+            _ => Body::Record(self.form),
+        };
+        Written { status, closes: false, has_length: false, body }
+    }
+}
+
+/// Returns what follows from the head of an answer without a record.
+fn absent_written() -> Written<Body> {
+    let body = Body::Bytes(bytes::Bytes::from_static(MISSING));
+    Written { status: 404, closes: false, has_length: false, body }
+}
+
 /// Writer of the heads of one worker's answers.
 #[derive(Debug)]
 pub(crate) struct RecordHeads {
@@ -45,29 +66,41 @@ pub(crate) struct RecordHeads {
     fixed: Box<[FixedParts]>,
     /// Most entries were read while the feed stood still, so neighbours share their position.
     position: RefCell<(Option<Position>, Vec<u8>)>,
+    /// The same, as a field of HTTP/2.
+    position_field: RefCell<(Option<Position>, Vec<u8>)>,
 }
 
-/// Leading lines of heads, the same for all records of a collection.
+/// Leading parts of heads, the same for all records of a collection.
 #[derive(Debug)]
 struct FixedParts {
-    found: Box<[u8]>,
-    not_modified: Box<[u8]>,
-    missing: Box<[u8]>,
+    found: FixedPart,
+    not_modified: FixedPart,
+    missing: FixedPart,
+}
+
+#[derive(Debug)]
+struct FixedPart {
+    /// Lines of HTTP/1.1.
+    text: Box<[u8]>,
+    /// Fields of HTTP/2.
+    fields: Box<[u8]>,
 }
 
 impl FixedParts {
     fn new(cache_control: &HeaderValue, varies: bool) -> Self {
         let part = |status, reason, content_type: Option<&str>| {
-            let mut out = Vec::new();
-            write::status_line(&mut out, status, reason);
+            let mut text = Vec::new();
+            write::status_line(&mut text, status, reason);
             if let Some(content_type) = content_type {
-                write::field(&mut out, "content-type", content_type.as_bytes());
+                write::field(&mut text, "content-type", content_type.as_bytes());
             }
-            write::field(&mut out, "cache-control", cache_control.as_bytes());
+            write::field(&mut text, "cache-control", cache_control.as_bytes());
             if varies {
-                write::field(&mut out, "vary", ACCEPT_ENCODING.as_bytes());
+                write::field(&mut text, "vary", ACCEPT_ENCODING.as_bytes());
             }
-            out.into_boxed_slice()
+            let mut fields = Vec::new();
+            encoder::head(&mut fields, status, &text);
+            FixedPart { text: text.into_boxed_slice(), fields: fields.into_boxed_slice() }
         };
         Self {
             found: part(200, "OK", Some("application/json")),
@@ -92,59 +125,56 @@ impl RecordHeads {
         let fixed = |collection: &Collection| {
             FixedParts::new(&collection.cache_control, collection.compression.is_some())
         };
-        Self { fixed: collections.all().iter().map(fixed).collect(), position: RefCell::default() }
+        Self {
+            fixed: collections.all().iter().map(fixed).collect(),
+            position: RefCell::default(),
+            position_field: RefCell::default(),
+        }
     }
 
     /// Writes the head of an answer. Returns what follows from it.
     pub(crate) fn write(&self, answer: RecordAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let status = answer.status();
-        let RecordAnswer { form, provenance, rate_limit, .. } = answer;
-        let record = form.record();
+        let record = answer.form.record();
         let fixed = &self.fixed[usize::from(record.collection().0)];
         out.extend_from_slice(match status {
-            304 => &fixed.not_modified,
-            404 => &fixed.missing,
-            _ => &fixed.found,
+            304 => &fixed.not_modified.text,
+            404 => &fixed.missing.text,
+            _ => &fixed.found.text,
         });
         if status != 404 {
             out.extend_from_slice(b"etag: \"");
             write::hexadecimal(out, record.body_hash());
-            if let Some(coding) = form.coding() {
+            if let Some(coding) = answer.form.coding() {
                 write_coding(coding, status, out);
             } else {
                 out.extend_from_slice(b"\"\r\n");
             }
         }
         out.extend_from_slice(b"age: ");
-        write::decimal(out, age_seconds(provenance.age));
+        write::decimal(out, age_seconds(answer.provenance.age));
         out.extend_from_slice(b"\r\n");
-        write::field(out, "hotrow-cache", provenance.outcome.label().as_bytes());
+        write::field(out, "hotrow-cache", answer.provenance.outcome.label().as_bytes());
         if let Some(position) = record.position() {
             self.write_position(position, out);
         }
-        if let Some(fields) = rate_limit {
+        if let Some(fields) = &answer.rate_limit {
             fields.write(out);
         }
-        let body = match status {
-            304 => Body::Empty,
-            404 => Body::Bytes(bytes::Bytes::from_static(MISSING)),
-            _ => Body::Record(form),
-        };
-        Written { status, closes: false, has_length: false, body }
+        answer.into_written(status)
     }
 
     /// Writes the head of an answer without a record. It shows nothing of the entry behind it.
     pub(crate) fn write_absent(&self, answer: AbsentAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let AbsentAnswer { collection, position, rate_limit } = answer;
-        out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing);
+        out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing.text);
         if let Some(position) = position {
             self.write_position(position, out);
         }
         if let Some(fields) = rate_limit {
             fields.write(out);
         }
-        let body = Body::Bytes(bytes::Bytes::from_static(MISSING));
-        Written { status: 404, closes: false, has_length: false, body }
+        absent_written()
     }
 
     fn write_position(&self, position: Position, out: &mut Vec<u8>) {

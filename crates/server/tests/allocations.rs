@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Client;
+use common::frames::{Frame, Http2Client, literal};
 use common::redis::{self, RedisClient, Reply, with_redis};
 use common::service::{Running, access, config};
 use hotrow_access::jwks::KeySet;
@@ -19,6 +20,7 @@ use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};
 use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
 use hotrow_server::config::trace::Trace;
+use hotrow_server::config::transport::Transport;
 use hotrow_testkit::tokens::SigningKey;
 use serde_json::json;
 
@@ -72,6 +74,32 @@ fn allocations(client: &mut Client, request: &str, status: u16, at_once: u64) ->
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Returns the same for requests of HTTP/2, each on the next stream.
+fn http2_allocations(
+    client: &mut Http2Client,
+    stream: &mut u32,
+    request: impl Fn(u32) -> Frame,
+    at_once: u64,
+) -> u64 {
+    let mut ask = |times: u64| {
+        for _ in 0..times / at_once {
+            let mut requests = Vec::new();
+            for _ in 0..at_once {
+                requests.extend(request(*stream).bytes());
+                *stream += 2;
+            }
+            // Room for the next answers.
+            requests.extend(Frame::window_update(0, 16 * 1024).bytes());
+            client.write(&requests).unwrap();
+            (0..at_once).for_each(|_| drop(client.await_frame(Frame::ends_stream)));
+        }
+    };
+    ask(4 * at_once);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    ask(HITS);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
 /// Returns the same for commands of the Redis protocol.
 fn redis_allocations(client: &mut RedisClient, key: &str, expected: &Reply, at_once: u64) -> u64 {
     let commands = redis::array(&format!("GET {key}")).repeat(at_once as usize);
@@ -101,6 +129,7 @@ fn hits_do_not_allocate() {
     }
     drop((client, server));
     // One after the other: the count is that of the whole process.
+    count_hits_over_http2();
     count_hits(&Running::start(&config()), "without access", "");
     let log = AccessLog {
         output: AccessLogOutput::Stderr,
@@ -152,6 +181,31 @@ fn count_hits(server: &Running, how: &str, credential: &str) {
         for at_once in [1, 16] {
             let count = allocations(&mut client, &request, status, at_once);
             let context = format!("{what}, {how}, {at_once} at once");
+            assert!(count <= OTHERS_MAX, "{context}: {count} in {HITS} hits");
+        }
+    }
+}
+
+fn count_hits_over_http2() {
+    let transport = Transport { http2: true, ..Transport::default() };
+    let server = Running::start(&Config { transport, ..config() });
+    let mut client = Http2Client::connect(server.address);
+    let mut stream = 1;
+    for (what, target, field) in [
+        ("a record", "/products/1", None),
+        ("a missing record", "/products/2", None),
+        ("a known record", "/products/1", Some(("if-none-match", "*"))),
+    ] {
+        for at_once in [1, 16] {
+            let request = |stream| {
+                let mut request = Frame::request(stream, "GET", target, false);
+                if let Some((name, value)) = field {
+                    literal(&mut request.payload, name, value);
+                }
+                request
+            };
+            let count = http2_allocations(&mut client, &mut stream, request, at_once);
+            let context = format!("{what} over HTTP/2, {at_once} at once");
             assert!(count <= OTHERS_MAX, "{context}: {count} in {HITS} hits");
         }
     }

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hub", &["measure", "types"]),
     ("hub-nats", &["hub", "measure", "source", "supervisor", "types"]),
     ("http1", &[]),
+    ("http2", &[]),
     ("resp", &[]),
     (
         "server",
@@ -31,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "admission",
             "cache",
             "http1",
+            "http2",
             "measure",
             "otel",
             "resp",
@@ -118,7 +120,7 @@ const HTTP: &[&str] = &[
     "reqwest",
     "ureq",
 ];
-const HTTP_SPEAKERS: &[&str] = &["http1", "server", "load", "reference", "verify"];
+const HTTP_SPEAKERS: &[&str] = &["http1", "http2", "server", "load", "reference", "verify"];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",

@@ -170,12 +170,6 @@ impl Activity {
         }
     }
 
-    /// Returns the reservations of answers whose last bytes have not been handed over, for another
-    /// owner. HTTP/2 keeps them with each stream.
-    pub(crate) fn take_unsent(&self) -> Vec<Reservation> {
-        self.unsent.take()
-    }
-
     /// Records that the client has taken all that waited, between requests or not.
     pub(crate) fn all_taken(&self) {
         self.blocked_since.set(None);

@@ -1,37 +1,31 @@
-//! A connection that speaks HTTP/2. `hyper` has the protocol; this module adds the service, the
-//! time-outs, the drain and the limits of HTTP/1.1.
+//! A connection that speaks HTTP/2. The crate `http2` has the protocol; this module adds the
+//! socket, the service, the time-outs, the drain and the limits of HTTP/1.1.
 //!
-//! Reading order: here, `streams` (what is open, and how the client takes it), `request` and
-//! `answer` (conversion of heads), `frames` (what is counted on the wire), `io`.
+//! Reading order: [`exchange`] (one turn: what arrives, and what it becomes), [`requests`] (from
+//! the frames of a request to its service), [`answers`] (from the service to frames), [`work`]
+//! (a stream that is not answered at once), [`output`], [`readiness`].
 //!
-//! A request becomes a head of HTTP/1.1 and an answer is made of one, so that both versions have
-//! one parser, one set of limits and one writer of answers.
+//! A request becomes a head of HTTP/1.1, so that both versions have one parser, one set of limits
+//! and one set of refusals. A hit is answered as soon as its head has arrived, and answers that
+//! arrived together leave with one write: no task, no allocation.
 
-mod answer;
-mod frames;
-mod io;
-mod request;
-mod streams;
+mod answers;
+mod exchange;
+mod output;
+mod readiness;
+mod requests;
+mod work;
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::Bytes;
-use hotrow_supervisor::TaskGuard;
-use hyper::rt::Executor;
-use hyper::server::conn::http2::Builder;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::task::spawn_local;
+use hotrow_http2::error::ErrorCode;
 use tokio::time::timeout;
 
-use self::io::Http2Io;
-use self::request::StreamService;
-use self::streams::Streams;
+use self::exchange::Exchange;
 use super::activity::Expiry;
-use super::close::LINGER;
+use super::close::{LINGER, close, linger};
 use super::registry::Registered;
 use super::serve::Serve;
 use super::stream::Stream;
@@ -41,28 +35,17 @@ use crate::metrics::CloseCause;
 /// First line of a connection that speaks HTTP/2 without having agreed on it (RFC 9113 section
 /// 3.3). To HTTP/1.1 it is a request of an unknown version.
 pub(super) const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// Most open streams of a connection: the least that RFC 9113 section 6.5.2 recommends.
-const STREAMS_MAX: u32 = 100;
-/// Bytes of bodies that a connection may send before its requests read them, in total and per
-/// stream: the protocol's initial windows.
-const WINDOW_BYTES: u32 = 65_535;
-/// Bytes of answers of a stream that are held for the client's window, beside those of records.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// Streams that the client reset before they were served; more end the connection (rapid reset).
-const PENDING_RESETS_MAX: usize = 20;
-/// Streams that were reset because the client broke the protocol; more end the connection.
-const ERROR_RESETS_MAX: usize = 100;
-/// Idle time after which the client must answer a ping, and the time for that.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Reason for which a connection is not driven further.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Http2End {
+    /// By the protocol.
     Finished,
-    /// The socket failed, or the client broke the protocol.
+    /// The socket failed, or the client has left open streams.
     Broken,
-    /// More control frames than allowed.
+    /// The client broke the protocol; a GOAWAY has been sent.
+    Refused,
+    /// The client exceeded a bound on what it may repeat; a GOAWAY has been sent.
     Flood,
     Expired(Expiry),
 }
@@ -75,85 +58,62 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     service: Rc<S>,
     registered: Registered,
 ) {
-    let worker = Rc::clone(registered.worker());
-    let streams = Streams::new(Rc::clone(&worker), Rc::clone(registered.activity()));
-    let io = Http2Io::new(stream, Bytes::from(received), Rc::clone(&streams));
-    let stream_service = StreamService::new(service, connection, Rc::clone(&streams));
-    let mut builder = Builder::new(LocalExecutor);
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(worker.limits().header_bytes).unwrap_or(u32::MAX))
-        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
-        .max_local_error_reset_streams(ERROR_RESETS_MAX)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_send_buf_size(SEND_BUFFER_BYTES)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT);
-    let mut driven = Box::pin(builder.serve_connection(TokioIo::new(io), stream_service));
-    let mut is_ending = false;
-    let end = poll_fn(|cx| {
-        registered.activity().register(cx.waker());
-        if (registered.ending() || streams.is_closing()) && !is_ending {
-            is_ending = true;
-            driven.as_mut().graceful_shutdown();
-        }
-        drive(driven.as_mut(), &streams, cx, &registered)
-    })
-    .await;
+    let mut exchange = Exchange::new(stream, received, service, connection, &registered);
+    let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     let cause = match end {
         Http2End::Finished => CloseCause::Finished,
-        Http2End::Broken => CloseCause::Broken,
+        Http2End::Broken | Http2End::Refused => CloseCause::Broken,
         Http2End::Flood => CloseCause::Refused,
         Http2End::Expired(Expiry::Write) => CloseCause::WriteTimeout,
         Http2End::Expired(Expiry::SlowReader) => CloseCause::DrainRate,
         Http2End::Expired(Expiry::Head) => CloseCause::HeaderTimeout,
         Http2End::Expired(Expiry::Body) => CloseCause::BodyTimeout,
-        Http2End::Expired(idle @ (Expiry::Idle | Expiry::Drained | Expiry::Reclaimed)) => {
-            if !is_ending {
-                driven.as_mut().graceful_shutdown();
-            }
-            // The client learns which requests were served. In both cases the socket closes now.
-            let _ = timeout(LINGER, driven).await;
-            match idle {
-                Expiry::Drained => CloseCause::Drained,
-                Expiry::Reclaimed => CloseCause::Reclaimed,
-                _ => CloseCause::Idle,
-            }
-        }
+        Http2End::Expired(Expiry::Idle) => CloseCause::Idle,
+        Http2End::Expired(Expiry::Drained) => CloseCause::Drained,
+        Http2End::Expired(Expiry::Reclaimed) => CloseCause::Reclaimed,
     };
+    // Of its own memory: a connection that waits must not have room for its end.
+    Box::pin(finish(exchange, end, &registered)).await;
     registered.close(cause);
 }
 
+/// Sends what remains to be sent, and closes.
+async fn finish<T: Stream, S: Serve>(
+    mut exchange: Exchange<T, S>,
+    end: Http2End,
+    registered: &Registered,
+) {
+    if let Http2End::Expired(Expiry::Idle | Expiry::Drained | Expiry::Reclaimed) = end {
+        // The client learns which requests were served. In both cases the socket closes now.
+        exchange.leave();
+        let _ = timeout(LINGER, poll_fn(|cx| exchange.poll(cx, registered))).await;
+    }
+    if let Http2End::Expired(Expiry::Head) = end {
+        exchange.end(ErrorCode::NoError);
+        let _ = timeout(LINGER, poll_fn(|cx| exchange.poll_flush(cx))).await;
+    }
+    // Drops the requests that are still open, and the bytes that were not sent.
+    let stream = exchange.into_stream();
+    registered.activity().all_sent();
+    match end {
+        Http2End::Expired(Expiry::Write | Expiry::SlowReader) => stream.reset(),
+        Http2End::Refused | Http2End::Flood | Http2End::Broken => linger(stream).await,
+        Http2End::Finished | Http2End::Expired(_) => close(stream).await,
+    }
+}
+
 /// Requests first, deadlines second, as for HTTP/1.1.
-fn drive(
-    driven: Pin<&mut impl Future<Output = hyper::Result<()>>>,
-    streams: &Streams,
+fn drive<T: Stream, S: Serve>(
+    exchange: &mut Exchange<T, S>,
     cx: &mut Context<'_>,
     registered: &Registered,
 ) -> Poll<Http2End> {
-    match driven.poll(cx) {
-        Poll::Ready(Ok(())) => return Poll::Ready(Http2End::Finished),
-        Poll::Ready(Err(_)) if streams.is_flooded() => return Poll::Ready(Http2End::Flood),
-        Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Broken),
-        Poll::Pending => {}
+    registered.activity().register(cx.waker());
+    if let Poll::Ready(end) = exchange.poll(cx, registered) {
+        return Poll::Ready(end);
     }
     match registered.must_look().then(|| registered.overdue()).flatten() {
         Some(overdue) => Poll::Ready(Http2End::Expired(overdue)),
         None => Poll::Pending,
-    }
-}
-
-/// Runs the streams of a connection as tasks of its worker.
-#[derive(Clone, Copy, Debug)]
-struct LocalExecutor;
-
-impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
-    fn execute(&self, stream: F) {
-        spawn_local(async move {
-            let _guard = TaskGuard::new();
-            stream.await;
-        });
     }
 }

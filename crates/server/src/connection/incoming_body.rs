@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use hotrow_http1::Limits;
 use hotrow_http1::body::{BodyDecoder, BodyLength};
 use hotrow_http1::error::ParseError;
@@ -59,7 +58,7 @@ impl IncomingBody {
     pub(super) fn pass_all(&mut self, bytes: &[u8], limits: &Limits) -> Result<usize, ParseError> {
         let mut content = Vec::new();
         let used = self.decode(bytes, limits, &mut content);
-        self.pipe.push(Bytes::from(content));
+        self.pipe.push(content);
         match used {
             Ok(_) if self.is_complete() => self.pipe.end(Ok(())),
             Ok(_) => {}

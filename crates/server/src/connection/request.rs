@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hotrow_http1::error::ParseError;
 use hotrow_http1::head::{Head, Version};
 use hotrow_measure::clock::Nanos;
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 
 use crate::context::ConnectionContext;
 
@@ -80,20 +79,6 @@ enum BodySource {
     #[default]
     Empty,
     Pipe(Rc<BodyPipe>),
-    Stream(StreamBody),
-}
-
-/// A body that comes over a stream of HTTP/2. Its connection keeps one too, and drops the part that
-/// the service does not read.
-#[derive(Clone, Debug)]
-pub(super) struct StreamBody(Rc<RefCell<StreamState>>);
-
-#[derive(Debug)]
-struct StreamState {
-    incoming: Incoming,
-    bytes_left: usize,
-    /// `true`: nothing more comes.
-    is_ended: bool,
 }
 
 /// One piece of a body, between the connection and the service that reads it.
@@ -106,7 +91,10 @@ pub(super) struct BodyPipe {
 
 #[derive(Debug, Default)]
 struct State {
-    piece: Option<Bytes>,
+    /// What has arrived and is not read.
+    piece: Vec<u8>,
+    /// Bytes that were read since [`BodyPipe::take_read`].
+    read_bytes: usize,
     end: Option<Result<(), BodyError>>,
     reader: Option<Waker>,
 }
@@ -117,68 +105,12 @@ impl RequestBody {
         Self(BodySource::Pipe(Rc::clone(pipe)))
     }
 
-    /// Returns the body of a stream as its service reads it.
-    pub(super) fn of_stream(body: &StreamBody) -> Self {
-        if body.is_complete() { Self::default() } else { Self(BodySource::Stream(body.clone())) }
-    }
-
     /// Returns the connection's side.
     pub(super) fn pipe(&self) -> Option<Rc<BodyPipe>> {
         match &self.0 {
-            BodySource::Empty | BodySource::Stream(_) => None,
+            BodySource::Empty => None,
             BodySource::Pipe(pipe) => Some(Rc::clone(pipe)),
         }
-    }
-}
-
-impl StreamBody {
-    /// The service may read `bytes_max` bytes.
-    pub(super) fn new(incoming: Incoming, bytes_max: usize) -> Self {
-        let is_ended = incoming.is_end_stream();
-        Self(Rc::new(RefCell::new(StreamState { incoming, bytes_left: bytes_max, is_ended })))
-    }
-
-    /// Returns whether all of it has been read.
-    pub(super) fn is_complete(&self) -> bool {
-        self.0.borrow().is_ended
-    }
-
-    /// Reads the next piece, whatever the service may still read.
-    pub(super) fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut state = self.0.borrow_mut();
-        let frame = ready!(state.poll_frame(cx));
-        Poll::Ready(frame.and_then(Result::ok).map(|frame| frame.into_data().unwrap_or_default()))
-    }
-
-    fn poll_limited(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let mut state = self.0.borrow_mut();
-        let frame = match ready!(state.poll_frame(cx)) {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-            Some(Ok(frame)) => frame,
-        };
-        let bytes = frame.data_ref().map_or(0, Bytes::len);
-        Poll::Ready(Some(match state.bytes_left.checked_sub(bytes) {
-            Some(left) => {
-                state.bytes_left = left;
-                Ok(frame)
-            }
-            None => Err(BodyError::Refused(ParseError::BodyBytes)),
-        }))
-    }
-}
-
-impl StreamState {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.is_ended {
-            return Poll::Ready(None);
-        }
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
-        self.is_ended = !matches!(frame, Some(Ok(_))) || self.incoming.is_end_stream();
-        Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Ended)))
     }
 }
 
@@ -190,20 +122,37 @@ impl BodyPipe {
     /// Returns whether the service waits for a piece.
     pub(super) fn is_wanted(&self) -> bool {
         let state = self.state.borrow();
-        state.reader.is_some() && state.piece.is_none() && state.end.is_none()
+        state.reader.is_some() && state.piece.is_empty() && state.end.is_none()
     }
 
     /// Returns whether a piece waits to be read.
     pub(super) fn has_content(&self) -> bool {
-        self.state.borrow().piece.is_some()
+        !self.state.borrow().piece.is_empty()
     }
 
-    /// Hands over a piece. The one before has been taken.
-    pub(super) fn push(&self, piece: Bytes) {
+    /// Hands over a piece. It is joined to the one before if that has not been read.
+    pub(super) fn push(&self, piece: Vec<u8>) {
         let mut state = self.state.borrow_mut();
-        if !piece.is_empty() {
-            state.piece = Some(piece);
-            state.wake();
+        if piece.is_empty() {
+            return;
+        }
+        if state.piece.is_empty() {
+            state.piece = piece;
+        } else {
+            state.piece.extend_from_slice(&piece);
+        }
+        state.wake();
+    }
+
+    /// Returns the number of bytes that were read since this was asked last.
+    pub(super) fn take_read(&self) -> usize {
+        std::mem::take(&mut self.state.borrow_mut().read_bytes)
+    }
+
+    /// Ends the body behind the piece that was handed over, unless it was refused.
+    pub(super) fn end_if_open(&self) {
+        if self.state.borrow().end.is_none() {
+            self.end(Ok(()));
         }
     }
 
@@ -233,12 +182,13 @@ impl http_body::Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let pipe = match &mut self.0 {
             BodySource::Empty => return Poll::Ready(None),
-            BodySource::Stream(body) => return body.poll_limited(cx),
             BodySource::Pipe(pipe) => pipe,
         };
         let mut state = pipe.state.borrow_mut();
-        if let Some(piece) = state.piece.take() {
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        if !state.piece.is_empty() {
+            let piece = std::mem::take(&mut state.piece);
+            state.read_bytes += piece.len();
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(piece)))));
         }
         match state.end {
             Some(Ok(())) => Poll::Ready(None),
@@ -253,10 +203,9 @@ impl http_body::Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             BodySource::Empty => true,
-            BodySource::Stream(body) => body.is_complete(),
             BodySource::Pipe(pipe) => {
                 let state = pipe.state.borrow();
-                state.piece.is_none() && state.end == Some(Ok(()))
+                state.piece.is_empty() && state.end == Some(Ok(()))
             }
         }
     }
@@ -265,11 +214,6 @@ impl http_body::Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             BodySource::Empty => SizeHint::with_exact(0),
-            BodySource::Stream(body) => {
-                let mut hint = SizeHint::default();
-                hint.set_lower(body.0.borrow().incoming.size_hint().lower());
-                hint
-            }
             BodySource::Pipe(pipe) => {
                 let mut hint = SizeHint::default();
                 hint.set_lower(pipe.announced_bytes.unwrap_or(0));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_http1::write;
+use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::Arguments;
 use http::header::{CONNECTION, CONTENT_LENGTH};
@@ -35,6 +36,20 @@ pub trait Serve: 'static {
     /// Writes the answer's status line and header fields to `out`, except for those that belong to
     /// the connection: `Content-Length`, `Date` and `Connection`.
     fn write_head(&self, answer: Self::Answer, out: &mut Vec<u8>) -> Written<Self::Body>;
+
+    /// Writes the same as fields of HTTP/2, status first, to `out`. `text` is memory that is used
+    /// again.
+    fn write_fields(
+        &self,
+        answer: Self::Answer,
+        text: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Written<Self::Body> {
+        text.clear();
+        let written = self.write_head(answer, text);
+        encoder::head(out, written.status, text);
+        written
+    }
 
     /// Returns the bytes of a body that is complete and in one piece; `None`: it comes by frames.
     fn whole(_: &Self::Body) -> Option<&[u8]> {

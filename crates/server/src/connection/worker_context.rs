@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hotrow_http1::head::HeadParser;
+use hotrow_http2::connection::Scratch;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::parser::Parser;
 
@@ -36,6 +37,10 @@ pub struct WorkerContext {
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// Parser for heads that arrive whole.
     pub(super) parser: Cell<HeadParser>,
+    /// Memory for the frames of the connection of HTTP/2 that is reading.
+    pub(super) http2_scratch: Cell<Scratch>,
+    /// Text of the head of HTTP/2 that is being written.
+    pub(super) head_text: Cell<Vec<u8>>,
     /// Parser for commands that arrive whole.
     pub(super) command_parser: Cell<Parser>,
     output: Cell<Vec<u8>>,
@@ -62,6 +67,8 @@ impl WorkerContext {
             metrics,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             parser: Cell::default(),
+            http2_scratch: Cell::default(),
+            head_text: Cell::default(),
             command_parser: Cell::default(),
             output: Cell::default(),
             date: Cell::new(Date { text: [b' '; DATE_BYTES], until: Nanos(0) }),

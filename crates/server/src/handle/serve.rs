@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
 
 use super::{Evaluation, Handler, Pending, ReceivedIds, Step};
@@ -124,6 +125,40 @@ impl Handler {
         if let Some(timing) = timing {
             timing.write(out);
         }
+        written
+    }
+
+    /// Writes the same as fields of HTTP/2. `text` is memory that is used again.
+    pub(crate) fn write_fields(
+        &self,
+        AnswerTo { answer, origin, timing }: AnswerTo,
+        text: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Written<Body> {
+        text.clear();
+        let written = match answer {
+            Answer::Record(answer) => self.heads.write_fields(answer, text, out),
+            Answer::Absent(answer) => self.heads.write_absent_fields(answer, text, out),
+            Answer::Http(response) => {
+                let written = write_response(*response, text);
+                encoder::head(out, written.status, text);
+                written
+            }
+            // As in `write_head`.
+            Answer::Items(_) => {
+                let written = write_response(HttpError::Unreadable.response(), text);
+                encoder::head(out, written.status, text);
+                written
+            }
+        };
+        text.clear();
+        if let Some(cors) = &self.shared.cors {
+            cors.write(origin, text);
+        }
+        if let Some(timing) = timing {
+            timing.write(text);
+        }
+        encoder::fields(out, text);
         written
     }
 

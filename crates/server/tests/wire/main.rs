@@ -16,6 +16,7 @@ mod timeouts;
 
 mod h2spec;
 mod http2;
+mod http2_records;
 mod tls;
 mod tls_checks;
 

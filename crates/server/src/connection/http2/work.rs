@@ -1,0 +1,160 @@
+//! A stream that is not answered at once: its request waits, or its answer is being sent, or what
+//! still comes of its content is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::Body;
+use tokio::time::Instant;
+
+use crate::connection::request::BodyPipe;
+use crate::connection::serve::Serve;
+
+/// An open stream.
+pub(super) struct Work<S: Serve> {
+    pub(super) to_head: bool,
+    pub(super) phase: WorkPhase<S>,
+    /// Content of the request that has not arrived, or was not read.
+    pub(super) upload: Option<Upload>,
+}
+
+pub(super) enum WorkPhase<S: Serve> {
+    /// The service needs more than memory.
+    Waiting(Pin<Box<dyn Future<Output = S::Answer>>>),
+    /// The head of the answer is written, and its content is not.
+    Sending { content: Outgoing<S::Body>, status: u16 },
+    /// The answer is written. The client still sends, and may send this many bytes.
+    Dropping { bytes_left: usize, until: Instant },
+}
+
+/// Content of a request.
+pub(super) struct Upload {
+    pub(super) pipe: Rc<BodyPipe>,
+    /// Bytes that may still come.
+    pub(super) bytes_left: usize,
+    /// Bytes that have arrived and for which the client has not been given room.
+    pub(super) unread: usize,
+    /// `true`: the client waits for the status 100.
+    pub(super) expects_continue: bool,
+    /// End of the time in which it must have arrived; `None`: it has.
+    pub(super) until: Option<Instant>,
+}
+
+impl<S: Serve> Work<S> {
+    /// Returns the time at which the client is late.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match (&self.phase, &self.upload) {
+            (WorkPhase::Dropping { until, .. }, _) => Some(*until),
+            (WorkPhase::Waiting(_), Some(upload)) => upload.until,
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.phase, WorkPhase::Sending { .. })
+    }
+
+    pub(super) fn is_dropping(&self) -> bool {
+        matches!(self.phase, WorkPhase::Dropping { .. })
+    }
+}
+
+/// Content of an answer on its way to the output.
+pub(super) struct Outgoing<B: Body> {
+    body: Option<B>,
+    piece: Piece<B::Data>,
+}
+
+enum Piece<D> {
+    None,
+    Text(Bytes),
+    Body(D),
+}
+
+/// State of outgoing content behind the bytes that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    More,
+    /// The body has nothing yet.
+    Pending,
+    /// All was taken.
+    End,
+    /// The body failed.
+    Failed,
+}
+
+impl<B: Body + Unpin> Outgoing<B> {
+    pub(super) fn of_body(body: B) -> Self {
+        Self { body: Some(body), piece: Piece::None }
+    }
+
+    pub(super) fn of_text(text: Bytes) -> Self {
+        Self { body: None, piece: Piece::Text(text) }
+    }
+
+    /// Appends at most `bytes_max` bytes to `out`.
+    pub(super) fn take(
+        &mut self,
+        mut bytes_max: usize,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Rest {
+        loop {
+            let run = self.chunk();
+            if run.is_empty() {
+                match self.next(cx) {
+                    Rest::More => continue,
+                    end => return end,
+                }
+            }
+            let taken = run.len().min(bytes_max);
+            out.extend_from_slice(&run[..taken]);
+            self.advance(taken);
+            bytes_max -= taken;
+            if self.is_at_end() {
+                return Rest::End;
+            }
+            if bytes_max == 0 {
+                return Rest::More;
+            }
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match &self.piece {
+            Piece::None => &[],
+            Piece::Text(text) => text.chunk(),
+            Piece::Body(data) => data.chunk(),
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        match &mut self.piece {
+            Piece::None => {}
+            Piece::Text(text) => text.advance(bytes),
+            Piece::Body(data) => data.advance(bytes),
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.chunk().is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    /// Asks the body for its next piece.
+    fn next(&mut self, cx: &mut Context<'_>) -> Rest {
+        let Some(body) = &mut self.body else { return Rest::End };
+        match Pin::new(body).poll_frame(cx) {
+            Poll::Pending => Rest::Pending,
+            Poll::Ready(None) => Rest::End,
+            Poll::Ready(Some(Err(_))) => Rest::Failed,
+            Poll::Ready(Some(Ok(frame))) => {
+                // No service has trailers.
+                self.piece = frame.into_data().map_or(Piece::None, Piece::Body);
+                Rest::More
+            }
+        }
+    }
+}
