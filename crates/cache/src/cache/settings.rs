@@ -102,7 +102,7 @@ mod tests {
         loader.follow(after);
         loader.complete(answers(9, 1), START);
         let late = ms(1_001_000);
-        before.advance(late, None);
+        before.advance(ONLY, late, None);
         assert_eq!(hit(&before, ms(1_000_900)), Some(Freshness::Fresh));
         assert_eq!(hit(&before, late), None, "the shorter lifetime");
     }

@@ -128,7 +128,7 @@ mod tests {
         cache.flush(key(1).collection(), None);
         let _ = cache.attach_variant(&record, GZIP, b"gz");
         assert!(cache.peek(&key(1), START).is_none(), "it is still of the old epoch");
-        cache.mark_gap(None);
+        cache.mark_gap(ONLY, None);
         assert!(cache.peek(&key(1), ms(1_000_001)).is_none());
     }
 

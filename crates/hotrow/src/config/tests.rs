@@ -30,7 +30,7 @@ fn parse_text(text: &str) -> Result<Resolved, ConfigError> {
 }
 
 fn sqlite(resolved: &Resolved) -> &hotrow_source_sqlite::config::Config {
-    match &resolved.source {
+    match &resolved.sources[0] {
         SourceConfig::Sqlite(config) => config,
         other => panic!("{other:?}"),
     }
@@ -73,9 +73,9 @@ fn a_source_has_a_name() {
     let named = "[sources.shop]\nurl = 'sqlite:shop.db'\nwatch = 'triggers'\n\
         [collections.products]\nsource = 'shop'\n";
     let resolved = parse_text(named).expect("valid");
-    assert_eq!(resolved.server.source_name, "shop");
+    assert_eq!(resolved.server.sources[0].name, "shop");
     assert_eq!(sqlite(&resolved).watch, Watch::Triggers);
-    assert_eq!(parse_text(GOOD).expect("valid").server.source_name, "default");
+    assert_eq!(parse_text(GOOD).expect("valid").server.sources[0].name, "default");
     for (file, refusal) in [
         (named.replace("url", "uri"), "f.toml:2: sources.shop.uri: unknown key; did you mean url?"),
         (named.replace("sources.shop", "sources.Shop"), "the name of a source must begin with"),
@@ -204,7 +204,9 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
 fn the_default_key_of_mongodb_is_its_id() {
     let resolved =
         parse_text("[source]\nurl = 'mongodb://h/db'\n[collections.a]\n").expect("a good file");
-    let SourceConfig::Mongodb(source) = resolved.source else { panic!("{:?}", resolved.source) };
+    let [SourceConfig::Mongodb(source)] = &resolved.sources[..] else {
+        panic!("{:?}", resolved.sources)
+    };
     assert_eq!(source.server.collections[0].key, ["_id"]);
 }
 

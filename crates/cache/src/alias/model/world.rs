@@ -258,8 +258,8 @@ impl World {
         self.delivered = until;
         let passed = self.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.probes.drain(..=i).next_back()) {
-            self.cache.advance(sent_at, Some(Position { incarnation: 1, at: until }));
-            self.cache.advance_visibility(&self.db.snapshot(self.now));
+            self.cache.advance(ONLY, sent_at, Some(Position { incarnation: 1, at: until }));
+            self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now));
         }
     }
 
