@@ -179,7 +179,12 @@ impl<E: Clone> BatchLoader<E> {
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
         self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
-        let taken = fetches.next_batch(self.lease, self.keys_max, cache.settings_of(self.collection), stats);
+        let taken = fetches.next_batch(
+            self.lease,
+            self.keys_max,
+            cache.settings_of(self.collection),
+            stats,
+        );
         self.over = taken.query.is_empty();
         if !self.over {
             self.number = fetches.fence.query_sent();

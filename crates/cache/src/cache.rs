@@ -214,7 +214,8 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn batch_loader(self: &Arc<Self>, collection: CollectionId) -> Option<BatchLoader<E>> {
         let (fetches, _) = self.collection(collection);
-        let taken = fetches.fetch_queue.lock().start_loader(fetches.source.settings.reads_in_flight);
+        let taken =
+            fetches.fetch_queue.lock().start_loader(fetches.source.settings.reads_in_flight);
         taken.then(|| BatchLoader::new(self.clone(), collection))
     }
 
@@ -291,15 +292,19 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
         let (collection, _) = self.collection(record.collection());
-        let followed = self.is_followed(collection.source.id)
-            && record.epoch() == collection.epoch();
+        let followed =
+            self.is_followed(collection.source.id) && record.epoch() == collection.epoch();
         let read_at = match record.is_of_standby() {
             // It reflects what the feed had delivered when it was read, within the bound before.
             true => record.read_at().before(self.config.max_staleness),
             false => record.read_at(),
         };
         // The lesser of two ages is that of the later time.
-        now.since(if followed { read_at.max(collection.source.progress.watermark()) } else { read_at })
+        now.since(if followed {
+            read_at.max(collection.source.progress.watermark())
+        } else {
+            read_at
+        })
     }
 
     /// Returns whether a row that a source read, or its absence, is what the record says.

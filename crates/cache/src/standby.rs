@@ -246,8 +246,8 @@ impl<E: Clone> Cache<E> {
     ) -> bool {
         let is_released =
             fetches.standbys.as_ref().is_some_and(|standbys| standbys.hold == Hold::Released);
-        let is_behind =
-            !self.is_collection_current(collection, now) && self.safeguards.has(Safeguard::StandbyBypass);
+        let is_behind = !self.is_collection_current(collection, now)
+            && self.safeguards.has(Safeguard::StandbyBypass);
         is_released
             && !is_behind
             && self.config.enabled
@@ -264,7 +264,8 @@ impl<E: Clone> Cache<E> {
         floor: Position,
         bound: StandbyBound,
     ) -> Option<Position> {
-        let applied = self.applied(source).filter(|applied| applied.incarnation == floor.incarnation)?;
+        let applied =
+            self.applied(source).filter(|applied| applied.incarnation == floor.incarnation)?;
         let is_delivered = applied.at > bound.past || applied.at >= bound.end;
         let is_delivered = is_delivered || !self.safeguards.has(Safeguard::StandbyDelivered);
         is_delivered.then(|| Position { at: applied.at.min(bound.end), ..applied })

@@ -171,7 +171,8 @@ impl Handler {
             match lookup {
                 // Stored between the two looks at memory.
                 Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
-                    refresh |= self.may_refresh(id, freshness, now) && cache.refresh(&ids.keys[place]);
+                    refresh |=
+                        self.may_refresh(id, freshness, now) && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
                     let _bytes = answers.put(place, record, provenance);
                 }

@@ -100,7 +100,6 @@ pub(crate) struct Checker {
     pub(crate) handover: Arc<ConsistencyCheck>,
     /// Reads the database.
     pub(crate) fetcher: Arc<Fetcher>,
-    /// Checks pause under load.
 }
 
 /// Starts the thread that checks up to `per_s` answers a second, one at a time, until
@@ -251,10 +250,7 @@ mod tests {
             open_for_max: second,
             probes: 1,
         }));
-        let checker = Checker {
-            handover: shared.consistency_check,
-            fetcher: shared.fetcher,
-        };
+        let checker = Checker { handover: shared.consistency_check, fetcher: shared.fetcher };
         let reads = &checker.fetcher.sources[0];
         let may_read = |now| reads.may_read_in_background(now);
         let start = Nanos(1_000_000_000);

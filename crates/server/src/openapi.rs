@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hotrow_access::grant::Roles;
-use hotrow_source::sources::Sources;
 use hotrow_source::field_schema::FieldSchema;
+use hotrow_source::sources::Sources;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};

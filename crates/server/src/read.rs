@@ -111,7 +111,6 @@ impl Fetcher {
     fn traced(&self, query: &traces::EndedQuery<'_>) -> Option<QuerySpan> {
         self.tracer.as_ref()?.query_ended(query)
     }
-
 }
 
 impl SourceReads {

@@ -59,14 +59,8 @@ pub(crate) enum Condition {
 
 impl Condition {
     /// All, in the order of the JSON.
-    const ALL: [Self; 6] = [
-        Self::Process,
-        Self::Feed,
-        Self::Source,
-        Self::Breaker,
-        Self::TokenKeys,
-        Self::WarmStart,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Process, Self::Feed, Self::Source, Self::Breaker, Self::TokenKeys, Self::WarmStart];
 
     fn label(self) -> &'static str {
         match self {

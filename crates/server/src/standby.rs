@@ -47,7 +47,8 @@ pub(crate) async fn read(
         read.map_err(|refusal| standbys.refusals.count(refusal)).ok()?;
     let bound = StandbyBound { past: seen.past, end: seen.end };
     let cache = fetcher.cache.get();
-    let to = reads.progress.delivered_through((&cache, reads.id), floor, bound, FEED_WAIT_MAX).await;
+    let to =
+        reads.progress.delivered_through((&cache, reads.id), floor, bound, FEED_WAIT_MAX).await;
     let Some(to) = to else {
         standbys.refusals.count(StandbyRefusal::FeedBehind);
         return None;

@@ -293,8 +293,7 @@ impl Warmer {
     fn may_read(&self, reads: &SourceReads, now: Nanos) -> bool {
         let cache = self.fetcher.cache.get();
         let mut collections = self.fetcher.collections.of_source(reads.id);
-        reads.may_read_in_background(now)
-            && !collections.any(|id| cache.stats(id).waiting_keys > 0)
+        reads.may_read_in_background(now) && !collections.any(|id| cache.stats(id).waiting_keys > 0)
     }
 
     /// Writes the hot keys of now.

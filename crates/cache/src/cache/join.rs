@@ -86,12 +86,7 @@ impl<E: Clone> Cache<E> {
             Some(lease) => {
                 let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
                 mode != ReadMode::Revalidate
-                    && self.may_join(
-                        collection,
-                        lease,
-                        now,
-                        aliased || fetches.fence.concerns(key),
-                    )
+                    && self.may_join(collection, lease, now, aliased || fetches.fence.concerns(key))
             }
         };
         if joinable {

@@ -261,7 +261,10 @@ mod tests {
         assert_eq!(hit(&cache, OTHER, START), Some(Freshness::Fresh));
         let epochs = [SourceId::FIRST, SECOND].map(|source| cache.feed_epochs_total(source));
         assert_eq!(epochs, [1, 0]);
-        assert_eq!((cache.applied(SourceId::FIRST), cache.applied(SECOND)), (None, Some(at(2, 70))));
+        assert_eq!(
+            (cache.applied(SourceId::FIRST), cache.applied(SECOND)),
+            (None, Some(at(2, 70)))
+        );
     }
 
     #[test]
@@ -269,7 +272,10 @@ mod tests {
         let cache = filled();
         let late = ms(1_002_000);
         cache.advance(SECOND, late, Some(at(2, 71)));
-        assert_eq!((hit(&cache, FIRST, late), hit(&cache, OTHER, late)), (None, Some(Freshness::Fresh)));
+        assert_eq!(
+            (hit(&cache, FIRST, late), hit(&cache, OTHER, late)),
+            (None, Some(Freshness::Fresh))
+        );
         assert!(!cache.is_current(SourceId::FIRST, late) && cache.is_current(SECOND, late));
         assert!(cache.staleness(SourceId::FIRST, late) > cache.staleness(SECOND, late));
     }

@@ -296,11 +296,14 @@ impl World {
             self.cache.advance(ONLY, sent_at, Some(self.position(until)));
             match self.versions {
                 Versions::None | Versions::Log => {}
-                Versions::Snapshots => self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now)),
+                Versions::Snapshots => {
+                    self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now))
+                }
                 Versions::Commits | Versions::Spans => {
-                    self.cache.advance_visibility(ONLY, &Version::Log(
-                        self.position(self.db.visible_end(self.now)),
-                    ));
+                    self.cache.advance_visibility(
+                        ONLY,
+                        &Version::Log(self.position(self.db.visible_end(self.now))),
+                    );
                 }
                 Versions::Gtids => self.cache.advance_visibility(ONLY, &self.db.gtids(self.now)),
             }

@@ -177,7 +177,11 @@ fn an_answer_waits_until_the_feed_has_delivered_what_it_may_show() {
     cache.advance(ONLY, NOW, Some(at(111)));
     assert_eq!(cache.delivered_through(ONLY, at(100), bound), Some(at(111)));
     cache.advance(ONLY, NOW, Some(at(180)));
-    assert_eq!(cache.delivered_through(ONLY, at(100), bound), Some(at(150)), "no more than it shows");
+    assert_eq!(
+        cache.delivered_through(ONLY, at(100), bound),
+        Some(at(150)),
+        "no more than it shows"
+    );
     assert_eq!(cache.delivered_through(ONLY, Position { incarnation: 2, at: 100 }, bound), None);
 }
 

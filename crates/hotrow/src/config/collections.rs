@@ -239,7 +239,8 @@ fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceI
             if let Some((id, _)) = number(&named.value) {
                 return id;
             }
-            let rule = format!("must name a source of this file ({}), not {}", names(), named.shown);
+            let rule =
+                format!("must name a source of this file ({}), not {}", names(), named.shown);
             section.refuse("source", rule);
         }
         None if sources.len() > 1 && !section.has("source") => section.refuse(

@@ -42,9 +42,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hotrow_server::tls::files::Certificates;
+use hotrow_source::spec::CollectionConfig;
 #[cfg(feature = "postgres")]
 use hotrow_source::spec::Follow;
-use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 

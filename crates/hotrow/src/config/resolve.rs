@@ -132,11 +132,7 @@ pub(super) fn resolve<'a>(
         transport,
         admin_transport,
         warm_start,
-        observability: Observability {
-            access_log,
-            has_server_timing,
-            trace,
-        },
+        observability: Observability { access_log, has_server_timing, trace },
         miss_ratio_curve: cache_section.miss_ratio_curve,
     };
     let of_sources = of_sources(&collections.server, collections.source, sources.len());
@@ -344,8 +340,7 @@ struct Cache {
 
 fn cache(mut section: Section<'_>, shared: &Shared, sources: &[SourceSettings]) -> Cache {
     // There is one at least. The settings of one source alone are in the list, not here.
-    let SourceSettings { invalidation_mode, reads_in_flight, query_keys, query_bytes } =
-        sources[0];
+    let SourceSettings { invalidation_mode, reads_in_flight, query_keys, query_bytes } = sources[0];
     let is_unfollowed = |own: &SourceSettings| own.invalidation_mode == InvalidationMode::TtlOnly;
     let config = hotrow_cache::config::Config {
         enabled: section.flag("enabled", true),

@@ -103,13 +103,15 @@ fn collection<'a>(
         .flat_map(|source| source.collections().iter().map(move |spec| (spec, source)))
         .collect();
     match (wanted, &all[..]) {
-        (Some(name), _) => all.iter().find(|(spec, _)| spec.name == name).copied().ok_or_else(|| {
-            let names: Vec<&str> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
-            invalid_option(
-                "collection",
-                format!("there is no {name} in the configuration, only {}", names.join(", ")),
-            )
-        }),
+        (Some(name), _) => {
+            all.iter().find(|(spec, _)| spec.name == name).copied().ok_or_else(|| {
+                let names: Vec<&str> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
+                invalid_option(
+                    "collection",
+                    format!("there is no {name} in the configuration, only {}", names.join(", ")),
+                )
+            })
+        }
         (None, [only]) => Ok(*only),
         (None, _) => Err(invalid_option(
             "collection",

@@ -124,10 +124,7 @@ impl View {
         let cache = &self.shared.cache;
         let is_followed = |reads: &SourceReads| cache.is_followed(reads.id);
         self.source_gauge(
-            (
-                "hotrow_feed_followed",
-                "1 when changes are followed, 0 with source.feed = \"none\".",
-            ),
+            ("hotrow_feed_followed", "1 when changes are followed, 0 with source.feed = \"none\"."),
             out,
             |reads| Some(u64::from(is_followed(reads))),
         );

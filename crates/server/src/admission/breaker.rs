@@ -198,7 +198,11 @@ impl SourceBreaker {
                 )
             }
             Cause::ProbesSucceeded(probes) => {
-                tracing::info!(source, probes, "circuit breaker closed: the database answers again");
+                tracing::info!(
+                    source,
+                    probes,
+                    "circuit breaker closed: the database answers again"
+                );
             }
             Cause::FailuresInARow(failures, open_for) => {
                 tracing::warn!(

@@ -48,7 +48,8 @@ pub(crate) fn start(
     // Without sampling, the last sample must not keep refusing requests.
     let after_failure = move || reset(&failed);
     supervisor.spawn("pressure", is_stopping, after_failure, move || {
-        let mut following = Following { in_force: in_force.clone(), seen: None, watches: Vec::new() };
+        let mut following =
+            Following { in_force: in_force.clone(), seen: None, watches: Vec::new() };
         following.look(&workers, Nanos::now());
         while shutdown.pause(PERIOD) {
             supervisor::turn();

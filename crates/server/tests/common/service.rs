@@ -21,8 +21,8 @@ use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
-use hotrow_source::sources::Sources;
 use hotrow_server::worker::WorkerError;
+use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
@@ -73,7 +73,9 @@ impl Running {
         let calendar = Calendar::new(Nanos::now(), 0);
         let log = config.observability.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
-        let shared = Shared::new(config, cache, Sources::only(source), calendar).unwrap().with_access_log(log);
+        let shared = Shared::new(config, cache, Sources::only(source), calendar)
+            .unwrap()
+            .with_access_log(log);
         let in_force = InForce::new(config.clone(), shared);
         let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();

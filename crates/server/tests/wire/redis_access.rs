@@ -14,8 +14,8 @@ use hotrow_server::config::rate::{BatchCost, Per, RateLimits, RateRule};
 use hotrow_server::config::transport::Redis;
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_server::reload::Change;
-use hotrow_types::source::SourceId;
 use hotrow_testkit::tokens::SigningKey;
+use hotrow_types::source::SourceId;
 use serde_json::json;
 
 const ROWS: [(i64, &str); 3] =

@@ -23,7 +23,9 @@ impl Source for Echo {
         let row = |key: Key| Row::Found(format!("{key:?}").into_bytes());
         let rows = keys.into_iter().map(row).collect();
         let position = Position { incarnation: 1, at: 1 };
-        Box::pin(async move { Ok(ReadSet { version: Version::Log(position), position: None, rows }) })
+        Box::pin(
+            async move { Ok(ReadSet { version: Version::Log(position), position: None, rows }) },
+        )
     }
 
     fn schemas(&self) -> &[KeySchema] {

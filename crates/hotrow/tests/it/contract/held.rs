@@ -143,9 +143,11 @@ fn price_after_the_race(
     let data = service.data;
     let first = std::thread::spawn(move || price(&mut Client::connect(data)));
     await_until("the read of the old row", SOON, || service.hold.is(HoldState::Held));
-    let changes = service.counts.changes_total();
+    let changes = service.shared.feed_counts(SourceId::FIRST).changes_total();
     database.execute("UPDATE products SET price = 7 WHERE id = 1");
-    await_until("the change to be handled", SOON, || service.counts.changes_total() > changes);
+    await_until("the change to be handled", SOON, || {
+        service.shared.feed_counts(SourceId::FIRST).changes_total() > changes
+    });
     let middle = between.then(|| service.price());
     service.hold.set(HoldState::Released);
     assert_eq!(first.join().expect("an answer"), 100, "the held read began before the change");

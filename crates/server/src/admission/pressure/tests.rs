@@ -58,7 +58,10 @@ fn a_lifo_queue_raises_the_level_while_keys_wait() {
     // The read that begins now was queued last and did not wait.
     shared.fetcher.sources[0].load_shedder.waited(Duration::ZERO);
     watch.look(START);
-    assert_eq!(shared.fetcher.sources[0].load_shedder.load().map(|load| load.delay), Some(Level::Elevated));
+    assert_eq!(
+        shared.fetcher.sources[0].load_shedder.load().map(|load| load.delay),
+        Some(Level::Elevated)
+    );
     shared.cache.give_up(CollectionId(0), &hotrow_source::ReadFailure::Unreadable);
     assert!(!watch.reading(START).standing, "its keys no longer wait");
 }
