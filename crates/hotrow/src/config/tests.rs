@@ -11,6 +11,7 @@ use super::*;
 use hotrow_testkit::mutate;
 
 mod bad;
+mod sources;
 
 use self::bad::{BAD, BAD_FILES};
 
@@ -66,24 +67,6 @@ fn the_shortest_file_gets_every_default() {
     assert_eq!(r.server.collections[0].cache_control, "no-cache");
     assert_eq!(r.log, Log { level: LogLevel::Info, format: LogFormat::Text });
     assert!(r.warnings.is_empty(), "{:?}", r.warnings);
-}
-
-#[test]
-fn a_source_has_a_name() {
-    let named = "[sources.shop]\nurl = 'sqlite:shop.db'\nwatch = 'triggers'\n\
-        [collections.products]\nsource = 'shop'\n";
-    let resolved = parse_text(named).expect("valid");
-    assert_eq!(resolved.server.sources[0].name, "shop");
-    assert_eq!(sqlite(&resolved).watch, Watch::Triggers);
-    assert_eq!(parse_text(GOOD).expect("valid").server.sources[0].name, "default");
-    for (file, refusal) in [
-        (named.replace("url", "uri"), "f.toml:2: sources.shop.uri: unknown key; did you mean url?"),
-        (named.replace("sources.shop", "sources.Shop"), "the name of a source must begin with"),
-        (format!("{named}[sources.b]\nurl = 'sqlite:b.db'\n"), "sources: there must be one source"),
-    ] {
-        let error = parse_text(&file).expect_err("refused").to_string();
-        assert!(error.contains(refusal), "{error}");
-    }
 }
 
 #[test]

@@ -172,10 +172,11 @@ impl View {
     }
 
     fn read_database(&self, reading: &mut Reading) {
-        let limiter = self.limiters();
-        reading.set(Series::DatabaseLimit, limiter.limit as f64);
-        reading.set(Series::DatabaseInFlight, limiter.in_flight as f64);
-        reading.waits = limiter.waited_ns;
+        if let Some(limiter) = self.limiters() {
+            reading.set(Series::DatabaseLimit, limiter.limit as f64);
+            reading.set(Series::DatabaseInFlight, limiter.in_flight as f64);
+            reading.waits = limiter.waited_ns;
+        }
         let capacity = Removal::ALL.iter().position(|cause| *cause == Removal::Capacity);
         let mut sums = [0_u64; 9];
         for stats in self.snapshots() {

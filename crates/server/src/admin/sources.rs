@@ -266,18 +266,16 @@ impl View {
         })
     }
 
-    /// Returns the state of the concurrency limits of all sources together.
-    pub(super) fn limiters(&self) -> concurrency::View {
-        let mut views = self.sources().iter().map(|reads| reads.limiter.view());
-        // There is one source at least.
-        let mut all = views.next().unwrap_or_default();
-        for view in views {
+    /// Returns the state of the concurrency limits of all sources together. There is one at least.
+    pub(super) fn limiters(&self) -> Option<concurrency::View> {
+        let views = self.sources().iter().map(|reads| reads.limiter.view());
+        views.reduce(|mut all, view| {
             all.limit += view.limit;
             all.in_flight += view.in_flight;
             all.probes_total += view.probes_total;
             all.waited_ns.merge(&view.waited_ns);
-        }
-        all
+            all
+        })
     }
 
     /// Returns the worst state of the circuit breakers.

@@ -60,7 +60,7 @@ impl View {
             "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),
             "overload": self.overload_status(now),
-            "concurrency": self.concurrency_of(&self.limiters()),
+            "concurrency": self.limiters().map(|all| self.concurrency_of(&all)),
             "warm_start": self.warm_start(),
             "miss_ratio_curve": self.miss_ratio_curve(),
             "collections": collections,

@@ -36,7 +36,7 @@ struct State {
 }
 
 /// State of the limiter at one moment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct View {
     /// Method of finding the limit.
     pub(crate) kind: Kind,
