@@ -17,7 +17,9 @@ use shuttle::thread;
 
 use crate::config::Config;
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{FIRST, LOGGED, START, TestCache, TestError, answers, cache, config, key};
+use crate::testkit::{
+    FIRST, LOGGED, ONLY, START, TestCache, TestError, answers, cache, config, key,
+};
 use crate::{Lookup, LookupError, ReadMode, Record};
 
 /// Schedules per scenario and scheduler.

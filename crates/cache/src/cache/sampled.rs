@@ -2,6 +2,7 @@
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 
 use super::{Cache, ReadMode};
 use crate::flight::Kind;

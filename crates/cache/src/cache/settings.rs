@@ -62,7 +62,7 @@ mod tests {
     use hotrow_measure::clock::Nanos;
 
     use crate::config::{CollectionPolicy, WhenStale};
-    use crate::testkit::{FIRST, START, TestCache, answers, cache, config, key, ms, waiter};
+    use crate::testkit::{FIRST, ONLY, START, TestCache, answers, cache, config, key, ms, waiter};
     use crate::{Freshness, Lookup, ReadMode};
 
     fn hit(cache: &TestCache, now: Nanos) -> Option<Freshness> {

@@ -6,6 +6,7 @@ use crate::flight::Waited;
 use crate::record::HOT_HITS_MIN;
 use crate::testkit::*;
 use crate::{Answers, Fetched};
+use hotrow_types::version::Position;
 
 const KEY: i64 = 1;
 

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::Freshness;
     use crate::config::Config;
-    use crate::testkit::{LOGGED, START, TestCache, cache, config, key, ms, record_of};
+    use crate::testkit::{LOGGED, ONLY, START, TestCache, cache, config, key, ms, record_of};
 
     const OLD: &[u8] = b"{\"price\":1,\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaa\"}";
     const NEW: &[u8] = b"{\"price\":2,\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaa\"}";

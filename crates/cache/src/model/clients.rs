@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::check::{AnswerPath, Asked, check, row_version};
 use super::world::{PATIENCE, Pending, Reader, World};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{TestError, poll_with};
+use crate::testkit::{ONLY, TestError, poll_with};
 use crate::{Freshness, Lookup, LookupError, Presence, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key};
 

@@ -12,7 +12,7 @@ use super::db::{self, Commit, Db, Reveal, Versions};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::Waiter;
 use crate::stats::Removal;
-use crate::testkit::{Bell, START, TestCache, TestError, key_of};
+use crate::testkit::{Bell, ONLY, START, TestCache, TestError, key_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, ReadMode, Safeguard};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{ChangeId, Gtid, Position, Version};

@@ -10,7 +10,7 @@ use super::db::{Commit, Db, IDS, RowState, Spelled, VALUES};
 use crate::alias::{AliasAttempts, AliasTarget, alias_record};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{START, TestCache, TestError, config, key_of, poll, record_of};
+use crate::testkit::{ONLY, START, TestCache, TestError, config, key_of, poll, record_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, Lookup, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position};
