@@ -374,7 +374,7 @@ impl Handler {
         if let Some(wanted) = wanted
             && mode != ReadMode::Revalidate
         {
-            let wait = (&**limits.position_wait, traced);
+            let wait = (limits.position_wait, traced);
             return read_at_least((fetcher, cache), wait, sought, wanted, deadline).await;
         }
         let subject = self.scan_subject(request);

@@ -342,7 +342,7 @@ impl Handler {
             let _place = place;
             let ids = ids.borrow();
             let Shared { fetcher, cache, limits, .. } = &handler.shared;
-            let wait = (&**limits.position_wait, waiting.as_ref());
+            let wait = (limits.position_wait, waiting.as_ref());
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),

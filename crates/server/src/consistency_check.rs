@@ -24,7 +24,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::admission::shed::LoadShedder;
 use crate::read::Fetcher;
 
 /// Waited in addition to `max_staleness`: changes of a table's shape are found by polling, by

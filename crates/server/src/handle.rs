@@ -397,7 +397,7 @@ impl Handler {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, cache, limits, .. } = &handler.shared;
-            let wait = (&**limits.position_wait, waiting.as_ref());
+            let wait = (limits.position_wait, waiting.as_ref());
             let context = request.context();
             let sought = (&keys[..], context.sight, context.columns);
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionPolicy, InvalidationMode, Settings};
+use hotrow_cache::config::{CollectionPolicy, Settings};
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;

@@ -19,14 +19,13 @@ use hotrow_cache::Walk;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
-use hotrow_types::key::{Key, KeySchema};
+use hotrow_types::key::{CollectionId, Key, KeySchema};
 use tokio::time::sleep;
 
 use self::hot_keys::{HotKeys, HotKeysError, HotKeysWriter};
-use crate::admission::shed::LoadShedder;
 use crate::config;
 use crate::lookups::Calendar;
-use crate::read::{Fetcher, run_batches};
+use crate::read::{Fetcher, SourceReads, run_batches};
 
 /// Most keys of one query: a request that arrives during it waits for no more.
 const QUERY_KEYS: usize = 100;
@@ -259,9 +258,7 @@ impl Warmer {
     /// reached before.
     async fn read_some(&self, keys: &[Key], until: Instant) -> Option<WarmStage> {
         let cache = self.fetcher.cache.get();
-        let Some(reads) = keys.first().map(|key| self.fetcher.of(key.collection())) else {
-            return None;
-        };
+        let reads = keys.first().map(|key| self.fetcher.of(key.collection()))?;
         // The feed of this database was not current when the reads began.
         if !cache.has_watermark(reads.id) && cache.is_followed(reads.id) {
             return None;

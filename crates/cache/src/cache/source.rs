@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn what_one_source_shows_does_not_open_the_fence_of_another() {
         let cache = two_sources(config().only_source());
-        let _ = cache.invalidate(&key_of(OTHER, 1), ChangeId::Log(at(1, 9)));
+        let _ = cache.invalidate(&key_of(OTHER, 1), ChangeId::Commit(at(1, 9)));
         cache.advance_visibility(SourceId::FIRST, &log(9));
         let _waiter = cache.lookup(&key_of(OTHER, 1), ReadMode::Normal, START);
         let mut loader = cache.batch_loader(OTHER).unwrap();

@@ -110,6 +110,7 @@ pub(super) fn resolve<'a>(
             cache_section.ttl.ttl
         ));
     }
+    let of_sources = of_sources(&collections.server, collections.source, sources.len());
     let server = hotrow_server::config::Config {
         data,
         admin,
@@ -135,7 +136,6 @@ pub(super) fn resolve<'a>(
         observability: Observability { access_log, has_server_timing, trace },
         miss_ratio_curve: cache_section.miss_ratio_curve,
     };
-    let of_sources = of_sources(&collections.server, collections.source, sources.len());
     let max_staleness = cache_section.config.max_staleness;
     let sources: Option<Vec<SourceConfig>> = sources
         .into_iter()

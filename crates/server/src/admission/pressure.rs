@@ -66,7 +66,6 @@ fn reset(fetcher: &Fetcher) {
 
 /// A watch of each source by the settings in force; none while shedding is disabled. What presses
 /// on the process counts for all sources, a slow database for its own collections.
-
 struct Following {
     in_force: Arc<InForce>,
     seen: Option<Arc<Snapshot>>,

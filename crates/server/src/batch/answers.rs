@@ -7,6 +7,7 @@ use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
+use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 use super::ids::Ids;
