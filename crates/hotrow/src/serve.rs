@@ -248,7 +248,7 @@ fn compose(
     let hub = (hub, cache.max_staleness);
     #[cfg(not(feature = "hub"))]
     let hub = ();
-    let (sources, feeds) = open_all(&server, sources, hub, &host)?;
+    let (sources, feeds) = open_all(&server, sources, &hub, &host)?;
     catalog_checks::check(&server, &sources).map_err(subsystem)?;
     let source_of = |CollectionId(id)| server.collections[usize::from(id)].source;
     let cache = Cache::of_sources(cache, collections, &cache_sources, source_of);

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_query_has_the_traces_that_wait_for_its_keys() {
-        let log = QueryLog::new(Duration::ZERO, 1);
+        let log = QueryLog::new([Duration::ZERO], 1);
         assert!(log.enter(&key(1), FieldsBuf::default().as_fields()).is_none());
         assert_eq!(log.traces_of(&[key(1)]).text(), None);
         let first = log.enter(&key(1), trace(1).as_fields());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_line_names_some_traces_only() {
-        let log = QueryLog::new(Duration::ZERO, 1);
+        let log = QueryLog::new([Duration::ZERO], 1);
         let waiting: Vec<_> =
             (1..=10).map(|id| log.enter(&key(id), trace(id).as_fields()).unwrap()).collect();
         let keys: Vec<Key> = (1..=10).map(key).collect();

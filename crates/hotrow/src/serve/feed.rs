@@ -86,7 +86,7 @@ fn start_feed(
 pub(super) fn open_all(
     server: &Config,
     configs: Vec<SourceConfig>,
-    hub: Hub,
+    hub: &Hub,
     host: &Host,
 ) -> Result<(Sources, Vec<RunFeed>), ServeError> {
     #[cfg(feature = "failpoints")]
@@ -98,7 +98,7 @@ pub(super) fn open_all(
         let hooks = failpoints::reads::hooks(&host.failpoints.reads, &config).map_err(subsystem)?;
         #[cfg(not(feature = "failpoints"))]
         let hooks = Hooks::default();
-        let (source, feed) = match open(config, hub.clone(), hooks, host) {
+        let (source, feed) = match open(config, hub, hooks, host) {
             Ok(opened) => opened,
             Err(error) if is_only => return Err(error),
             Err(error) => return Err(subsystem(format!("source {}: {error}", named.name))),
@@ -121,7 +121,7 @@ pub(super) type Hub = ();
 #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
 fn open(
     source: SourceConfig,
-    hub: Hub,
+    hub: &Hub,
     hooks: Hooks,
     host: &Host,
 ) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
@@ -137,7 +137,7 @@ fn open(
             if let (Some(hub), max_staleness) = hub
                 && config.server.follow == Follow::Hub
             {
-                return open_hub(config, (hub, max_staleness), hooks, host);
+                return open_hub(config, (hub.clone(), *max_staleness), hooks, host);
             }
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;

@@ -9,7 +9,6 @@ const NOW: Nanos = Nanos(0);
 fn rule(name: &str, per: &str, rate: &str, burst: u32) -> RateRule {
     RateRule {
         name: name.to_owned(),
-        source: hotrow_types::source::SourceId::FIRST,
         per: per.parse().unwrap(),
         setting: Setting {
             kind: Kind::TokenBucket,
