@@ -171,12 +171,8 @@ pub mod tests {
     fn the_hit_ratio_of_lru_is_the_one_in_closed_form_and_s3_fifo_is_above_it() {
         let zipf = Zipf::new(20_000, 0.9);
         for capacity in [200, 2_000, 10_000] {
-            let mut lru = Lru {
-                used_at: vec![None; 20_000],
-                by_time: Default::default(),
-                capacity,
-                now: 0,
-            };
+            let mut lru =
+                Lru { used_at: vec![None; 20_000], by_time: Default::default(), capacity, now: 0 };
             let (direct, closed) = (ratio(&mut lru, &zipf), che(&zipf, capacity));
             assert!((direct - closed).abs() < 0.01, "{capacity}: {direct} and {closed}");
             let s3 = ratio(&mut S3Fifo::full(20_000, capacity), &zipf);

@@ -20,6 +20,7 @@ pub struct Input {
 
 const HUB: Origin = Origin::Run("2026-11-26-0404-feed-hub");
 const SERVE: Origin = Origin::Run("2026-11-26-0400-serve");
+const HUB_COST: Origin = Origin::Run("2026-11-26-0601-feed-hub-cost");
 const COLD: Origin = Origin::Run("2026-11-20-2344-cold");
 
 const fn input(name: &'static str, value: f64, unit: &'static str, origin: Origin) -> Input {
@@ -37,9 +38,9 @@ pub const PROBES: Input = input("database: probes of one feed", 4_022.0, "µs of
 pub const CHANGE: Input =
     input("database: a change in one feed (13,007 µs/s at 200/s)", 65.0, "µs of CPU", HUB);
 pub const DELIVERY: Input =
-    input("NATS: one change to one instance", 5.0, "µs of CPU", Origin::Assumed);
-pub const APPLY: Input = input("instance: a change", 20.0, "µs of CPU", Origin::Assumed);
-pub const CHANGE_BYTES: Input = input("a change on its way", 200.0, "bytes", Origin::Assumed);
+    input("NATS: one change to one of ten instances", 10.3, "µs of CPU", HUB_COST);
+pub const APPLY: Input = input("instance: a change", 14.7, "µs of CPU", HUB_COST);
+pub const CHANGE_BYTES: Input = input("a change on its way", 76.0, "bytes", HUB_COST);
 pub const ROW_BYTES: Input = input("a row on its way", 500.0, "bytes", Origin::Assumed);
 
 /// All, in the order of the table.

@@ -53,8 +53,8 @@ pub struct Outcome {
     pub busiest_cores: f64,
     /// `None`: changes arrive faster than they are passed on.
     pub staleness_p99_s: Option<f64>,
-    /// What is used most, with its share of what there is.
-    pub first: (&'static str, f64),
+    /// What each part uses of what there is, the most first.
+    pub used: Vec<(&'static str, f64)>,
 }
 
 /// How a key is known to the cache.
@@ -193,10 +193,10 @@ pub fn simulate(scenario: &Scenario, zipf: &Zipf, seed: u64) -> Outcome {
         nats_cores: deliveries * DELIVERY.value * 1e-6,
         busiest_cores: busiest_us * 1e-6,
         staleness_p99_s: staleness_p99(scenario, random),
-        first: ("", 0.0),
+        used: Vec::new(),
     };
     let row_bits = reads_per_s * ROW_BYTES.value * 8.0;
-    let used = [
+    let mut used = vec![
         ("instance: CPU", outcome.busiest_cores / LIMITS.instance_cores),
         ("database: CPU", outcome.primary_cores / LIMITS.primary_cores),
         ("database: connections", outcome.connections / LIMITS.primary_connections),
@@ -204,9 +204,8 @@ pub fn simulate(scenario: &Scenario, zipf: &Zipf, seed: u64) -> Outcome {
         ("NATS: CPU", outcome.nats_cores / LIMITS.nats_cores),
         ("NATS: network", outcome.nats_bits / LIMITS.network_bits),
     ];
-    outcome.first = used.into_iter().fold(("", 0.0), |most, own| {
-        if own.1 > most.1 { own } else { most }
-    });
+    used.sort_by(|one, other| other.1.total_cmp(&one.1));
+    outcome.used = used;
     outcome
 }
 
