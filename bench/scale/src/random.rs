@@ -76,7 +76,8 @@ impl Zipf {
         self.sums.len()
     }
 
-    /// Returns the largest share of the requests that one of `instances` gets when each key has one.
+    /// Returns the largest share of the requests that one of `instances` gets where each key has
+    /// one instance.
     pub fn largest_share(&self, instances: usize) -> f64 {
         let mut shares = vec![0.0; instances];
         for rank in 0..self.ranks() {
