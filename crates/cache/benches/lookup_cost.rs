@@ -17,6 +17,7 @@ use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale
 use hotrow_cache::{Answers, Cache, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 use quick_cache::sync::Cache as Quick;
 use quick_cache::sync::DefaultLifecycle;
@@ -141,7 +142,7 @@ fn ours(keys: &[Key], share: f64) -> Arc<Cache<()>> {
         vec![CollectionPolicy { ttl, negative_ttl: ttl, has_tenants: false, has_views: false }],
     );
     let position = Position { incarnation: 1, at: 1 };
-    cache.advance(NOW, Some(position));
+    cache.advance(SourceId::FIRST, NOW, Some(position));
     for some in keys.chunks(1000) {
         let waiters = cache.lookup_batch(some, ReadMode::Normal, NOW);
         let mut loader = cache.batch_loader(FIRST).expect("keys wait and no loader runs");

@@ -179,7 +179,12 @@ impl<E: Clone> BatchLoader<E> {
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
         self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
-        let taken = fetches.next_batch(self.lease, self.keys_max, &cache.config, stats);
+        let taken = fetches.next_batch(
+            self.lease,
+            self.keys_max,
+            cache.settings_of(self.collection),
+            stats,
+        );
         self.over = taken.query.is_empty();
         if !self.over {
             self.number = fetches.fence.query_sent();
@@ -372,7 +377,7 @@ impl<E: Clone> BatchLoader<E> {
         let is_lost = self.lease.epoch.feed != collection.epoch().feed;
         let hash = self.cache.hash(&flight.key);
         let (seen, safeguards) = ((version, record.position()), &self.cache.safeguards);
-        let feed = (self.cache.applied(), is_lost);
+        let feed = (self.cache.source_state(self.collection).progress.applied(), is_lost);
         if fetches.order((&flight.key, hash), seen, feed, safeguards) == Order::TooOld {
             return self.too_old(flight, fetches);
         }

@@ -4,6 +4,7 @@ mod join;
 mod lookup;
 mod sampled;
 mod settings;
+mod source;
 mod variant;
 mod warm_up;
 
@@ -14,12 +15,13 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
+use self::source::SourceState;
 pub use self::variant::Attached;
 use crate::batch_loader::BatchLoader;
-use crate::config::{CollectionPolicy, Config, InvalidationMode};
+use crate::config::{CollectionPolicy, Config};
 use crate::fetch_queue::{FetchQueue, NotQueued};
 use crate::flight::{Ask, Kind, Lease, Waiter};
-use crate::freshness::{Freshness, Progress, Verdict, judge, may_serve_stale};
+use crate::freshness::{Freshness, Verdict, judge, may_serve_stale};
 use crate::miniature::sampling::SampleLog;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Record};
 use crate::safeguards::{Safeguard, Safeguards};
@@ -28,7 +30,8 @@ use crate::stats::{CollectionStats, Removal, Snapshot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use hotrow_types::key::{CollectionId, Key};
-use hotrow_types::version::{ChangeId, Position, Version};
+use hotrow_types::source::SourceId;
+use hotrow_types::version::ChangeId;
 
 /// Outcome of a lookup, or the work that is left to do.
 #[derive(Debug)]
@@ -98,11 +101,8 @@ pub struct CacheState<E> {
     pub(crate) stats: Arc<[CollectionStats]>,
     pub(crate) scan_filter: ScanFilter,
     samples: SampleLog,
-    progress: Progress,
+    pub(crate) sources: Box<[Arc<SourceState>]>,
     hasher: FixedState,
-    feed_epochs_total: std::sync::atomic::AtomicU64,
-    /// Whether standbys may wait for a probe; see [`Cache::release_standbys_after`].
-    pub(crate) standbys_are_held: std::sync::atomic::AtomicBool,
     pub(crate) safeguards: Safeguards,
 }
 
@@ -115,6 +115,7 @@ impl<E> Deref for Cache<E> {
 }
 
 pub(crate) struct Collection<E> {
+    pub(crate) source: Arc<SourceState>,
     pub(crate) fetch_queue: Mutex<FetchQueue<E>>,
     epoch: AtomicU64,
     /// See [`Cache::expect_aliases`].
@@ -134,12 +135,24 @@ impl<E> Collection<E> {
 }
 
 impl<E: Clone> Cache<E> {
-    /// Creates an empty cache. Collections are numbered in the order of `collections`.
+    /// Creates an empty cache whose collections are all read from one source. They are numbered in
+    /// the order of `collections`.
     #[must_use]
     pub fn new(config: Config, collections: Vec<CollectionPolicy>) -> Arc<Self> {
+        let source = config.only_source();
+        Self::of_sources(config, collections, &[source], |_| SourceId::FIRST)
+    }
+
+    fn assemble(
+        config: Config,
+        collections: Vec<CollectionPolicy>,
+        sources: Box<[Arc<SourceState>]>,
+        source_of: impl Fn(CollectionId) -> SourceId,
+    ) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> =
             collections.iter().map(|_| CollectionStats::default()).collect();
-        let collection = |_: &CollectionPolicy| Collection {
+        let collection = |(id, _): (CollectionId, &CollectionPolicy)| Collection {
+            source: Arc::clone(&sources[source_of(id).index()]),
             fetch_queue: Mutex::new(FetchQueue::new(&config)),
             epoch: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
@@ -150,12 +163,10 @@ impl<E: Clone> Cache<E> {
             store: Store::new(&config, stats.clone()),
             scan_filter: ScanFilter::new(entries),
             samples: SampleLog::new(),
-            collections: collections.iter().map(collection).collect(),
+            collections: (0..).map(CollectionId).zip(&collections).map(collection).collect(),
             stats,
-            progress: Progress::new(),
+            sources,
             hasher: FixedState::with_seed(config.seed),
-            feed_epochs_total: std::sync::atomic::AtomicU64::new(0),
-            standbys_are_held: std::sync::atomic::AtomicBool::new(false),
             safeguards: Safeguards::default(),
         };
         let policies = collections.into_boxed_slice();
@@ -173,7 +184,7 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Freshness)> {
         // The order matters; `served` gives the reason.
-        let staleness = self.effective_staleness(now);
+        let staleness = self.effective_staleness(key.collection(), now);
         let record = self.store.peek(key)?;
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.epoch(), staleness, now, &self.config) {
@@ -194,7 +205,7 @@ impl<E: Clone> Cache<E> {
         }
         // The record was served within the contract's bound, so for failures the watermark is
         // precise enough as the time.
-        let failed = fetches.recent_failure(key, self.progress.watermark()).is_some();
+        let failed = fetches.recent_failure(key, collection.source.progress.watermark()).is_some();
         !failed && fetches.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
     }
 
@@ -203,7 +214,8 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn batch_loader(self: &Arc<Self>, collection: CollectionId) -> Option<BatchLoader<E>> {
         let (fetches, _) = self.collection(collection);
-        let taken = fetches.fetch_queue.lock().start_loader(&self.config);
+        let taken =
+            fetches.fetch_queue.lock().start_loader(fetches.source.settings.reads_in_flight);
         taken.then(|| BatchLoader::new(self.clone(), collection))
     }
 
@@ -275,89 +287,24 @@ impl<E: Clone> Cache<E> {
         stats.flushes_total.add(1);
     }
 
-    /// Marks a gap in the feed, or its restart at `position`: every entry becomes stale, in O(1)
-    /// per collection.
-    pub fn mark_gap(&self, position: Option<Position>) {
-        for collection in &self.collections {
-            let mut fetches = collection.fetch_queue.lock();
-            if position.is_some() {
-                // A feed starts only when every read sees what the previous feed delivered.
-                fetches.fence.clear();
-                fetches.standbys.iter_mut().for_each(|standbys| standbys.restart());
-            }
-            collection
-                .raise(Epoch { feed: u32::from(self.safeguards.has(Safeguard::Epoch)), flush: 0 });
-        }
-        self.progress.mark_gap(position);
-        self.feed_epochs_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// Records that every change committed before `probe_sent_at` has been applied, up to
-    /// `position`.
-    pub fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
-        self.progress.advance(probe_sent_at, position);
-        self.standbys_passed(probe_sent_at, position);
-    }
-
-    /// Records that reads sent from now on see at least `version`: changes that it contains need no
-    /// fence.
-    pub fn advance_visibility(&self, version: &Version) {
-        for collection in &self.collections {
-            let mut fetches = collection.fetch_queue.lock();
-            if !fetches.fence.is_open() {
-                fetches.fence.seen(version);
-            }
-        }
-    }
-
-    /// Returns how long a change may have gone unseen. Meaningless without a feed
-    /// ([`InvalidationMode::TtlOnly`]).
-    #[must_use]
-    pub fn staleness(&self, now: Nanos) -> Duration {
-        self.progress.staleness(now)
-    }
-
-    /// Returns whether the feed has passed its first probe: from then on its staleness is known.
-    #[must_use]
-    pub fn has_watermark(&self) -> bool {
-        self.progress.watermark() > Nanos(0)
-    }
-
-    /// Returns the staleness that entries are judged by: zero where the TTL alone decides.
-    fn effective_staleness(&self, now: Nanos) -> Duration {
-        match self.config.invalidation_mode {
-            InvalidationMode::Feed => self.progress.effective_staleness(now),
-            InvalidationMode::TtlOnly => Duration::ZERO,
-        }
-    }
-
-    /// Returns whether the feed is within the contract's bound, or no feed is configured.
-    #[must_use]
-    pub fn is_current(&self, now: Nanos) -> bool {
-        self.effective_staleness(now) <= self.config.max_staleness
-    }
-
-    /// Returns the point of the log up to which changes have been applied; `None` before the feed
-    /// started or without a log.
-    #[must_use]
-    pub fn applied(&self) -> Option<Position> {
-        self.progress.applied()
-    }
-
     /// Returns the age of the answer: the lesser of the feed's staleness and the time since the
     /// read. The feed does not vouch for a record that was read before a gap.
     #[must_use]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
         let (collection, _) = self.collection(record.collection());
-        let followed = self.config.invalidation_mode == InvalidationMode::Feed
-            && record.epoch() == collection.epoch();
+        let followed =
+            self.is_followed(collection.source.id) && record.epoch() == collection.epoch();
         let read_at = match record.is_of_standby() {
             // It reflects what the feed had delivered when it was read, within the bound before.
             true => record.read_at().before(self.config.max_staleness),
             false => record.read_at(),
         };
         // The lesser of two ages is that of the later time.
-        now.since(if followed { read_at.max(self.progress.watermark()) } else { read_at })
+        now.since(if followed {
+            read_at.max(collection.source.progress.watermark())
+        } else {
+            read_at
+        })
     }
 
     /// Returns whether a row that a source read, or its absence, is what the record says.
@@ -415,12 +362,6 @@ impl<E: Clone> Cache<E> {
         self.collection(collection).1.snapshot()
     }
 
-    /// Returns how often the feed lost its position or started; each raises the feed epoch.
-    #[must_use]
-    pub fn feed_epochs_total(&self) -> u64 {
-        self.feed_epochs_total.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
     /// Disables a safeguard for the life of the process; for tests.
     #[cfg(feature = "failpoints")]
     pub fn disable(&self, safeguard: Safeguard) {
@@ -470,7 +411,7 @@ impl<E: Clone> Cache<E> {
         staleness: Duration,
     ) -> Served {
         let Some(record) = record else {
-            return if self.refuses(now) { Served::Refuse } else { Served::No };
+            return if self.refuses(key.collection(), now) { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.epoch(), staleness, now, &self.config) {
@@ -485,8 +426,9 @@ impl<E: Clone> Cache<E> {
         }
     }
 
-    fn refuses(&self, now: Nanos) -> bool {
-        self.config.when_stale == crate::config::WhenStale::Refuse && !self.is_current(now)
+    fn refuses(&self, collection: CollectionId, now: Nanos) -> bool {
+        self.config.when_stale == crate::config::WhenStale::Refuse
+            && !self.is_collection_current(self.collection(collection).0, now)
     }
 }
 

@@ -25,7 +25,8 @@ pub enum InvalidationMode {
     TtlOnly,
 }
 
-/// Settings of the whole cache.
+/// Settings of the whole cache. Those that are also in [`SourceSettings`] are of the only source;
+/// several sources have their own ([`Cache::of_sources`](crate::Cache::of_sources)).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `false`: nothing is stored or shared; every request is a read of its own.
@@ -72,6 +73,19 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Settings of one source: of the database that some of the collections are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// See [`InvalidationMode`].
+    pub invalidation_mode: InvalidationMode,
+    /// See [`Config::reads_in_flight`].
+    pub reads_in_flight: usize,
+    /// See [`Config::query_keys`].
+    pub query_keys: usize,
+    /// See [`Config::query_bytes`].
+    pub query_bytes: usize,
+}
+
 /// Settings that may change while the cache is used. Each is that of the same name in [`Config`].
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -90,6 +104,17 @@ pub struct Settings {
 }
 
 impl Config {
+    /// Returns the settings of a source where there is only one.
+    #[must_use]
+    pub fn only_source(&self) -> SourceSettings {
+        SourceSettings {
+            invalidation_mode: self.invalidation_mode,
+            reads_in_flight: self.reads_in_flight,
+            query_keys: self.query_keys,
+            query_bytes: self.query_bytes,
+        }
+    }
+
     /// Returns the settings that may change.
     #[must_use]
     pub fn settings(&self) -> Settings {

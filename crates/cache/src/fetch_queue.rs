@@ -13,7 +13,7 @@ use hotrow_admission::concurrency::queue::{Order, QueuePolicy};
 use hotrow_measure::clock::Nanos;
 
 use crate::cache::LookupError;
-use crate::config::Config;
+use crate::config::{Config, SourceSettings};
 use crate::fence::Fence;
 use crate::flight::{Ask, Flight, Kind, Lease};
 use crate::standby::Standbys;
@@ -134,8 +134,8 @@ impl<E: Clone> FetchQueue<E> {
     }
 
     /// Registers a loader when there is work and a query may be sent.
-    pub(crate) fn start_loader(&mut self, config: &Config) -> bool {
-        let free = self.loaders < config.reads_in_flight.max(1) && self.waiting() > 0;
+    pub(crate) fn start_loader(&mut self, reads_in_flight: usize) -> bool {
+        let free = self.loaders < reads_in_flight.max(1) && self.waiting() > 0;
         self.loaders += usize::from(free);
         free
     }
@@ -159,26 +159,26 @@ impl<E: Clone> FetchQueue<E> {
         &mut self,
         lease: Lease,
         keys_max: usize,
-        config: &Config,
+        source: &SourceSettings,
         stats: &CollectionStats,
     ) -> Taken<E> {
         let now = lease.started_at;
         let order = self.policy.order(now);
-        let keys_max = keys_max.clamp(1, config.query_keys.max(1));
-        let keys_aim = self.policy.query_keys(config.query_keys);
+        let keys_max = keys_max.clamp(1, source.query_keys.max(1));
+        let keys_aim = self.policy.query_keys(source.query_keys);
         let mut taken =
             Taken { query: Vec::new(), key_bytes: 0, refused: Vec::new(), waited: Duration::ZERO };
         while let Some((batch, batch_bytes)) = self.pop_group(order) {
             let keys = taken.query.len() + batch;
             let key_bytes = taken.key_bytes + batch_bytes;
-            let fits = keys <= keys_max.min(keys_aim) && key_bytes <= config.query_bytes;
+            let fits = keys <= keys_max.min(keys_aim) && key_bytes <= source.query_bytes;
             if !taken.query.is_empty() && !fits {
                 break;
             }
             for _ in 0..batch {
                 let Some(flight) = self.peek(order) else { break };
                 let is_full = taken.query.len() >= keys_max
-                    || taken.key_bytes + flight.key.as_bytes().len() > config.query_bytes;
+                    || taken.key_bytes + flight.key.as_bytes().len() > source.query_bytes;
                 if !taken.query.is_empty() && is_full {
                     break;
                 }

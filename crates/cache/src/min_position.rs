@@ -37,7 +37,8 @@ impl<E: Clone> Cache<E> {
     ) -> Option<(Record, Freshness)> {
         // Before the entry is looked up: a later position may be that of the change that removed
         // the entry.
-        let has_passed = self.applied().is_some_and(|applied| applied.reaches(wanted));
+        let applied = self.source_state(key.collection()).progress.applied();
+        let has_passed = applied.is_some_and(|applied| applied.reaches(wanted));
         let (record, freshness) = self.peek(key, now)?;
         // A feed that has not noticed yet that its database was replaced proves nothing about an
         // entry of the new one.
@@ -48,12 +49,17 @@ impl<E: Clone> Cache<E> {
         (is_reached && freshness == Freshness::Fresh).then_some((record, freshness))
     }
 
-    /// Returns whether the feed has passed the position.
+    /// Returns whether the feed of the collection has passed the position.
     ///
     /// # Errors
-    /// [`NotReached::OtherLog`] when the feed follows another log.
-    pub fn has_passed(&self, wanted: &Position) -> Result<bool, NotReached> {
-        match self.applied() {
+    /// [`NotReached::OtherLog`] when the feed follows another log: a position of another source is
+    /// none of this one.
+    pub fn has_passed(
+        &self,
+        collection: CollectionId,
+        wanted: &Position,
+    ) -> Result<bool, NotReached> {
+        match self.source_state(collection).progress.applied() {
             Some(applied) if applied.incarnation != wanted.incarnation => Err(NotReached::OtherLog),
             Some(applied) => Ok(applied.reaches(wanted)),
             None => Ok(false),
@@ -73,7 +79,7 @@ impl<E: Clone> Cache<E> {
         // the change: the feed reports the change under one key and ends no lease of the others.
         let (collection, _) = self.collection(collection);
         let has_aliases = collection.has_aliases.load(Relaxed);
-        let is_proof = has_passed && !has_aliases && self.is_current(now);
+        let is_proof = has_passed && !has_aliases && self.is_collection_current(collection, now);
         if is_proof { ReadMode::Normal } else { ReadMode::Revalidate }
     }
 }
@@ -121,13 +127,13 @@ mod tests {
         read(&cache, &key(1), 5);
         assert!(cache.peek_at_least(&key(1), &at(5), START).is_some());
         assert!(cache.peek_at_least(&key(1), &at(6), START).is_none());
-        assert_eq!(cache.has_passed(&at(6)), Ok(false));
-        cache.advance(START, Some(at(6)));
-        assert_eq!(cache.has_passed(&at(6)), Ok(true));
+        assert_eq!(cache.has_passed(FIRST, &at(6)), Ok(false));
+        cache.advance(ONLY, START, Some(at(6)));
+        assert_eq!(cache.has_passed(FIRST, &at(6)), Ok(true));
         assert!(cache.peek_at_least(&key(1), &at(6), START).is_some());
         let other = Position { incarnation: 2, at: 1 };
-        assert_eq!(cache.has_passed(&other), Err(NotReached::OtherLog));
-        cache.mark_gap(None);
+        assert_eq!(cache.has_passed(FIRST, &other), Err(NotReached::OtherLog));
+        cache.mark_gap(ONLY, None);
         assert!(cache.peek_at_least(&key(1), &at(5), START).is_none(), "from before a loss");
         assert_eq!(cache.mode_at_least(FIRST, true, START), ReadMode::Revalidate);
     }
@@ -136,7 +142,7 @@ mod tests {
     #[test]
     fn a_replaced_database_does_not_vouch_for_an_entry_of_the_new_one() {
         let cache = cache(config());
-        cache.advance(START, Some(at(9)));
+        cache.advance(ONLY, START, Some(at(9)));
         let _waiter = waiter(cache.lookup(&key(1), ReadMode::Normal, START));
         let mut loader = cache.batch_loader(FIRST).unwrap();
         assert!(loader.next_batch(START).is_some());
@@ -171,8 +177,8 @@ mod tests {
         assert!(loader.next_batch(START).is_some());
         // The read has its snapshot. Now the record changes under the key that the feed knows.
         cache.invalidate(&stored, ChangeId::Log(at(6)));
-        cache.advance(START, Some(at(6)));
-        assert_eq!(cache.has_passed(&at(6)), Ok(true));
+        cache.advance(ONLY, START, Some(at(6)));
+        assert_eq!(cache.has_passed(FIRST, &at(6)), Ok(true));
         let mode = cache.mode_at_least(FIRST, true, START);
         let second = cache.lookup(&spelling, mode, START);
         assert!(matches!(second, Lookup::Miss(_)), "the read in flight is older: {second:?}");

@@ -17,7 +17,9 @@ use shuttle::thread;
 
 use crate::config::Config;
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{FIRST, LOGGED, START, TestCache, TestError, answers, cache, config, key};
+use crate::testkit::{
+    FIRST, LOGGED, ONLY, START, TestCache, TestError, answers, cache, config, key,
+};
 use crate::{Lookup, LookupError, ReadMode, Record};
 
 /// Schedules per scenario and scheduler.
@@ -172,8 +174,8 @@ fn flushes_losses_and_purges() {
         let feed = |world: &World| {
             world.change(|cache| cache.flush(FIRST, None));
             world.change(|cache| {
-                cache.mark_gap(None);
-                cache.mark_gap(None);
+                cache.mark_gap(ONLY, None);
+                cache.mark_gap(ONLY, None);
             });
         };
         let purge = |world: &World| _ = world.cache.purge(&key(KEY));
@@ -275,7 +277,7 @@ fn overtaken_by(apply: fn(&TestCache)) {
     world.row.store(1, SeqCst);
     let feed = move |world: &World| {
         apply(&world.cache);
-        world.cache.advance(Nanos(late.0 - 1), None);
+        world.cache.advance(ONLY, Nanos(late.0 - 1), None);
     };
     // Requested 3 s after the change, which must be visible.
     let client = move |world: &World| _ = world.get_at(ReadMode::Normal, late, 1);
@@ -289,5 +291,5 @@ fn a_watermark_does_not_vouch_for_entries_found_before_it() {
 
 #[test]
 fn a_new_feed_does_not_vouch_for_older_entries() {
-    explore(|| overtaken_by(|cache| cache.mark_gap(None)));
+    explore(|| overtaken_by(|cache| cache.mark_gap(ONLY, None)));
 }

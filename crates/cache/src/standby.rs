@@ -26,6 +26,7 @@ use crate::cache::{Cache, Collection};
 use crate::fetch_queue::FetchQueue;
 use crate::safeguards::{Safeguard, Safeguards};
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
 /// Slots per collection, a power of two: 256 KiB. A read every millisecond fills 1.5 % of them in
@@ -175,6 +176,16 @@ impl<E: Clone> FetchQueue<E> {
 }
 
 impl<E> Collection<E> {
+    fn release_standbys_after(&self, now: Nanos) {
+        let is_held = match &mut self.fetch_queue.lock().standbys {
+            Some(standbys) => standbys.release_after(now),
+            None => false,
+        };
+        if is_held {
+            self.source.standbys_are_held.store(true, Ordering::Release);
+        }
+    }
+
     /// Lets standbys answer for this collection from the next start of the feed on.
     fn expect_standbys(&self) {
         self.fetch_queue.lock().standbys.get_or_insert_with(|| Box::new(Standbys::new()));
@@ -182,43 +193,46 @@ impl<E> Collection<E> {
 }
 
 impl<E: Clone> Cache<E> {
-    /// Declares that reads may be sent to standbys ([`crate::BatchLoader::standby_floor`]). Call it
-    /// before the feed starts.
-    pub fn expect_standbys(&self) {
-        self.collections.iter().for_each(Collection::expect_standbys);
+    /// Declares that reads of the source may be sent to standbys
+    /// ([`crate::BatchLoader::standby_floor`]). Call it before the feed starts.
+    pub fn expect_standbys(&self, source: SourceId) {
+        self.collections_of(source).for_each(|(_, collection)| collection.expect_standbys());
     }
 
     /// Lets standbys that wait answer again once the feed has passed a probe sent after `now`: call
     /// it after [`Cache::mark_gap`] with a position, [`Cache::close_gap`], [`Cache::purge`], and
-    /// [`Cache::flush`] without a mark. `None`: of all collections.
-    pub fn release_standbys_after(&self, collection: Option<CollectionId>, now: Nanos) {
-        let mut is_held = false;
-        for (id, collection_of_id) in (0..).map(CollectionId).zip(&self.collections) {
-            if collection.is_none_or(|only| only == id)
-                && let Some(standbys) = &mut collection_of_id.fetch_queue.lock().standbys
-            {
-                is_held |= standbys.release_after(now);
-            }
-        }
-        if is_held {
-            self.standbys_are_held.store(true, Ordering::Release);
-        }
+    /// [`Cache::flush`] without a mark.
+    pub fn release_standbys_after(&self, collection: CollectionId, now: Nanos) {
+        let (collection, _) = self.collection(collection);
+        collection.release_standbys_after(now);
     }
 
-    /// The feed has passed a probe. Takes locks only while standbys wait somewhere.
-    pub(crate) fn standbys_passed(&self, probe_sent_at: Nanos, position: Option<Position>) {
+    /// Does so for all collections of a source.
+    pub fn release_all_standbys_after(&self, source: SourceId, now: Nanos) {
+        self.collections_of(source)
+            .for_each(|(_, collection)| collection.release_standbys_after(now));
+    }
+
+    /// The feed of a source has passed a probe. Takes locks only while standbys wait somewhere.
+    pub(crate) fn standbys_passed(
+        &self,
+        source: SourceId,
+        probe_sent_at: Nanos,
+        position: Option<Position>,
+    ) {
         let Some(position) = position else { return };
-        if !self.standbys_are_held.swap(false, Ordering::AcqRel) {
+        let state = &self.sources[source.index()];
+        if !state.standbys_are_held.swap(false, Ordering::AcqRel) {
             return;
         }
         let mut is_held = false;
-        for collection in &self.collections {
+        for (_, collection) in self.collections_of(source) {
             if let Some(standbys) = &mut collection.fetch_queue.lock().standbys {
                 is_held |= standbys.passed(probe_sent_at, position.at);
             }
         }
         if is_held {
-            self.standbys_are_held.store(true, Ordering::Release);
+            state.standbys_are_held.store(true, Ordering::Release);
         }
     }
 
@@ -232,7 +246,8 @@ impl<E: Clone> Cache<E> {
     ) -> bool {
         let is_released =
             fetches.standbys.as_ref().is_some_and(|standbys| standbys.hold == Hold::Released);
-        let is_behind = !self.is_current(now) && self.safeguards.has(Safeguard::StandbyBypass);
+        let is_behind = !self.is_collection_current(collection, now)
+            && self.safeguards.has(Safeguard::StandbyBypass);
         is_released
             && !is_behind
             && self.config.enabled
@@ -243,8 +258,14 @@ impl<E: Clone> Cache<E> {
     /// Returns a point past everything that a standby's answer may show, if the feed has delivered
     /// all of it (S2). `floor` is what the standby was asked for.
     #[must_use]
-    pub fn delivered_through(&self, floor: Position, bound: StandbyBound) -> Option<Position> {
-        let applied = self.applied().filter(|applied| applied.incarnation == floor.incarnation)?;
+    pub fn delivered_through(
+        &self,
+        source: SourceId,
+        floor: Position,
+        bound: StandbyBound,
+    ) -> Option<Position> {
+        let applied =
+            self.applied(source).filter(|applied| applied.incarnation == floor.incarnation)?;
         let is_delivered = applied.at > bound.past || applied.at >= bound.end;
         let is_delivered = is_delivered || !self.safeguards.has(Safeguard::StandbyDelivered);
         is_delivered.then(|| Position { at: applied.at.min(bound.end), ..applied })

@@ -18,6 +18,7 @@ use crate::flight::{Waited, Waiter};
 use crate::record::{Epoch, Owner, RecordParts, Visibility};
 use crate::{Answers, Cache, Fetched, Lookup, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 /// The source's error in tests.
@@ -26,6 +27,8 @@ pub(crate) type TestCache = Arc<Cache<TestError>>;
 
 /// The first collection.
 pub(crate) const FIRST: CollectionId = CollectionId(0);
+/// Its source.
+pub(crate) const ONLY: SourceId = SourceId::FIRST;
 /// A time at which the feed of [`cache`] is current.
 pub(crate) const START: Nanos = ms(1_000_000);
 
@@ -76,7 +79,7 @@ pub(crate) fn cache_of(config: Config, has_tenants: bool) -> TestCache {
     let [ttl, negative_ttl] = [60, 10].map(Duration::from_secs);
     let own = CollectionPolicy { ttl, negative_ttl, has_tenants, has_views: false };
     let cache = Cache::new(config, vec![own.clone(), own]);
-    cache.advance(START, None);
+    cache.advance(ONLY, START, None);
     cache
 }
 

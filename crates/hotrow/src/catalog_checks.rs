@@ -1,8 +1,8 @@
 //! Checks of the configuration against the catalogue, once the source is open.
 
 use hotrow_server::config::Config;
-use hotrow_source::Source;
-use hotrow_types::key::{KeySchema, KeyType};
+use hotrow_source::sources::Sources;
+use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 
 use crate::granted_columns;
 
@@ -10,9 +10,10 @@ use crate::granted_columns;
 ///
 /// # Errors
 /// All columns that are not served, or all aliases whose columns have no form in common with ids.
-pub(crate) fn check(config: &Config, source: &dyn Source) -> Result<(), String> {
-    granted_columns::check(config, source).map_err(|unknown| unknown.to_string())?;
-    let faults = aliases(config, source.schemas(), source.database().system == "postgresql");
+pub(crate) fn check(config: &Config, sources: &Sources) -> Result<(), String> {
+    granted_columns::check(config, sources).map_err(|unknown| unknown.to_string())?;
+    let has_uuids = |id| sources.of(id).database().system == "postgresql";
+    let faults = aliases(config, sources.schemas(), has_uuids);
     match faults.is_empty() {
         true => Ok(()),
         false => Err(faults.join("\n")),
@@ -20,7 +21,11 @@ pub(crate) fn check(config: &Config, source: &dyn Source) -> Result<(), String> 
 }
 
 /// Returns the aliases that cannot be served, each with the reason.
-fn aliases(config: &Config, schemas: &[KeySchema], has_uuids: bool) -> Vec<String> {
+fn aliases(
+    config: &Config,
+    schemas: &[KeySchema],
+    has_uuids: impl Fn(CollectionId) -> bool,
+) -> Vec<String> {
     let mut faults = Vec::new();
     for (collection, own) in config.collections.iter().zip(schemas) {
         let Some(alias) = &collection.alias else { continue };
@@ -28,7 +33,7 @@ fn aliases(config: &Config, schemas: &[KeySchema], has_uuids: bool) -> Vec<Strin
         for (schema, what) in [(own, "its columns"), (keys, "the key")] {
             let is_fit = |ty: &KeyType| match ty {
                 KeyType::Integer | KeyType::Unsigned | KeyType::Text(_) => true,
-                KeyType::Uuid => has_uuids,
+                KeyType::Uuid => has_uuids(alias.of),
                 KeyType::ObjectId | KeyType::Bytes | KeyType::Canonical(_) => false,
             };
             if let Some(ty) = schema.types().iter().find(|ty| !is_fit(ty)) {
@@ -46,7 +51,7 @@ fn aliases(config: &Config, schemas: &[KeySchema], has_uuids: bool) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
-    use hotrow_types::key::{CanonicalForm, Collation, CollectionId};
+    use hotrow_types::key::{CanonicalForm, Collation};
 
     use super::*;
     use crate::config::{Overrides, parse};
@@ -60,7 +65,7 @@ mod tests {
         let faults = |key, alias, has_uuids| {
             let schemas = [(0, key), (1, alias)];
             let schemas = schemas.map(|(id, ty)| KeySchema::new(CollectionId(id), vec![ty]));
-            aliases(&config, &schemas, has_uuids).join(" ")
+            aliases(&config, &schemas, |_| has_uuids).join(" ")
         };
         let text = KeyType::Text(Collation::Binary);
         assert_eq!(faults(KeyType::Integer, text, false), "");

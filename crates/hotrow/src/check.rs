@@ -51,15 +51,26 @@ fn unix_s() -> u64 {
 }
 
 fn summary(resolved: &Resolved) -> String {
-    let (collections, database) = match &resolved.source {
-        SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
+    let sources = resolved.server.sources.iter().zip(&resolved.sources);
+    let sources = sources.map(|(named, source)| {
+        let name = (resolved.sources.len() > 1).then_some(named.name.as_str());
+        summary_of(source, name)
+    });
+    sources.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns what is served from one source; `name`: where there are several.
+fn summary_of(source: &SourceConfig, name: Option<&str>) -> String {
+    let database = match source {
+        SourceConfig::Sqlite(source) => source.path.display().to_string(),
         #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(source) => (&source.server.collections, "PostgreSQL".to_owned()),
+        SourceConfig::Postgres(_) => "PostgreSQL".to_owned(),
         #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => (&source.server.collections, "MySQL or MariaDB".to_owned()),
+        SourceConfig::Mysql(_) => "MySQL or MariaDB".to_owned(),
         #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
+        SourceConfig::Mongodb(_) => "MongoDB".to_owned(),
     };
+    let collections = source.collections();
     let named = |is_alias: bool, (one, several): (&str, &str)| {
         let names = collections.iter().filter(|c| c.is_alias == is_alias);
         let names: Vec<&str> = names.map(|c| c.name.as_str()).collect();
@@ -69,5 +80,7 @@ fn summary(resolved: &Resolved) -> String {
     let own = named(false, ("collection", "collections"));
     let aliases = named(true, ("alias", "aliases"));
     let parts: Vec<String> = own.into_iter().chain(aliases).collect();
-    format!("{} from {database}", parts.join(" and "))
+    let parts = if parts.is_empty() { "nothing".to_owned() } else { parts.join(" and ") };
+    let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
+    format!("{parts} from {database}{name}")
 }

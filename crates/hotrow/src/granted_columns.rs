@@ -4,8 +4,8 @@
 use std::fmt;
 
 use hotrow_server::config::Config;
-use hotrow_source::Source;
 use hotrow_source::preflight::listed;
+use hotrow_source::sources::Sources;
 
 /// Grants of columns that no record has; at least one.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,11 +39,11 @@ impl fmt::Display for UnknownColumns {
 ///
 /// # Errors
 /// All granted columns that are not served.
-pub(crate) fn check(config: &Config, source: &dyn Source) -> Result<(), UnknownColumns> {
+pub(crate) fn check(config: &Config, sources: &Sources) -> Result<(), UnknownColumns> {
     let mut unknown = Vec::new();
     for role in config.access.iter().flat_map(|access| &access.granted.roles) {
         for (id, columns) in &role.columns {
-            let Some(fields) = source.fields(*id) else { continue };
+            let Some(fields) = sources.fields(*id) else { continue };
             let served: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
             for column in columns.names().filter(|column| !served.contains(column)) {
                 unknown.push(UnknownColumn {

@@ -99,7 +99,9 @@ fn compose(resolved: Resolved, hub: HubConfig, host: &Host) -> Result<(), RelayE
     // The address first: if it is in use, nothing is added to the database.
     let listener = DocumentsListener::bind(&resolved.server).map_err(subsystem)?;
     // The configuration has refused other engines.
-    let SourceConfig::Postgres(mut source) = resolved.source else {
+    // Of several sources, the one whose feed names NATS.
+    let of_hub = resolved.sources.into_iter().find(SourceConfig::follows_hub);
+    let Some(SourceConfig::Postgres(mut source)) = of_hub else {
         return Err(RelayError::NoHub);
     };
     source.server.follow = Follow::Changes;

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
-use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::{Config, Limits};
@@ -18,20 +17,17 @@ use hotrow_server::lookups::Calendar;
 use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, FeedCounts, TtlOnlySink};
-use hotrow_source::Sink;
 use hotrow_source_sqlite as sqlite;
-#[cfg(not(feature = "failpoints"))]
-use hotrow_source_sqlite::Hooks;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::key::CollectionId;
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog_checks;
 use crate::config::Resolved;
 use crate::doctor;
 #[cfg(feature = "failpoints")]
-use crate::failpoints::{self, Failpoints};
+use crate::failpoints::Failpoints;
 use crate::handover::give::{self, Offer};
 use crate::handover::take::{self, Predecessor};
 use crate::logging;
@@ -40,7 +36,7 @@ use crate::reload::{self, ConfigFile, Reloader, Triggers};
 use crate::service_manager;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
 
-use self::feed::{open, start_feed};
+use self::feed::{open_all, start_feeds};
 
 mod feed;
 
@@ -183,7 +179,7 @@ pub(crate) fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError>
     let wanted = OpenFileNeeds {
         connections,
         workers: resolved.server.workers,
-        readers: resolved.cache.reads_in_flight,
+        readers: resolved.cache_sources.iter().map(|source| source.reads_in_flight).sum(),
     };
     let limit = hotrow_cli::raise_open_files_limit();
     match open_files::fit(&wanted, limit) {
@@ -230,7 +226,7 @@ fn compose(
     let reload = file.map(|file| Reloading::new(file, &resolved));
     #[cfg(feature = "hub")]
     let hub = resolved.hub;
-    let Resolved { mut server, cache, collections, source, .. } = resolved;
+    let Resolved { mut server, cache, cache_sources, collections, sources, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
     let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
     let (inherited, predecessor) = take_over(inherited, &server)?;
@@ -248,34 +244,24 @@ fn compose(
         Addresses { data: service.data(), admin: service.admin(), redis: service.redis() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;
-    #[cfg(feature = "failpoints")]
-    let hooks = failpoints::reads::hooks(&host.failpoints.reads, &source).map_err(subsystem)?;
-    #[cfg(not(feature = "failpoints"))]
-    let hooks = Hooks::default();
     #[cfg(feature = "hub")]
     let hub = (hub, cache.max_staleness);
     #[cfg(not(feature = "hub"))]
     let hub = ();
-    let (source, follow) = open(source, hub, hooks, &host)?;
-    catalog_checks::check(&server, &*source).map_err(subsystem)?;
-    let cache = Cache::new(cache, collections);
-    let served = source.schemas().iter().map(|schema| schema.collection());
-    served.filter(|id| source.has_aliases(*id)).for_each(|id| cache.expect_aliases(id));
+    let (sources, feeds) = open_all(&server, sources, &hub, &host)?;
+    catalog_checks::check(&server, &sources).map_err(subsystem)?;
+    let source_of = |CollectionId(id)| server.collections[usize::from(id)].source;
+    let cache = Cache::of_sources(cache, collections, &cache_sources, source_of);
+    let served = sources.schemas().iter().map(|schema| schema.collection());
+    served.filter(|id| sources.of(*id).has_aliases(*id)).for_each(|id| cache.expect_aliases(id));
     #[cfg(feature = "failpoints")]
     disable_safeguards(&host.failpoints, &cache);
-    let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
+    let shared = Shared::new(&server, cache, sources.clone(), calendar()).map_err(subsystem)?;
     let shared = shared.with_access_log(access_log);
     let in_force = InForce::new(server.clone(), shared.clone());
-    let counts = Arc::new(FeedCounts::default());
-    let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
-        InvalidationMode::Feed => Arc::new(CacheSink::new(&shared, counts.clone())),
-        InvalidationMode::TtlOnly => {
-            Arc::new(TtlOnlySink::new(CacheSink::new(&shared, counts.clone())))
-        }
-    };
     let shutdown = Shutdown::new();
     let following =
-        start_feed(follow, sink, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
+        start_feeds(&shared, (&sources, feeds), &shutdown, &host.supervisor).map_err(subsystem)?;
     let end = End::new(&in_force, offer.clone(), shutdown.clone());
     drain_on(host.phase, end.clone(), &host.supervisor).map_err(subsystem)?;
     let reloads = reload.as_ref().map(|reload| Arc::clone(&reload.reloads));
@@ -311,10 +297,10 @@ fn compose(
         ready(addresses);
     };
     let settings = (&in_force, reloads);
-    let served = service.run(&server, settings, counts, &shutdown, started).map_err(subsystem);
+    let served = service.run(&server, settings, &shutdown, started).map_err(subsystem);
     shutdown.now();
     // The supervisor catches panics; the shutdown applies between two runs too.
-    _ = following.join();
+    following.into_iter().for_each(|feed| _ = feed.join());
     served
 }
 

@@ -9,6 +9,7 @@ mod miss_ratio_curve;
 mod overload;
 mod page;
 mod reload;
+mod sources;
 mod standbys;
 mod status;
 mod text;
@@ -16,6 +17,7 @@ mod warm_start;
 
 pub(crate) use self::access::carries_token;
 pub(crate) use self::reload::readiness_label;
+pub(crate) use self::sources::badness;
 pub(crate) use self::status::millis;
 
 use std::future::Future;
@@ -48,7 +50,6 @@ use crate::respond::capabilities;
 use crate::route::{self, METHODS};
 use crate::service::Process;
 use crate::shared::Shared;
-use crate::sink::FeedCounts;
 use crate::tls::ListenerTls;
 
 /// State shown by the admin side.
@@ -60,10 +61,6 @@ pub struct View {
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// Lookups of each worker, in the same order.
     pub lookups: Vec<Arc<WorkerLookups>>,
-    /// Name of the source.
-    pub source_name: String,
-    /// Counters of the feed.
-    pub feed: Arc<FeedCounts>,
     /// Token required by everything but health checks.
     pub token: Option<String>,
     /// Load shedding is enabled.
@@ -215,7 +212,7 @@ impl View {
                 let aliases = self.shared.collections.aliases_of(collection);
                 for flushed in aliases.chain([collection]) {
                     self.shared.cache.flush(flushed, None);
-                    self.shared.cache.release_standbys_after(Some(flushed), Nanos::now());
+                    self.shared.cache.release_standbys_after(flushed, Nanos::now());
                     self.shared.cache.note_flushed(flushed, now);
                 }
                 tracing::info!(collection = name, "purged by request");
@@ -230,7 +227,7 @@ impl View {
                     .parse_url(id)
                     .map_err(HttpError::BadId)?;
                 let present = self.shared.cache.purge(&key);
-                self.shared.cache.release_standbys_after(Some(collection), Nanos::now());
+                self.shared.cache.release_standbys_after(collection, Nanos::now());
                 self.shared.cache.note_removed(&key, false, now);
                 Ok(plain(
                     StatusCode::OK,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
 
 pub(crate) use self::inflight::InflightGuard;
 use self::inflight::InflightLimits;
@@ -28,8 +29,8 @@ pub(crate) mod shed;
 pub(crate) struct Admission {
     /// Rate limits of clients.
     pub(crate) rate: RateLimits,
-    /// Refusals under load.
-    pub(crate) load_shedder: Arc<LoadShedder>,
+    /// Refusals under load, by collection: each has those of its source.
+    pub(crate) load_shedders: Box<[Arc<LoadShedder>]>,
     /// `true`: `Hotrow-Priority` counts.
     pub(crate) priority_header: bool,
     /// Bounds on waiting requests.
@@ -41,6 +42,12 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
+    /// Returns the refusals under load of a collection's requests.
+    #[inline]
+    pub(crate) fn load_shedder(&self, CollectionId(id): CollectionId) -> &LoadShedder {
+        &self.load_shedders[usize::from(id)]
+    }
+
     /// Returns the deadline of a request.
     ///
     /// # Errors

@@ -268,7 +268,7 @@ impl Handler {
     ) {
         let id = key.collection();
         self.count_lookup(subject, id, LookupKind::of_memory(record, freshness));
-        if self.may_refresh(freshness, now) && self.shared.cache.refresh(key) {
+        if self.may_refresh(id, freshness, now) && self.shared.cache.refresh(key) {
             lead(&self.shared.fetcher, id);
         }
     }
@@ -365,7 +365,7 @@ impl Handler {
         attempts: AliasAttempts,
         request: &RequestContext<'_>,
     ) -> Result<(Found, AnswerReservation), HttpError> {
-        let Shared { fetcher, cache, feed_progress, limits, budgets, .. } = &self.shared;
+        let Shared { fetcher, cache, limits, budgets, .. } = &self.shared;
         let mut size = budgets.answer();
         let Some(id) = sought.0.first().map(Key::collection) else {
             return Ok((Vec::new(), size));
@@ -374,7 +374,7 @@ impl Handler {
         if let Some(wanted) = wanted
             && mode != ReadMode::Revalidate
         {
-            let wait = (&**feed_progress, limits.position_wait, traced);
+            let wait = (limits.position_wait, traced);
             return read_at_least((fetcher, cache), wait, sought, wanted, deadline).await;
         }
         let subject = self.scan_subject(request);

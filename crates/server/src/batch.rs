@@ -139,7 +139,7 @@ impl Handler {
                 return unseen.push(place);
             }
             kinds.push(LookupKind::of_memory(&record, freshness));
-            if self.may_refresh(freshness, now) {
+            if self.may_refresh(id, freshness, now) {
                 expired.push(place);
             }
             let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
@@ -184,7 +184,8 @@ impl Handler {
             match lookup {
                 // Stored between the two looks at memory.
                 Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
-                    refresh |= self.may_refresh(freshness, now) && cache.refresh(&ids.keys[place]);
+                    refresh |=
+                        self.may_refresh(id, freshness, now) && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
                     let _bytes = answers.put(place, record, provenance);
                 }
@@ -353,8 +354,8 @@ impl Handler {
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let ids = ids.borrow();
-            let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
-            let wait = (&**feed_progress, limits.position_wait, waiting.as_ref());
+            let Shared { fetcher, cache, limits, .. } = &handler.shared;
+            let wait = (limits.position_wait, waiting.as_ref());
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),

@@ -16,25 +16,30 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::SourceError;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::source::SourceId;
 use tokio::time::sleep;
 
-use crate::read::Fetcher;
+use crate::read::{Fetcher, SourceReads};
 
 /// Interval of looking at the breaker's state.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for which the breaker is left half open to the requests.
 pub(crate) const REQUESTS_FIRST_FOR: Duration = Duration::from_millis(500);
 
-/// Starts the thread that sends the probes until everything must end.
+/// Starts the thread that sends the probes of a source until everything must end. Each source has
+/// its own: a database that does not answer delays no other's.
 pub(crate) fn start(
     fetcher: Arc<Fetcher>,
+    source: SourceId,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
+    let name = thread_name("probe", &fetcher.sources, source);
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
     let body = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let reads = &fetcher.sources[source.index()];
         runtime.block_on(async {
             let mut turns = Turns::default();
             let probing = async {
@@ -42,8 +47,8 @@ pub(crate) fn start(
                     sleep(LOOK_INTERVAL).await;
                     supervisor::turn();
                     let now = Nanos::now();
-                    if turns.is_due(fetcher.breaker.state(now), now) {
-                        probe(&fetcher).await;
+                    if turns.is_due(reads.breaker.state(now), now) {
+                        probe(&fetcher, reads).await;
                     }
                 }
             };
@@ -54,7 +59,15 @@ pub(crate) fn start(
         });
         Ok(())
     };
-    supervisor.spawn("probe", move || ending.is_ending(), || (), body)
+    supervisor.spawn(&name, move || ending.is_ending(), || (), body)
+}
+
+/// Returns the name of a thread of one source: that of its work, where there is one source.
+pub(crate) fn thread_name(work: &str, sources: &[SourceReads], source: SourceId) -> String {
+    match sources {
+        [_] => work.to_owned(),
+        _ => format!("{work}-{}", sources[source.index()].name),
+    }
 }
 
 /// Decides when the turn of the own probes has come.
@@ -75,15 +88,15 @@ impl Turns {
 }
 
 /// Repeats the read that failed last, if the breaker admits a probe. Its rows are dropped.
-async fn probe(fetcher: &Fetcher) {
-    let Some(key) = fetcher.breaker.failed_key() else { return };
-    let limiter_permit = fetcher.limiter.enter().await;
+async fn probe(fetcher: &Fetcher, reads: &SourceReads) {
+    let Some(key) = reads.breaker.failed_key() else { return };
+    let limiter_permit = reads.limiter.enter().await;
     let now = Nanos::now();
     // Requests may have closed it, or may have all its probes in flight.
-    let Ok(breaker_permit) = fetcher.breaker.ask(now) else { return };
+    let Ok(breaker_permit) = reads.breaker.ask(now) else { return };
     let query = limiter_permit.send(key.collection(), 1, Duration::ZERO, now);
     let rows = fetcher.budgets.query(|| true);
-    let read = fetcher.source.read_within(key.collection(), vec![key], rows.clone()).await;
+    let read = reads.source.read_within(key.collection(), vec![key], rows.clone()).await;
     // The limiter learns from requests only.
     drop(query);
     let answered = match read {

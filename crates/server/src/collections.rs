@@ -2,6 +2,7 @@
 //! collection that leaves the configuration keeps its number, and no request reaches it.
 
 use hotrow_types::key::{CollectionId, KeySchema};
+use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
@@ -13,6 +14,8 @@ use crate::route::{AliasRoute, Router};
 pub struct Collection {
     /// First path segment.
     pub name: String,
+    /// The source that it is read from.
+    pub source: SourceId,
     /// Schema of its keys.
     pub schema: KeySchema,
     /// `Cache-Control` of answers.
@@ -69,6 +72,7 @@ impl Collections {
         let ready = |(collection, schema): (&config::Collection, &KeySchema)| {
             Ok(Collection {
                 name: collection.name.clone(),
+                source: collection.source,
                 schema: schema.clone(),
                 cache_control: HeaderValue::from_str(&collection.cache_control)?,
                 allow_no_cache: collection.allow_no_cache,
@@ -123,6 +127,11 @@ impl Collections {
     /// Returns the aliases of a collection.
     pub(crate) fn aliases_of(&self, id: CollectionId) -> impl Iterator<Item = CollectionId> {
         self.ids().filter(move |alias| *alias != id && self.base_of(*alias) == id)
+    }
+
+    /// Returns those of a source.
+    pub(crate) fn of_source(&self, source: SourceId) -> impl Iterator<Item = CollectionId> {
+        self.ids().filter(move |id| self.get(*id).source == source)
     }
 
     /// Returns all, in the order of their numbers.

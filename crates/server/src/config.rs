@@ -14,6 +14,7 @@ use std::time::Duration;
 use hotrow_admission::concurrency::limit::Kind;
 pub use hotrow_cache::ContentCoding;
 use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
 
 /// Configuration of the HTTP side.
 #[derive(Clone, Debug)]
@@ -30,17 +31,19 @@ pub struct Config {
     pub hot_keys: bool,
     /// Conditions of `/readyz`.
     pub ready_when: ReadyWhen,
-    /// Name of the source, by which `/status` lists it.
-    pub source_name: String,
+    /// Sources for which they must hold.
+    pub ready_sources: ReadySources,
+    /// In the order of their `SourceId`s; at least one.
+    pub sources: Vec<Source>,
     /// Worker threads, each with its own listener and runtime; at least 1.
     pub workers: usize,
     /// The limits of one process.
     pub limits: Limits,
-    /// Circuit breaker of the source; `None`: disabled.
+    /// Circuit breaker of each source; `None`: disabled.
     pub breaker: Option<hotrow_admission::breaker::Config>,
     /// Load shedding; `None`: disabled.
     pub shed: Option<Shed>,
-    /// Concurrency limit of the source.
+    /// Concurrency limit of each source.
     pub concurrency: Concurrency,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<Collection>,
@@ -62,6 +65,41 @@ pub struct Config {
     pub observability: observability::Observability,
     /// `true`: the hit ratio at other capacities is predicted.
     pub miss_ratio_curve: bool,
+}
+
+/// A source as the HTTP side sees it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Name in metrics, in `/status` and in the log.
+    pub name: String,
+    /// Duration from which a query is logged as slow; zero: none is.
+    pub slow_query: Duration,
+}
+
+impl Source {
+    /// Name of a source whose file gives none.
+    pub const DEFAULT_NAME: &str = "default";
+}
+
+/// Sources for which the conditions of readiness must hold, where there are several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadySources {
+    /// One at least: a database that fails takes only its own collections along.
+    #[default]
+    Any,
+    /// All.
+    All,
+}
+
+impl ReadySources {
+    /// Returns the rule by its name in the configuration.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::All => "all",
+        }
+    }
 }
 
 /// Settings of the warm start.
@@ -193,6 +231,8 @@ pub struct Concurrency {
 pub struct Collection {
     /// First path segment.
     pub name: String,
+    /// The source that it is read from.
+    pub source: SourceId,
     /// `Cache-Control` of answers.
     pub cache_control: String,
     /// `true`: `Cache-Control: no-cache` in a request reads the database.

@@ -24,7 +24,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::admission::shed::LoadShedder;
 use crate::read::Fetcher;
 
 /// Waited in addition to `max_staleness`: changes of a table's shape are found by polling, by
@@ -100,8 +99,6 @@ pub(crate) struct Checker {
     pub(crate) handover: Arc<ConsistencyCheck>,
     /// Reads the database.
     pub(crate) fetcher: Arc<Fetcher>,
-    /// Checks pause under load.
-    pub(crate) load_shedder: Arc<LoadShedder>,
 }
 
 /// Starts the thread that checks up to `per_s` answers a second, one at a time, until
@@ -153,31 +150,26 @@ impl Checker {
         }
     }
 
-    fn may_read(&self, now: Nanos) -> bool {
-        self.fetcher.may_read_in_background(&self.load_shedder, now)
-    }
-
     async fn check(&self, key: &Key, record: &Record) -> CheckResult {
         let began = Nanos::now();
-        if !self.may_read(began) {
+        let reads = self.fetcher.of(key.collection());
+        let is_followed = self.fetcher.cache.get().is_followed(reads.id);
+        if !is_followed || !reads.may_read_in_background(began) {
             return CheckResult::Unknown;
         }
         // Counts among `reads_in_flight`, and waits in the same order.
-        let limiter_permit = self.fetcher.limiter.enter().await;
+        let limiter_permit = reads.limiter.enter().await;
         let now = Nanos::now();
-        if !self.may_read(now) {
+        if !reads.may_read_in_background(now) {
             return CheckResult::Unknown;
         }
-        let Ok(breaker_permit) = self.fetcher.breaker.ask(now) else { return CheckResult::Unknown };
+        let Ok(breaker_permit) = reads.breaker.ask(now) else { return CheckResult::Unknown };
         let query = limiter_permit.send(key.collection(), 1, now.since(began), now);
         // Its row counts against the budget of all queries.
         let rows = self.fetcher.budgets.query(|| true);
-        let read = self
-            .fetcher
-            .source
-            .read_within(key.collection(), vec![key.clone()], rows.clone())
-            .await;
-        self.fetcher.breaker.note_failed_key(Some(key.clone()), &read);
+        let keys = vec![key.clone()];
+        let read = reads.source.read_within(key.collection(), keys, rows.clone()).await;
+        reads.breaker.note_failed_key(Some(key.clone()), &read);
         breaker_permit.record(&read, Nanos::now());
         // The limiter learns from requests only.
         drop(query);
@@ -207,7 +199,7 @@ impl Checker {
         }
         let cache = self.fetcher.cache.get();
         cache.purge(key);
-        cache.release_standbys_after(Some(key.collection()), Nanos::now());
+        cache.release_standbys_after(key.collection(), Nanos::now());
         self.report(key, served, from_database.as_deref());
         CheckResult::Inconsistent
     }
@@ -226,7 +218,7 @@ impl Checker {
                 served = hash(served),
                 database = hash(from_database),
                 suppressed,
-                unseen = self.fetcher.source.unseen_changes(),
+                unseen = self.fetcher.of(key.collection()).source.unseen_changes(),
                 "an answer was inconsistent: the database had differed for longer than \
                  max_staleness; the entry is dropped. If a change was made of a kind that this \
                  engine's feed does not show (`unseen`), this is the documented consequence; \
@@ -257,21 +249,19 @@ mod tests {
             open_for_max: second,
             probes: 1,
         }));
-        let checker = Checker {
-            handover: shared.consistency_check,
-            fetcher: shared.fetcher,
-            load_shedder: Arc::clone(&shared.admission.load_shedder),
-        };
+        let checker = Checker { handover: shared.consistency_check, fetcher: shared.fetcher };
+        let reads = &checker.fetcher.sources[0];
+        let may_read = |now| reads.may_read_in_background(now);
         let start = Nanos(1_000_000_000);
-        assert!(checker.may_read(start));
-        checker
+        assert!(may_read(start));
+        reads
             .load_shedder
             .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
-        assert!(!checker.may_read(start));
-        checker.load_shedder.set(Load::default(), Default::default());
+        assert!(!may_read(start));
+        reads.load_shedder.set(Load::default(), Default::default());
         let failed: Result<(), _> = Err(SourceError::Timeout { detail: String::new() });
-        checker.fetcher.breaker.ask(start).expect("closed").record(&failed, start);
-        assert!(!checker.may_read(start), "open");
-        assert!(!checker.may_read(start.after(second)), "half open: probes are reads of requests");
+        reads.breaker.ask(start).expect("closed").record(&failed, start);
+        assert!(!may_read(start), "open");
+        assert!(!may_read(start.after(second)), "half open: probes are reads of requests");
     }
 }

@@ -12,6 +12,7 @@ use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, Invalidation
 use hotrow_http1::body::BodyDecoder;
 use hotrow_http1::head::HeadParser;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
 use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use http::Method;
@@ -170,6 +171,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         .collect();
     let named = |i| Collection {
         name: format!("c{i}"),
+        source: hotrow_types::source::SourceId::FIRST,
         cache_control: "no-cache".to_owned(),
         allow_no_cache: true,
         allow_min_position: true,
@@ -189,7 +191,11 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         admin_hosts: Vec::new(),
         hot_keys: true,
         ready_when: crate::config::ReadyWhen::Fresh,
-        source_name: "default".to_owned(),
+        ready_sources: crate::config::ReadySources::Any,
+        sources: vec![crate::config::Source {
+            name: crate::config::Source::DEFAULT_NAME.to_owned(),
+            slow_query: Duration::ZERO,
+        }],
         workers: 1,
         limits: limits(),
         concurrency: Concurrency {
@@ -219,8 +225,8 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
             schemas.len()
         ],
     );
-    let shared =
-        Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));
+    let source = Sources::only(Arc::new(EmptySource(schemas)));
+    let shared = Shared::new(&config, cache, source, Calendar::new(Nanos(0), 0));
     let shared = shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"));
     (config, shared)
 }

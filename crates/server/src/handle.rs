@@ -285,7 +285,7 @@ impl Handler {
         self.looked_up(subject, id, mode, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                if self.may_refresh(quality, now) && cache.refresh(&key) {
+                if self.may_refresh(id, quality, now) && cache.refresh(&key) {
                     lead(&self.shared.fetcher, id);
                 }
                 if quality == Freshness::Fresh {
@@ -392,8 +392,8 @@ impl Handler {
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let keys = [key];
-            let Shared { fetcher, cache, feed_progress, limits, .. } = &handler.shared;
-            let wait = (&**feed_progress, limits.position_wait, waiting.as_ref());
+            let Shared { fetcher, cache, limits, .. } = &handler.shared;
+            let wait = (limits.position_wait, waiting.as_ref());
             let context = request.context();
             let sought = (&keys[..], context.sight, context.columns);
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {

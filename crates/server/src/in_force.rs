@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotrow_source::Source;
+use hotrow_source::sources::Sources;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -85,10 +85,10 @@ impl InForce {
         self.newest().config.clone()
     }
 
-    /// Returns the source.
+    /// Returns the sources.
     #[must_use]
-    pub fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.newest().shared.fetcher.source)
+    pub fn sources(&self) -> Sources {
+        self.newest().shared.sources.clone()
     }
 
     /// Returns the bytes of all entries.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hotrow_access::grant::Roles;
-use hotrow_source::Source;
 use hotrow_source::field_schema::FieldSchema;
+use hotrow_source::sources::Sources;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -46,7 +46,7 @@ type Newest = Mutex<Option<(Vec<Content>, Bytes)>>;
 /// Description of the data API.
 pub(crate) struct ApiDescription {
     collections: Arc<Collections>,
-    source: Arc<dyn Source>,
+    sources: Sources,
     access: Option<Arc<Access>>,
     facts: Facts,
     for_admin: Newest,
@@ -89,7 +89,7 @@ impl ApiDescription {
     pub(crate) fn new(
         config: &Config,
         collections: Arc<Collections>,
-        source: Arc<dyn Source>,
+        sources: Sources,
         access: Option<Arc<Access>>,
     ) -> Self {
         let credentials = match &config.access {
@@ -108,7 +108,7 @@ impl ApiDescription {
         };
         Self {
             collections,
-            source,
+            sources,
             access,
             facts,
             for_admin: Newest::default(),
@@ -124,7 +124,7 @@ impl ApiDescription {
         let is_limited =
             |id| limited.as_ref().is_some_and(|limited: &Vec<CollectionId>| limited.contains(&id));
         let content =
-            |id| Content { fields: self.source.fields(id), are_required: !is_limited(id) };
+            |id| Content { fields: self.sources.fields(id), are_required: !is_limited(id) };
         let contents = self.collections.ids().map(content).collect();
         let servers = json!([{
             "url": self.facts.server_url, "description": "The address in listen.data.",
@@ -134,14 +134,14 @@ impl ApiDescription {
 
     /// Returns the fields of a collection's records, where the catalogue lists them.
     pub(crate) fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
-        self.source.fields(id)
+        self.sources.fields(id)
     }
 
     /// Returns the document for a sender with these columns of each collection; `None`: all.
     fn for_sender(&self, columns: impl Fn(CollectionId) -> Option<Arc<Columns>>) -> Bytes {
         let mut newest = &self.for_senders;
         let mut content = |id| {
-            let fields = self.source.fields(id);
+            let fields = self.sources.fields(id);
             let fields = match columns(id) {
                 None => fields,
                 Some(columns) => {

@@ -7,7 +7,8 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Cache, NotReached, ReadMode, Record, StandbyBound};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
-use hotrow_types::key::Key;
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -71,7 +72,7 @@ impl FeedProgress {
     /// all of it; `None` after `wait_max`.
     pub(crate) async fn delivered_through(
         &self,
-        cache: &Cache<ReadFailure>,
+        (cache, source): (&Cache<ReadFailure>, SourceId),
         floor: Position,
         bound: StandbyBound,
         wait_max: Duration,
@@ -82,7 +83,7 @@ impl FeedProgress {
             tokio::pin!(moved);
             // Registered before the check, so that progress in between is not missed.
             moved.as_mut().enable();
-            let through = cache.delivered_through(floor, bound);
+            let through = cache.delivered_through(source, floor, bound);
             if through.is_some() || tokio::time::timeout_at(deadline, moved).await.is_err() {
                 return through;
             }
@@ -92,7 +93,7 @@ impl FeedProgress {
     /// Returns whether the feed passes the position within `wait_max`, and before `until`.
     async fn passes(
         &self,
-        cache: &Cache<ReadFailure>,
+        (cache, collection): (&Cache<ReadFailure>, CollectionId),
         wanted: Position,
         until: Instant,
         wait_max: Duration,
@@ -103,7 +104,7 @@ impl FeedProgress {
             tokio::pin!(moved);
             // Registered before the check, so that progress in between is not missed.
             moved.as_mut().enable();
-            if cache.has_passed(&wanted).map_err(refusal)? {
+            if cache.has_passed(collection, &wanted).map_err(refusal)? {
                 return Ok(true);
             }
             if tokio::time::timeout_at(deadline, moved).await.is_err() {
@@ -124,18 +125,20 @@ const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::fro
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
 pub(crate) async fn read_at_least(
     (fetcher, cache): (&Arc<Fetcher>, &Cache<ReadFailure>),
-    (feed_progress, wait_max, traced): (&FeedProgress, Duration, Option<&WaitingRequest>),
+    (wait_max, traced): (Duration, Option<&WaitingRequest>),
     (keys, sight, columns): Sought<'_>,
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
     let until = Instant::now() + deadline.since(Nanos::now());
-    let passed = feed_progress.passes(cache, wanted, until, wait_max).await?;
+    let mut size = fetcher.budgets.answer();
+    let Some(id) = keys.first().map(Key::collection) else { return Ok((Vec::new(), size)) };
+    let progress = &fetcher.of(id).progress;
+    let passed = progress.passes((cache, id), wanted, until, wait_max).await?;
     if let Some(waiting) = traced {
         waiting.trace().note_position(passed);
     }
     let mut pause = RETRY.start;
-    let mut size = fetcher.budgets.answer();
     loop {
         let answers = read_once(
             (fetcher, cache),

@@ -27,8 +27,8 @@ const TRACES_MAX: usize = 4;
 /// Log of queries, and the traces that wait for them.
 #[derive(Debug)]
 pub(crate) struct QueryLog {
-    /// Duration from which a query is slow; `None`: none is.
-    slow: Option<Duration>,
+    /// Duration from which a query is slow, by source; zero: none is.
+    slow: Box<[Duration]>,
     /// Slow queries, by collection.
     slow_total: Box<[AtomicU64]>,
     waiting: Arc<WaitingTraces>,
@@ -83,10 +83,10 @@ pub(crate) struct EndedQuery<'a> {
 }
 
 impl QueryLog {
-    /// `slow`: duration from which a query is slow; zero: none is.
-    pub(crate) fn new(slow: Duration, collections: usize) -> Self {
+    /// `slow`: duration from which a query is slow, by source; zero: none is.
+    pub(crate) fn new(slow: impl IntoIterator<Item = Duration>, collections: usize) -> Self {
         Self {
-            slow: (!slow.is_zero()).then_some(slow),
+            slow: slow.into_iter().collect(),
             slow_total: (0..collections).map(|_| AtomicU64::new(0)).collect(),
             waiting: Arc::default(),
         }
@@ -118,7 +118,8 @@ impl QueryLog {
 
     /// Logs a query if it was slow.
     pub(crate) fn ended(&self, query: &EndedQuery<'_>, collections: &Collections) {
-        if self.slow.is_none_or(|slow| query.took < slow) {
+        let slow = self.slow[collections.get(query.collection).source.index()];
+        if slow.is_zero() || query.took < slow {
             return;
         }
         let CollectionId(id) = query.collection;
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_query_has_the_traces_that_wait_for_its_keys() {
-        let log = QueryLog::new(Duration::ZERO, 1);
+        let log = QueryLog::new([Duration::ZERO], 1);
         assert!(log.enter(&key(1), FieldsBuf::default().as_fields()).is_none());
         assert_eq!(log.traces_of(&[key(1)]).text(), None);
         let first = log.enter(&key(1), trace(1).as_fields());
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_line_names_some_traces_only() {
-        let log = QueryLog::new(Duration::ZERO, 1);
+        let log = QueryLog::new([Duration::ZERO], 1);
         let waiting: Vec<_> =
             (1..=10).map(|id| log.enter(&key(id), trace(id).as_fields()).unwrap()).collect();
         let keys: Vec<Key> = (1..=10).map(key).collect();

@@ -15,6 +15,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
@@ -24,30 +25,47 @@ use crate::alias::convert_row;
 use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
+use crate::position::FeedProgress;
 use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
+use crate::sink::FeedCounts;
 use crate::standby::{self, StandbyReads};
 use crate::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 
-/// Reads of the database: its source, what protects it, and the cache that gets the rows.
+/// Reads of the databases, and the cache that gets the rows.
 pub(crate) struct Fetcher {
     /// The cache, under the settings in force.
     pub(crate) cache: CacheInForce,
     /// The served collections.
     pub(crate) collections: Arc<Collections>,
-    /// The database.
-    pub(crate) source: Arc<dyn Source>,
-    /// Limiter that each query passes on its way to the source.
-    pub(crate) limiter: ConcurrencyLimiter,
-    /// Circuit breaker of the database.
-    pub(crate) breaker: SourceBreaker,
+    /// In the order of their numbers.
+    pub(crate) sources: Box<[SourceReads]>,
     /// Memory of rows, and their mean sizes.
     pub(crate) budgets: Arc<Budgets>,
     /// Log of slow queries, and traces that wait.
     pub(crate) query_log: QueryLog,
     /// Traces, if they are configured.
     pub(crate) tracer: Option<Arc<Tracer>>,
+}
+
+/// Reads of one database: its source, what protects it, and how far its feed is.
+pub(crate) struct SourceReads {
+    pub(crate) id: SourceId,
+    /// Name in the configuration.
+    pub(crate) name: String,
+    /// The database.
+    pub(crate) source: Arc<dyn Source>,
+    /// Limiter that each query passes on its way to the source.
+    pub(crate) limiter: ConcurrencyLimiter,
+    /// Circuit breaker of the database.
+    pub(crate) breaker: SourceBreaker,
     /// Reads of standbys.
     pub(crate) standbys: StandbyReads,
+    /// Progress of the feed, for requests with a minimal position.
+    pub(crate) progress: Arc<FeedProgress>,
+    /// Counters of the feed.
+    pub(crate) feed: FeedCounts,
+    /// Refusals under load of what needs this database.
+    pub(crate) load_shedder: Arc<LoadShedder>,
 }
 
 /// The cache under the settings in force, for readers that outlive them. Locked once per query.
@@ -68,6 +86,11 @@ impl CacheInForce {
 }
 
 impl Fetcher {
+    /// Returns the reads of the database that a collection is read from.
+    pub(crate) fn of(&self, collection: CollectionId) -> &SourceReads {
+        &self.sources[self.collections.get(collection).source.index()]
+    }
+
     /// Begins the trace of a request that waits for `keys`; `None`: it is not traced.
     pub(crate) fn trace(
         &self,
@@ -88,11 +111,13 @@ impl Fetcher {
     fn traced(&self, query: &traces::EndedQuery<'_>) -> Option<QuerySpan> {
         self.tracer.as_ref()?.query_ended(query)
     }
+}
 
+impl SourceReads {
     /// Returns whether the database may be read for no request: not in place of a probe of the
     /// breaker, and not under load.
-    pub(crate) fn may_read_in_background(&self, load_shedder: &LoadShedder, now: Nanos) -> bool {
-        self.breaker.state(now) == State::Closed && load_shedder.load().is_none()
+    pub(crate) fn may_read_in_background(&self, now: Nanos) -> bool {
+        self.breaker.state(now) == State::Closed && self.load_shedder.load().is_none()
     }
 }
 
@@ -115,14 +140,15 @@ const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 /// Sends the queued queries of the loader's collection until no key waits.
 pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
     let mut pause = standby::PAUSE.start;
+    let reads = fetcher.of(loader.collection());
     loop {
-        let limiter_permit = fetcher.limiter.enter().await;
+        let limiter_permit = reads.limiter.enter().await;
         loader.follow(fetcher.cache.get());
         let now = Nanos::now();
-        let breaker_permit = match fetcher.breaker.ask(now) {
+        let breaker_permit = match reads.breaker.ask(now) {
             Ok(breaker_permit) => breaker_permit,
             // A key queued after this finds no leader, and leads itself.
-            Err(failure) => return fetcher.breaker.give_up(loader.collection(), failure),
+            Err(failure) => return reads.breaker.give_up(loader.collection(), failure),
         };
         let id = loader.collection();
         loader.limit_keys(fetcher.budgets.query_keys_max(id));
@@ -136,13 +162,13 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         let (permits, result) = match loader.standby_floor() {
             None => {
                 let query = limiter_permit.send(id, count, loader.waited(), now);
-                let result = fetcher.source.read_within(id, keys, rows.clone()).await;
+                let result = reads.source.read_within(id, keys, rows.clone()).await;
                 (Some((query, breaker_permit)), result)
             }
             Some(floor) => {
                 // A standby is subject to neither limit nor breaker, and teaches them nothing.
                 drop((limiter_permit, breaker_permit));
-                match standby::read(fetcher, id, keys, rows.clone(), floor).await {
+                match standby::read(fetcher, reads, id, keys, rows.clone(), floor).await {
                     Some(read) => (None, Ok(read)),
                     None => {
                         loader.read_primary();
@@ -171,7 +197,7 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
                 result: &result,
             })
         });
-        fetcher.breaker.note_failed_key(first_key, &result);
+        reads.breaker.note_failed_key(first_key, &result);
         if let Some((query, breaker_permit)) = permits {
             breaker_permit.record(&result, now);
             record(query, &result, now);

@@ -52,7 +52,7 @@ pub(crate) async fn read_all(
         _ => sight.bytes(record),
     };
     let admit = |cold| {
-        fetcher.breaker.admit(cold, now)?;
+        fetcher.of(id).breaker.admit(cold, now)?;
         // Rows of an earlier attempt are read again.
         size.restart();
         size.expect_rows(cold as u64, budgets.row_bytes(id)).map_err(refused)?;

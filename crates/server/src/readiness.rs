@@ -7,31 +7,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_admission::breaker::State;
-use hotrow_cache::config::{InvalidationMode, WhenStale};
+use hotrow_cache::config::WhenStale;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::admin::{millis, readiness_label};
-use crate::config::ReadyWhen;
+use crate::admin::{badness, millis, readiness_label};
+use crate::config::{Config, ReadySources, ReadyWhen};
 use crate::in_force::{InForce, Snapshot};
 use crate::listen::inherited::{Holder, SharedHolder};
+use crate::read::SourceReads;
 use crate::reload::Reloads;
 
 /// Interval of looking while readiness is awaited.
 const WAIT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State of the change feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FeedState {
     /// None is followed.
     None,
-    /// It has not passed its first probe: nothing is known about the freshness of any entry.
-    Starting,
     /// Within `max_staleness`.
     CaughtUp,
     /// Past `max_staleness`: the policy [`WhenStale`] applies.
     Behind,
+    /// It has not passed its first probe: nothing is known about the freshness of any entry.
+    Starting,
 }
 
 impl FeedState {
@@ -57,6 +58,10 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
+    /// All, in the order of the JSON.
+    const ALL: [Self; 6] =
+        [Self::Process, Self::Feed, Self::Source, Self::Breaker, Self::TokenKeys, Self::WarmStart];
+
     fn label(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -69,7 +74,7 @@ impl Condition {
     }
 }
 
-/// Values of all conditions at one moment.
+/// Values of all conditions at one moment, for one source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
     pub(crate) is_running: bool,
@@ -85,6 +90,16 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
+    /// Returns those that may differ between sources.
+    fn of_source(&self) -> Value {
+        json!({
+            "feed": self.feed.label(),
+            "staleness_ms": self.staleness.map(millis),
+            "source": reachability(self.is_source_reachable),
+            "breaker": self.breaker.label(),
+        })
+    }
+
     /// Returns the conditions that the rule requires and that do not hold, in the order of the
     /// JSON. None: ready.
     pub(crate) fn unmet(&self, ready_when: ReadyWhen, when_stale: WhenStale) -> Vec<Condition> {
@@ -113,6 +128,26 @@ impl Conditions {
     }
 }
 
+/// Returns the conditions that do not hold and that make the instance not ready. `all`: by source.
+///
+/// With [`ReadySources::Any`], one source whose conditions hold suffices, once every feed has
+/// started: the contract holds for each collection on its own, and an instance that left the
+/// balancer for one database would take the collections of all others with it.
+fn unmet_of_all(
+    all: &[Conditions],
+    (ready_when, when_stale): (ReadyWhen, WhenStale),
+    ready_sources: ReadySources,
+) -> Vec<Condition> {
+    let unmet: Vec<_> = all.iter().map(|own| own.unmet(ready_when, when_stale)).collect();
+    let have_started = all.iter().all(|own| own.feed != FeedState::Starting);
+    let one_suffices = ready_sources == ReadySources::Any && have_started;
+    if one_suffices && unmet.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
+    let is_unmet = |condition: &Condition| unmet.iter().any(|own| own.contains(condition));
+    Condition::ALL.into_iter().filter(is_unmet).collect()
+}
+
 /// Source of the conditions of one process. A clone has the same.
 #[derive(Clone)]
 pub(crate) struct Readiness {
@@ -138,31 +173,38 @@ impl Readiness {
         self.admin_holder.get() == Holder::Successor
     }
 
-    /// Returns the conditions at `now`.
-    fn conditions(&self, snapshot: &Snapshot, now: Nanos) -> Conditions {
+    /// Returns the conditions of each source at `now`.
+    fn conditions(&self, snapshot: &Snapshot, now: Nanos) -> Vec<Conditions> {
+        let sources = snapshot.shared.fetcher.sources.iter();
+        sources.map(|reads| self.conditions_of(snapshot, reads, now)).collect()
+    }
+
+    fn conditions_of(&self, snapshot: &Snapshot, reads: &SourceReads, now: Nanos) -> Conditions {
         let shared = &snapshot.shared;
         let cache = &shared.cache;
-        let is_followed = cache.config().invalidation_mode == InvalidationMode::Feed;
-        let has_started = is_followed && cache.has_watermark();
+        let is_followed = cache.is_followed(reads.id);
+        let has_started = is_followed && cache.has_watermark(reads.id);
         let feed = match (is_followed, has_started) {
             (false, _) => FeedState::None,
             (true, false) => FeedState::Starting,
-            (true, true) if cache.is_current(now) => FeedState::CaughtUp,
+            (true, true) if cache.is_current(reads.id, now) => FeedState::CaughtUp,
             (true, true) => FeedState::Behind,
         };
         Conditions {
             is_running: self.shutdown.stage() == Stage::Running || self.is_handed_over(),
             feed,
-            staleness: has_started.then(|| cache.staleness(now)),
-            is_source_reachable: shared.fetcher.source.health().is_ok(),
-            breaker: shared.fetcher.breaker.state(now),
+            staleness: has_started.then(|| cache.staleness(reads.id, now)),
+            is_source_reachable: reads.source.health().is_ok(),
+            breaker: reads.breaker.state(now),
             has_token_keys: shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
             is_warm: shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
         }
     }
 
-    fn unmet_of(snapshot: &Snapshot, conditions: &Conditions) -> Vec<Condition> {
-        conditions.unmet(snapshot.config.ready_when, snapshot.shared.cache.config().when_stale)
+    fn unmet_of(snapshot: &Snapshot, all: &[Conditions]) -> Vec<Condition> {
+        let Config { ready_when, ready_sources, .. } = &snapshot.config;
+        let when_stale = snapshot.shared.cache.config().when_stale;
+        unmet_of_all(all, (*ready_when, when_stale), *ready_sources)
     }
 
     /// Returns the names of the conditions that do not hold at `now`.
@@ -196,12 +238,18 @@ impl Readiness {
     /// Returns whether the instance is ready at `now`, and the document of `/readyz`.
     pub(crate) fn report(&self, now: Nanos) -> (bool, Value) {
         let snapshot = self.in_force.newest();
-        let conditions = self.conditions(&snapshot, now);
-        let unmet = Self::unmet_of(&snapshot, &conditions);
+        let all = self.conditions(&snapshot, now);
+        let unmet = Self::unmet_of(&snapshot, &all);
+        let conditions = worst(&all);
+        let named = snapshot.config.sources.iter().map(|source| source.name.clone());
+        let sources: Map<String, Value> =
+            named.zip(all.iter().map(Conditions::of_source)).collect();
         let is_ready = unmet.is_empty();
         let document = json!({
             "ready": is_ready,
             "ready_when": snapshot.config.ready_when.label(),
+            "ready_sources": snapshot.config.ready_sources.label(),
+            "sources": sources,
             "unmet": unmet.iter().map(|condition| condition.label()).collect::<Vec<_>>(),
             "process": match conditions.is_running {
                 true if self.is_handed_over() => "handed over",
@@ -210,7 +258,7 @@ impl Readiness {
             },
             "feed": conditions.feed.label(),
             "staleness_ms": conditions.staleness.map(millis),
-            "source": if conditions.is_source_reachable { "reachable" } else { "unreachable" },
+            "source": reachability(conditions.is_source_reachable),
             "breaker": conditions.breaker.label(),
             "token_keys": if conditions.has_token_keys { "usable" } else { "missing or too old" },
             "reload": readiness_label(self.reloads.as_deref()),
@@ -218,6 +266,35 @@ impl Readiness {
         });
         (is_ready, document)
     }
+}
+
+/// Returns the worst value of each condition. There is one source at least.
+fn worst(all: &[Conditions]) -> Conditions {
+    let worse = |one: Conditions, other: Conditions| Conditions {
+        feed: one.feed.max(other.feed),
+        staleness: one.staleness.max(other.staleness),
+        is_source_reachable: one.is_source_reachable && other.is_source_reachable,
+        breaker: if badness(other.breaker) > badness(one.breaker) {
+            other.breaker
+        } else {
+            one.breaker
+        },
+        ..one
+    };
+    let none = Conditions {
+        is_running: false,
+        feed: FeedState::None,
+        staleness: None,
+        is_source_reachable: false,
+        breaker: State::Closed,
+        has_token_keys: false,
+        is_warm: false,
+    };
+    all.iter().copied().reduce(worse).unwrap_or(none)
+}
+
+fn reachability(is_reachable: bool) -> &'static str {
+    if is_reachable { "reachable" } else { "unreachable" }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionPolicy, InvalidationMode, Settings};
+use hotrow_cache::config::{CollectionPolicy, Settings};
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;
@@ -65,7 +65,8 @@ impl InForce {
         let fetcher = &shared.fetcher;
         fetcher.cache.set(Arc::clone(&cache));
         if before.config.breaker != config.breaker {
-            fetcher.breaker.restart(config.breaker.clone());
+            let breakers = fetcher.sources.iter().map(|reads| &reads.breaker);
+            breakers.for_each(|breaker| breaker.restart(config.breaker.clone()));
         }
         shared.admission.inflight.set(&config.limits);
         let ended: Vec<CollectionId> = shared
@@ -79,7 +80,7 @@ impl InForce {
         let everywhere = self.everywhere(generation, EVERYWHERE_WAIT_MAX, shutdown);
         for id in ended.into_iter().chain(shortened) {
             cache.flush(id, None);
-            cache.release_standbys_after(Some(id), Nanos::now());
+            cache.release_standbys_after(id, Nanos::now());
         }
         while cache.step_to_capacity(capacity_bytes) {
             if shutdown.is_ending() {
@@ -95,15 +96,13 @@ type Cache = hotrow_cache::Cache<hotrow_source::ReadFailure>;
 /// Returns the collections whose entries would live longer than the contract of `after` says:
 /// without a feed, the lifetime is the bound on an answer's age.
 fn shortened(before: &Cache, after: &Cache) -> Vec<CollectionId> {
-    if after.config().invalidation_mode == InvalidationMode::Feed {
-        return Vec::new();
-    }
     let is_shorter = |(before, after): (&CollectionPolicy, &CollectionPolicy)| {
         after.ttl < before.ttl || after.negative_ttl < before.negative_ttl
     };
     let pairs = before.policies().iter().zip(after.policies());
-    let numbered = pairs.map(is_shorter).zip(0..);
-    numbered.filter(|(is_shorter, _)| *is_shorter).map(|(_, id)| CollectionId(id)).collect()
+    let numbered = pairs.map(is_shorter).zip((0..).map(CollectionId));
+    let shorter = numbered.filter(|(is_shorter, _)| *is_shorter).map(|(_, id)| id);
+    shorter.filter(|id| !after.is_followed(after.source_of(*id))).collect()
 }
 
 /// What asks for a reload.

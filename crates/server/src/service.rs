@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -34,11 +33,11 @@ use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
 use crate::miss_ratio_curve;
+use crate::read::SourceReads;
 use crate::readiness::Readiness;
 use crate::refresh;
 use crate::reload::Reloads;
 use crate::shared::Shared;
-use crate::sink::FeedCounts;
 use crate::tls::{self, ListenerTls, TlsEndpoint};
 use crate::traces;
 use crate::warm_start::{self, Warmer};
@@ -211,7 +210,6 @@ impl Service {
         self,
         config: &Config,
         (in_force, reloads): (&Arc<InForce>, Option<Arc<Reloads>>),
-        feed: Arc<FeedCounts>,
         shutdown: &Shutdown,
         started: impl FnOnce(Served),
     ) -> Result<(), WorkerError> {
@@ -261,8 +259,6 @@ impl Service {
             shared: shared.clone(),
             workers: workers.metrics().to_vec(),
             lookups,
-            source_name: config.source_name.clone(),
-            feed,
             token: config.admin_token.clone(),
             is_shedding: config.shed.is_some(),
             hosts: config.admin_hosts.clone(),
@@ -360,7 +356,10 @@ fn start_before_ready(
         start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
         // A reload may enable the breaker.
-        helpers.push(breaker_probe::start(shared.fetcher.clone(), shutdown, supervisor)?);
+        for reads in &shared.fetcher.sources {
+            let fetcher = shared.fetcher.clone();
+            helpers.push(breaker_probe::start(fetcher, reads.id, shutdown, supervisor)?);
+        }
         Ok(())
     };
     match start() {
@@ -406,7 +405,6 @@ fn start_warmer(
     let warmer = Warmer {
         config: config.clone(),
         fetcher: shared.fetcher.clone(),
-        load_shedder: shared.admission.load_shedder.clone(),
         calendar: shared.calendar,
         progress: progress.clone(),
     };
@@ -467,12 +465,10 @@ fn start_each(
         helpers.push(compression::start(compressor, cache, shutdown, supervisor)?);
     }
     // Without a feed there is no promise to check.
-    if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {
-        let checker = Checker {
-            handover: shared.consistency_check.clone(),
-            fetcher: shared.fetcher.clone(),
-            load_shedder: shared.admission.load_shedder.clone(),
-        };
+    let is_followed = |reads: &SourceReads| shared.cache.is_followed(reads.id);
+    if shared.limits.checks_per_s > 0 && shared.fetcher.sources.iter().any(is_followed) {
+        let checker =
+            Checker { handover: shared.consistency_check.clone(), fetcher: shared.fetcher.clone() };
         let per_s = shared.limits.checks_per_s;
         helpers.push(consistency_check::start(checker, per_s, shutdown, supervisor)?);
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use hotrow_admission::concurrency::limit;
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::sources::Sources;
 use hotrow_source::{ReadFailure, Source};
+use hotrow_types::source::SourceId;
 use http::header::InvalidHeaderValue;
 
 use crate::access::Access;
@@ -18,8 +20,9 @@ use crate::admission::concurrency::ConcurrencyLimiter;
 use crate::admission::inflight::InflightLimits;
 use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
+use crate::breaker_probe::thread_name;
 use crate::budgets::{self, Budgets};
-use crate::collections::Collections;
+use crate::collections::{Collection, Collections};
 use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
@@ -27,11 +30,11 @@ use crate::cors::Cors;
 use crate::lookups::Calendar;
 use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
-use crate::position::FeedProgress;
 use crate::query_log::QueryLog;
-use crate::read::{CacheInForce, Fetcher};
+use crate::read::{CacheInForce, Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
+use crate::sink::FeedCounts;
 use crate::standby::StandbyReads;
 use crate::traces::Tracer;
 use crate::warm_start::WarmProgress;
@@ -43,10 +46,10 @@ pub struct Shared {
     pub collections: Arc<Collections>,
     /// The cache.
     pub cache: Arc<Cache<ReadFailure>>,
-    /// Reads of the database.
+    /// Reads of the databases.
     pub(crate) fetcher: Arc<Fetcher>,
-    /// Progress of the feed, for requests with a minimal position.
-    pub(crate) feed_progress: Arc<FeedProgress>,
+    /// The databases.
+    pub(crate) sources: Sources,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
@@ -82,65 +85,55 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Creates the parts. `source.schemas()` is in the order of the configuration's collections.
+    /// Creates the parts. `sources` are those of the configuration, in the same order.
     ///
     /// # Errors
     /// If a configured `cache_control` is not a valid header value.
     pub fn new(
         config: &Config,
         cache: Arc<Cache<ReadFailure>>,
-        source: Arc<dyn Source>,
+        sources: Sources,
         calendar: Calendar,
     ) -> Result<Self, InvalidHeaderValue> {
         let seed = cache.config().seed;
-        let collections = Collections::new(&config.collections, source.schemas(), seed)?;
+        let collections = Collections::new(&config.collections, sources.schemas(), seed)?;
         let collections = Arc::new(collections.with_description(config.describes_on_data));
         let budgets = Arc::new(new_budgets(config, &cache, collections.count()));
-        let limiter_config = limit::Config {
-            kind: config.concurrency.kind,
-            max: cache.config().reads_in_flight,
-            tolerance: config.concurrency.tolerance,
-            probe_interval: config.concurrency.probe_interval,
-        };
         let lead_ns = calendar.wall_lead_ns();
         let now = Nanos::now();
         let access =
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
         let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
-        let tracer = Tracer::new(config, &collections, &*source);
-        if !source.standbys().is_empty() {
-            cache.expect_standbys();
-        }
-        let load_shedder = Arc::default();
-        let feed_progress = Arc::<FeedProgress>::default();
+        let tracer = Tracer::new(config, &collections, &sources);
+        let reads: Box<[SourceReads]> = (0..)
+            .map(SourceId)
+            .zip(&config.sources)
+            .zip(sources.iter())
+            .map(|(named, source)| source_reads(config, named, source, (&cache, &collections)))
+            .collect();
+        let shedders = load_shedders(&reads, &collections);
+        let slow_query = config.sources.iter().map(|source| source.slow_query);
         let inflight = InflightLimits::new(&config.limits);
         Ok(Self {
             description: Arc::new(ApiDescription::new(
                 config,
                 Arc::clone(&collections),
-                Arc::clone(&source),
+                sources.clone(),
                 access.clone(),
             )),
             fetcher: Arc::new(Fetcher {
                 cache: CacheInForce::new(Arc::clone(&cache)),
                 collections: Arc::clone(&collections),
-                source,
-                limiter: ConcurrencyLimiter::new(limiter_config, collections.count()),
-                breaker: SourceBreaker::new(
-                    config.breaker.clone(),
-                    Arc::clone(&cache),
-                    Arc::clone(&collections),
-                ),
+                sources: reads,
                 budgets: Arc::clone(&budgets),
-                query_log: QueryLog::new(config.observability.slow_query, collections.count()),
+                query_log: QueryLog::new(slow_query, collections.count()),
                 tracer,
-                standbys: StandbyReads::new(Arc::clone(&feed_progress)),
             }),
-            feed_progress,
+            sources,
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
-            admission: Arc::new(admission(config, rate, load_shedder, inflight)),
+            admission: Arc::new(admission(config, rate, shedders, inflight)),
             budgets,
             compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),
@@ -159,6 +152,18 @@ impl Shared {
             collections,
             cache,
         })
+    }
+
+    /// Returns the counters of a source's feed.
+    #[must_use]
+    pub fn feed_counts(&self, source: SourceId) -> &FeedCounts {
+        &self.fetcher.sources[source.index()].feed
+    }
+
+    /// Returns the name of a source's thread: that of its work, where there is one source.
+    #[must_use]
+    pub fn thread_name(&self, work: &str, source: SourceId) -> String {
+        thread_name(work, &self.fetcher.sources, source)
     }
 
     /// Adds the access log.
@@ -180,9 +185,9 @@ impl Shared {
         cache: Arc<Cache<ReadFailure>>,
         access_changed: bool,
     ) -> Result<Self, InvalidHeaderValue> {
-        let source = Arc::clone(&self.fetcher.source);
+        let sources = self.sources.clone();
         let seed = cache.config().seed;
-        let collections = Collections::new(&config.collections, source.schemas(), seed)?;
+        let collections = Collections::new(&config.collections, sources.schemas(), seed)?;
         let collections = Arc::new(collections.with_description(config.describes_on_data));
         let now = Nanos::now();
         let rate = RateLimits::after(
@@ -201,12 +206,12 @@ impl Shared {
             false => self.access.clone(),
         };
         let own = &self.admission;
-        let (shedder, inflight) = (Arc::clone(&own.load_shedder), Arc::clone(&own.inflight));
+        let (shedder, inflight) = (own.load_shedders.clone(), Arc::clone(&own.inflight));
         Ok(Self {
             description: Arc::new(ApiDescription::new(
                 config,
                 Arc::clone(&collections),
-                source,
+                sources,
                 access.clone(),
             )),
             access,
@@ -222,6 +227,46 @@ impl Shared {
     }
 }
 
+/// Returns the reads of one source.
+fn source_reads(
+    config: &Config,
+    (id, settings): (SourceId, &config::Source),
+    source: &Arc<dyn Source>,
+    (cache, collections): (&Arc<Cache<ReadFailure>>, &Arc<Collections>),
+) -> SourceReads {
+    let limiter_config = limit::Config {
+        kind: config.concurrency.kind,
+        max: cache.source_settings(id).reads_in_flight,
+        tolerance: config.concurrency.tolerance,
+        probe_interval: config.concurrency.probe_interval,
+    };
+    if !source.standbys().is_empty() {
+        cache.expect_standbys(id);
+    }
+    SourceReads {
+        id,
+        name: settings.name.clone(),
+        source: Arc::clone(source),
+        limiter: ConcurrencyLimiter::new(limiter_config, collections.count()),
+        breaker: SourceBreaker::new(
+            config.breaker.clone(),
+            Arc::clone(cache),
+            Arc::clone(collections),
+            (id, settings.name.clone()),
+        ),
+        standbys: StandbyReads::default(),
+        progress: Arc::default(),
+        feed: FeedCounts::default(),
+        load_shedder: Arc::default(),
+    }
+}
+
+/// Returns the refusals under load that concern each collection.
+fn load_shedders(reads: &[SourceReads], collections: &Collections) -> Box<[Arc<LoadShedder>]> {
+    let of = |own: &Collection| Arc::clone(&reads[own.source.index()].load_shedder);
+    collections.all().iter().map(of).collect()
+}
+
 fn redis_allows_stale(config: &Config) -> bool {
     config.transport.redis.is_some_and(|redis| redis.allow_stale)
 }
@@ -229,12 +274,12 @@ fn redis_allows_stale(config: &Config) -> bool {
 fn admission(
     config: &Config,
     rate: RateLimits,
-    load_shedder: Arc<LoadShedder>,
+    load_shedders: Box<[Arc<LoadShedder>]>,
     inflight: Arc<InflightLimits>,
 ) -> Admission {
     Admission {
         rate,
-        load_shedder,
+        load_shedders,
         priority_header: config.shed.as_ref().is_some_and(|shed| shed.priority_header),
         inflight,
         request_timeout: config.limits.request_timeout,
@@ -255,5 +300,7 @@ fn new_budgets(config: &Config, cache: &Cache<ReadFailure>, collections: usize) 
     let cache_bytes = if own.enabled { own.capacity_bytes } else { 0 };
     let memory = budgets::memory_limits(config, cache_bytes);
     let row_bytes = own.entry_bytes_estimate;
-    Budgets::new(&config.limits.bytes, &memory, own.reads_in_flight, row_bytes, collections)
+    let sources = (0..cache.source_count()).map(|id| SourceId(id as u16));
+    let queries = sources.map(|id| cache.source_settings(id).reads_in_flight).sum();
+    Budgets::new(&config.limits.bytes, &memory, queries, row_bytes, collections)
 }

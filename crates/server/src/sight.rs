@@ -183,9 +183,10 @@ impl Handler {
     /// Answers as if the record did not exist. `outcome` is for the metrics alone.
     #[cold]
     pub(crate) fn absent(&self, record: &Record, outcome: CacheOutcome) -> Outcome {
+        let source = self.shared.cache.source_of(record.collection());
         let answer = AbsentAnswer {
             collection: record.collection(),
-            position: absent_position(self.shared.cache.applied(), record.position()),
+            position: absent_position(self.shared.cache.applied(source), record.position()),
             rate_limit: None,
         };
         (Answer::Absent(answer), outcome)

@@ -8,11 +8,11 @@ use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::collections::Collections;
-use crate::position::FeedProgress;
-use crate::read::Fetcher;
+use crate::read::{Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::shared::Shared;
 use crate::traces::FeedTrace;
@@ -23,8 +23,7 @@ pub struct CacheSink {
     collections: Arc<Collections>,
     fetcher: Arc<Fetcher>,
     refresh: Arc<Refresh>,
-    progress: Arc<FeedProgress>,
-    counts: Arc<FeedCounts>,
+    source: SourceId,
     /// Spans of the feed, if traces are configured.
     trace: Option<FeedTrace>,
 }
@@ -67,22 +66,30 @@ impl FeedCounts {
 }
 
 impl CacheSink {
-    /// Creates a sink that feeds `shared.cache`.
+    /// Creates a sink for the feed of `source` that feeds `shared.cache`.
     #[must_use]
-    pub fn new(shared: &Shared, counts: Arc<FeedCounts>) -> Self {
+    pub fn new(shared: &Shared, source: SourceId) -> Self {
+        let named = || shared.fetcher.sources[source.index()].name.clone();
         Self {
             cache: Arc::clone(&shared.cache),
             collections: Arc::clone(&shared.collections),
             fetcher: Arc::clone(&shared.fetcher),
             refresh: Arc::clone(&shared.refresh),
-            progress: Arc::clone(&shared.feed_progress),
-            counts,
+            source,
             trace: shared
                 .fetcher
                 .tracer
                 .clone()
-                .map(|tracer| FeedTrace::new(tracer, shared.cache.config().max_staleness)),
+                .map(|tracer| FeedTrace::new(tracer, named(), shared.cache.config().max_staleness)),
         }
+    }
+
+    fn reads(&self) -> &SourceReads {
+        &self.fetcher.sources[self.source.index()]
+    }
+
+    fn counts(&self) -> &FeedCounts {
+        &self.reads().feed
     }
 
     fn name(&self, collection: CollectionId) -> &str {
@@ -101,14 +108,14 @@ impl Sink for CacheSink {
                 self.refresh.want(key.collection());
             }
         }
-        self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        self.counts().changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
         self.cache.flush(collection, mark);
-        self.cache.release_standbys_after(Some(collection), Nanos::now());
+        self.cache.release_standbys_after(collection, Nanos::now());
         self.cache.note_flushed(collection, Nanos::now());
-        self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
+        self.counts().flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
             FlushCause::Schema => {
                 tracing::info!(
@@ -126,7 +133,7 @@ impl Sink for CacheSink {
         self.cache.open_gap(collection);
         self.trace.iter().for_each(|trace| trace.gap_opened(collection));
         self.cache.note_flushed(collection, Nanos::now());
-        self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
+        self.counts().flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             collection = self.name(collection),
             detail,
@@ -137,7 +144,7 @@ impl Sink for CacheSink {
 
     fn close_gap(&self, collection: CollectionId) {
         self.cache.close_gap(collection);
-        self.cache.release_standbys_after(Some(collection), Nanos::now());
+        self.cache.release_standbys_after(collection, Nanos::now());
         self.trace.iter().for_each(|trace| trace.gap_closed(collection));
         tracing::info!(
             collection = self.name(collection),
@@ -146,21 +153,23 @@ impl Sink for CacheSink {
     }
 
     fn loss(&self, cause: LossCause, detail: &str) {
-        self.cache.mark_gap(None);
-        self.cache.note_gap(Nanos::now());
+        self.cache.mark_gap(self.source, None);
+        self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(|trace| trace.lost(cause));
-        self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
+        self.counts().losses[cause as usize].fetch_add(1, Ordering::Relaxed);
+        let source = &*self.reads().name;
+        tracing::warn!(source, ?cause, detail, "the feed lost its position: every entry is stale");
     }
 
     fn started(&self, position: Option<Position>) {
-        self.cache.mark_gap(position);
-        self.cache.release_standbys_after(None, Nanos::now());
-        self.cache.note_gap(Nanos::now());
+        self.cache.mark_gap(self.source, position);
+        self.cache.release_all_standbys_after(self.source, Nanos::now());
+        self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
-        self.counts.starts.fetch_add(1, Ordering::Relaxed);
+        self.counts().starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
-        tracing::info!(position, "the feed follows the database");
+        let source = &*self.reads().name;
+        tracing::info!(source, position, "the feed follows the database");
     }
 
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
@@ -170,14 +179,14 @@ impl Sink for CacheSink {
         } else {
             Nanos::now()
         };
-        let before = self.cache.applied();
-        self.cache.advance(probe_sent_at, position);
+        let before = self.cache.applied(self.source);
+        self.cache.advance(self.source, probe_sent_at, position);
         self.trace.iter().for_each(|trace| trace.advanced(probe_sent_at));
         if let Some(version) = visible {
-            self.cache.advance_visibility(version);
+            self.cache.advance_visibility(self.source, version);
         }
         if before != position {
-            self.progress.moved();
+            self.reads().progress.moved();
         }
     }
 }
@@ -222,6 +231,7 @@ impl Sink for TtlOnlySink {
             | LossCause::NotWatched
             | LossCause::Hub => {
                 tracing::warn!(
+                    source = &*self.cache.reads().name,
                     ?cause,
                     detail,
                     "the database cannot be watched now; entries stay until their TTL"

@@ -9,8 +9,7 @@ use hotrow_source::{ReadSet, RowBudget};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
-use crate::position::FeedProgress;
-use crate::read::Fetcher;
+use crate::read::{Fetcher, SourceReads};
 
 /// Longest wait for the feed to deliver what a standby's answer may show. The feed is ahead of a
 /// standby nearly always; when the log grows without commits it may be behind until its next probe.
@@ -20,18 +19,13 @@ const FEED_WAIT_MAX: Duration = Duration::from_millis(20);
 pub(crate) const PAUSE: std::ops::Range<Duration> =
     Duration::from_millis(1)..Duration::from_millis(50);
 
-/// What reads of standbys need besides the source, and their counters.
-#[derive(Debug)]
+/// Counters of the reads of standbys.
+#[derive(Debug, Default)]
 pub(crate) struct StandbyReads {
-    progress: Arc<FeedProgress>,
     refusals: RefusalCounts,
 }
 
 impl StandbyReads {
-    pub(crate) fn new(progress: Arc<FeedProgress>) -> Self {
-        Self { progress, refusals: RefusalCounts::default() }
-    }
-
     /// Returns the reads that no standby answered, by reason.
     pub(crate) fn refusals(&self) -> &RefusalCounts {
         &self.refusals
@@ -41,18 +35,20 @@ impl StandbyReads {
 /// Reads `keys` from a standby that has replayed the log up to `floor`; `None` if none answered.
 pub(crate) async fn read(
     fetcher: &Fetcher,
+    reads: &SourceReads,
     collection: CollectionId,
     keys: Vec<Key>,
     rows: Arc<RowBudget>,
     floor: Position,
 ) -> Option<ReadSet> {
-    let standbys = &fetcher.standbys;
-    let read = fetcher.source.read_standby(collection, keys, rows, floor).await;
+    let standbys = &reads.standbys;
+    let read = reads.source.read_standby(collection, keys, rows, floor).await;
     let StandbyRead { rows, seen } =
         read.map_err(|refusal| standbys.refusals.count(refusal)).ok()?;
     let bound = StandbyBound { past: seen.past, end: seen.end };
     let cache = fetcher.cache.get();
-    let to = standbys.progress.delivered_through(&cache, floor, bound, FEED_WAIT_MAX).await;
+    let to =
+        reads.progress.delivered_through((&cache, reads.id), floor, bound, FEED_WAIT_MAX).await;
     let Some(to) = to else {
         standbys.refusals.count(StandbyRefusal::FeedBehind);
         return None;

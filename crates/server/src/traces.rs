@@ -32,7 +32,7 @@ use hotrow_otel::context::{RandomIds, SpanContext, SpanId, TraceParent};
 use hotrow_otel::recorder::{DropReason, Recorder};
 use hotrow_otel::sampling::{PerSecond, Sampler};
 use hotrow_otel::span::Span;
-use hotrow_source::Source;
+use hotrow_source::sources::Sources;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::Key;
@@ -79,7 +79,8 @@ const SPAN_OUTCOMES: [(SpanOutcome, &str); 3] = [
 pub(crate) struct Tracer {
     config: Trace,
     collections: Arc<Collections>,
-    database: DatabaseTexts,
+    /// By source.
+    databases: Box<[DatabaseTexts]>,
     /// Whether requests over TCP are over TLS.
     is_tls: bool,
     sampler: Sampler,
@@ -100,12 +101,12 @@ impl Tracer {
     pub(crate) fn new(
         config: &Config,
         collections: &Arc<Collections>,
-        source: &dyn Source,
+        sources: &Sources,
     ) -> Option<Arc<Self>> {
         let trace = config.observability.trace.as_ref()?;
         Some(Arc::new(Self {
             collections: Arc::clone(collections),
-            database: source.database().into(),
+            databases: sources.iter().map(|source| source.database().into()).collect(),
             is_tls: config.transport.tls.is_some(),
             sampler: Sampler::new(trace.sample),
             per_second: PerSecond::new(trace.requests_per_s_max),

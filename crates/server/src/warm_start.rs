@@ -19,14 +19,13 @@ use hotrow_cache::Walk;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
-use hotrow_types::key::{Key, KeySchema};
+use hotrow_types::key::{CollectionId, Key, KeySchema};
 use tokio::time::sleep;
 
 use self::hot_keys::{HotKeys, HotKeysError, HotKeysWriter};
-use crate::admission::shed::LoadShedder;
 use crate::config;
 use crate::lookups::Calendar;
-use crate::read::{Fetcher, run_batches};
+use crate::read::{Fetcher, SourceReads, run_batches};
 
 /// Most keys of one query: a request that arrives during it waits for no more.
 const QUERY_KEYS: usize = 100;
@@ -130,7 +129,6 @@ impl WarmProgress {
 pub(crate) struct Warmer {
     pub(crate) config: config::WarmStart,
     pub(crate) fetcher: Arc<Fetcher>,
-    pub(crate) load_shedder: Arc<LoadShedder>,
     pub(crate) calendar: Calendar,
     pub(crate) progress: Arc<WarmProgress>,
 }
@@ -191,7 +189,8 @@ impl Warmer {
             }
         };
         self.progress.file_keys.store(keys.count, Ordering::Relaxed);
-        while !self.fetcher.cache.get().is_current(Nanos::now()) {
+        let looked = Instant::now();
+        while !self.may_begin(looked.elapsed()) {
             sleep(PAUSE).await;
         }
         self.progress.enter(WarmStage::Loading);
@@ -207,6 +206,17 @@ impl Warmer {
             "warm start: hot keys of the last run were read from the database"
         );
         end
+    }
+
+    /// Returns whether every feed is current; after the time limit, whether one is.
+    fn may_begin(&self, waited: Duration) -> bool {
+        let (cache, now) = (self.fetcher.cache.get(), Nanos::now());
+        let mut sources = self.fetcher.sources.iter();
+        let is_current = |reads: &SourceReads| cache.is_current(reads.id, now);
+        match waited < self.config.time_limit {
+            true => sources.all(is_current),
+            false => sources.any(is_current),
+        }
     }
 
     fn read_file(&self) -> Result<Option<HotKeys>, HotKeysError> {
@@ -229,8 +239,12 @@ impl Warmer {
                     None => _ = self.progress.unusable_keys.fetch_add(1, Ordering::Relaxed),
                 }
             }
-            let query_keys = QUERY_KEYS.min(self.fetcher.cache.get().config().query_keys.max(1));
-            for query in window.iter().flat_map(|keys| keys.chunks(query_keys)) {
+            let cache = self.fetcher.cache.get();
+            let query_keys = |keys: &[Key]| {
+                let id = keys.first().map_or(CollectionId(0), Key::collection);
+                QUERY_KEYS.min(cache.source_settings(cache.source_of(id)).query_keys.max(1))
+            };
+            for query in window.iter().flat_map(|keys| keys.chunks(query_keys(keys))) {
                 if let Some(end) = self.read_some(query, until).await {
                     return end;
                 }
@@ -244,6 +258,11 @@ impl Warmer {
     /// reached before.
     async fn read_some(&self, keys: &[Key], until: Instant) -> Option<WarmStage> {
         let cache = self.fetcher.cache.get();
+        let reads = keys.first().map(|key| self.fetcher.of(key.collection()))?;
+        // The feed of this database was not current when the reads began.
+        if !cache.has_watermark(reads.id) && cache.is_followed(reads.id) {
+            return None;
+        }
         loop {
             if Instant::now() >= until {
                 return Some(WarmStage::TimeOver);
@@ -252,7 +271,7 @@ impl Warmer {
                 return Some(WarmStage::Full);
             }
             let now = Nanos::now();
-            if self.may_read(now)
+            if self.may_read(reads, now)
                 && let Some(queued) = cache.warm_up(keys, now)
             {
                 self.progress.read_keys.fetch_add(queued as u64, Ordering::Relaxed);
@@ -268,11 +287,10 @@ impl Warmer {
     }
 
     /// Returns whether no request waits for the database and none is kept waiting for good reason.
-    fn may_read(&self, now: Nanos) -> bool {
+    fn may_read(&self, reads: &SourceReads, now: Nanos) -> bool {
         let cache = self.fetcher.cache.get();
-        let mut collections = self.fetcher.collections.ids();
-        self.fetcher.may_read_in_background(&self.load_shedder, now)
-            && !collections.any(|id| cache.stats(id).waiting_keys > 0)
+        let mut collections = self.fetcher.collections.of_source(reads.id);
+        reads.may_read_in_background(now) && !collections.any(|id| cache.stats(id).waiting_keys > 0)
     }
 
     /// Writes the hot keys of now.

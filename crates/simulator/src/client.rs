@@ -9,6 +9,7 @@ use hotrow_cache::{Freshness, Lookup, LookupError, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
 
@@ -209,7 +210,7 @@ impl World {
             LookupError::Behind => {
                 self.counts.refused_behind += 1;
                 config.when_stale == hotrow_cache::config::WhenStale::Refuse
-                    && !cache.is_current(self.now)
+                    && !cache.is_current(SourceId::FIRST, self.now)
             }
         };
         self.counts.refused_other += u64::from(*refusal != LookupError::Behind);

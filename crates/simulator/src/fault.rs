@@ -91,7 +91,7 @@ impl World {
         let instance = &self.instances[i];
         instance.cache.purge(self.keys.get(key));
         let now = self.now;
-        instance.cache.release_standbys_after(Some(self.keys.get(key).collection()), now);
+        instance.cache.release_standbys_after(self.keys.get(key).collection(), now);
         instance.sink.with(|calls| calls.changed[key] = calls.now);
     }
 

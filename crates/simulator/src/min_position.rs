@@ -45,7 +45,7 @@ impl World {
             self.counts.min_position_answers += 1;
             return self.give(i, session, &arrival, Origin::Entry(freshness), &record);
         }
-        let has_passed = match cache.has_passed(&wanted) {
+        let has_passed = match cache.has_passed(self.keys.get(key).collection(), &wanted) {
             Ok(has_passed) => has_passed,
             Err(_) => return self.counts.min_position_refusals += 1,
         };
@@ -71,7 +71,8 @@ impl World {
             if !at_least.waits_for_feed {
                 continue;
             }
-            match instance.cache.has_passed(&at_least.wanted) {
+            let collection = self.keys.get(request.arrival.key).collection();
+            match instance.cache.has_passed(collection, &at_least.wanted) {
                 Ok(false) => instance.position_waiters.push(id),
                 Ok(true) => {
                     (at_least.waits_for_feed, at_least.has_passed) = (false, true);

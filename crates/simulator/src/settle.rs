@@ -6,6 +6,7 @@ use std::time::Duration;
 use hotrow_cache::ReadMode;
 use hotrow_source::feed_loop;
 use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
 
 use crate::counts::Counts;
 use crate::database::COLLECTIONS;
@@ -57,7 +58,7 @@ impl World {
         let is_off = self.settings.engine.feed == FeedKind::Off;
         let now = self.now;
         let is_current = |instance: &crate::world::Instance| {
-            is_off || instance.feed.is_running() && instance.cache.is_current(now)
+            is_off || instance.feed.is_running() && instance.cache.is_current(SourceId::FIRST, now)
         };
         self.instances.iter().all(is_current)
     }

@@ -10,6 +10,7 @@ use hotrow_cache::Safeguard;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 
@@ -134,7 +135,7 @@ impl Sink for SimulatedSink {
     fn flush(&self, collection: CollectionId, _: FlushCause, mark: Option<ChangeId>) {
         self.cache.flush(collection, mark);
         let mut calls = self.calls.lock();
-        self.cache.release_standbys_after(Some(collection), calls.now);
+        self.cache.release_standbys_after(collection, calls.now);
         calls.flushed[usize::from(collection.0)] = calls.now;
     }
 
@@ -148,21 +149,21 @@ impl Sink for SimulatedSink {
     fn close_gap(&self, collection: CollectionId) {
         self.cache.close_gap(collection);
         let mut calls = self.calls.lock();
-        self.cache.release_standbys_after(Some(collection), calls.now);
+        self.cache.release_standbys_after(collection, calls.now);
         calls.flushed[usize::from(collection.0)] = calls.now;
     }
 
     fn loss(&self, _: LossCause, _: &str) {
-        self.cache.mark_gap(None);
+        self.cache.mark_gap(SourceId::FIRST, None);
         let mut calls = self.calls.lock();
         calls.lost = calls.now;
         calls.losses += 1;
     }
 
     fn started(&self, position: Option<Position>) {
-        self.cache.mark_gap(position);
+        self.cache.mark_gap(SourceId::FIRST, position);
         let mut calls = self.calls.lock();
-        self.cache.release_standbys_after(None, calls.now);
+        self.cache.release_all_standbys_after(SourceId::FIRST, calls.now);
         calls.lost = calls.now;
         calls.starts += 1;
     }
@@ -172,10 +173,10 @@ impl Sink for SimulatedSink {
         #[cfg(feature = "failpoints")]
         let probe_sent_at =
             if self.cache.has(Safeguard::Probe) { probe_sent_at } else { calls.now };
-        calls.has_moved |= self.cache.applied() != position;
-        self.cache.advance(probe_sent_at, position);
+        calls.has_moved |= self.cache.applied(SourceId::FIRST) != position;
+        self.cache.advance(SourceId::FIRST, probe_sent_at, position);
         if let Some(version) = visible {
-            self.cache.advance_visibility(version);
+            self.cache.advance_visibility(SourceId::FIRST, version);
         }
     }
 }

@@ -10,6 +10,7 @@ use hotrow_cache::{Answers, Fetched, Safeguard, StandbyBound};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_source::standby::{StateAfter, judge};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
 use crate::queue::{Event, InstanceEvent};
@@ -198,7 +199,7 @@ impl World {
         };
         let cache = &self.instances[i].cache;
         let bound = StandbyBound { past: seen.past, end: seen.end };
-        let Some(to) = cache.delivered_through(floor, bound) else {
+        let Some(to) = cache.delivered_through(SourceId::FIRST, floor, bound) else {
             return self.wait_for_feed(i, id);
         };
         self.counts.standby_answers += 1;

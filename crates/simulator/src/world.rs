@@ -9,6 +9,7 @@ use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
 
@@ -273,7 +274,7 @@ impl Instance {
             cache.expect_aliases(CollectionId(COLLECTIONS - 1));
         }
         if settings.engine.standbys > 0 {
-            cache.expect_standbys();
+            cache.expect_standbys(SourceId::FIRST);
         }
         Self {
             sink: SimulatedSink::new(cache.clone(), keys.clone()),

@@ -351,6 +351,7 @@ pub mod preflight;
 pub mod published;
 pub mod row_budget;
 pub mod row_index;
+pub mod sources;
 pub mod spec;
 pub mod standby;
 #[cfg(any(test, feature = "testkit"))]

@@ -7,5 +7,6 @@
 pub mod columns;
 pub mod gtid;
 pub mod key;
+pub mod source;
 pub mod tenant;
 pub mod version;

@@ -6,7 +6,6 @@ use hotrow_measure::clock::Nanos;
 
 use super::fills::jittered;
 use super::{Answers, BatchLoader};
-use crate::config::InvalidationMode;
 use crate::flight::Flight;
 use crate::record::{Record, RecordParts, Visibility, owned_row};
 use crate::safeguards::Safeguard;
@@ -51,7 +50,7 @@ impl<E: Clone> BatchLoader<E> {
         let ttl = if body.is_some() { policy.ttl } else { policy.negative_ttl };
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
-        let is_followed = config.invalidation_mode == InvalidationMode::Feed;
+        let is_followed = self.cache.is_followed(self.cache.source_of(self.collection));
         let (owner, body) = owned_row(policy, body);
         Record::new(&RecordParts {
             key,

@@ -72,7 +72,7 @@ impl<E: Clone> BatchLoader<E> {
         if query.is_empty() || !self.cache.may_use_standbys(collection, fetches, now) {
             return None;
         }
-        let applied = self.cache.applied()?;
+        let applied = collection.source.progress.applied()?;
         let mut at = 0;
         for flight in query {
             if !flight.permits_standby() {

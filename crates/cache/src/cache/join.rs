@@ -60,7 +60,7 @@ impl<E: Clone> Cache<E> {
     ) -> Option<Lookup<E>> {
         let now = ask.at;
         if mode != ReadMode::Revalidate {
-            match self.served(key, mode, now, self.effective_staleness(now)) {
+            match self.served(key, mode, now, collection.effective_staleness(now)) {
                 Served::Answer(record, freshness) => {
                     return Some(lookup::of_memory(record, freshness));
                 }
@@ -78,7 +78,7 @@ impl<E: Clone> Cache<E> {
             Some(lease) if lease.is_of_standby => {
                 mode != ReadMode::Revalidate
                     && lease.epoch == collection.epoch()
-                    && self.is_current(now)
+                    && self.is_collection_current(collection, now)
                     && !collection.has_gap()
             }
             // No change ends the lease of a read of such a collection.
@@ -86,12 +86,7 @@ impl<E: Clone> Cache<E> {
             Some(lease) => {
                 let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
                 mode != ReadMode::Revalidate
-                    && self.may_join(
-                        lease,
-                        collection.epoch(),
-                        now,
-                        aliased || fetches.fence.concerns(key),
-                    )
+                    && self.may_join(collection, lease, now, aliased || fetches.fence.concerns(key))
             }
         };
         if joinable {
@@ -115,13 +110,14 @@ impl<E: Clone> Cache<E> {
     /// contract's bound.
     pub(super) fn may_join(
         &self,
+        collection: &Collection<E>,
         lease: Lease,
-        epoch: Epoch,
         now: Nanos,
         undelivered: bool,
     ) -> bool {
         let is_young = now.since(lease.started_at) <= self.config.max_staleness;
-        lease.epoch == epoch && (is_young || !undelivered && self.is_current(now))
+        lease.epoch == collection.epoch()
+            && (is_young || !undelivered && self.is_collection_current(collection, now))
     }
 
     /// Frees the memory of a flushed entry that a request came across.

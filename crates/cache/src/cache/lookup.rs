@@ -45,7 +45,7 @@ impl<E: Clone> Cache<E> {
     ) -> Result<Lookup<E>, R> {
         let mode = self.granted(mode);
         if self.config.enabled && mode != ReadMode::Revalidate {
-            match self.served(key, mode, now, self.effective_staleness(now)) {
+            match self.served(key, mode, now, self.effective_staleness(key.collection(), now)) {
                 Served::Answer(record, freshness) => return Ok(of_memory(record, freshness)),
                 Served::Refuse => return Ok(Lookup::Refused(LookupError::Behind)),
                 Served::No => {}
@@ -121,7 +121,10 @@ impl<E: Clone> Cache<E> {
         let mut others = Vec::new();
         let mut cold: Vec<(usize, &Key)> = Vec::new();
         // One reading for all: it is older than every look at an entry.
-        let staleness = self.effective_staleness(now);
+        let staleness = match keys.first() {
+            Some(key) => self.effective_staleness(key.collection(), now),
+            None => return Ok(Vec::new()),
+        };
         let mut records = [const { None }; BATCH_MAX];
         let batches = keys.chunks(BATCH_MAX).zip(hashes.chunks(BATCH_MAX));
         for (batch, (keys, hashes)) in batches.enumerate() {

@@ -2,6 +2,7 @@
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 
 use super::{Cache, ReadMode};
 use crate::flight::Kind;
@@ -60,9 +61,12 @@ impl<E: Clone> Cache<E> {
         self.note_all(collection, Event::Flushed, now);
     }
 
-    /// Notes [`Cache::mark_gap`].
-    pub fn note_gap(&self, now: Nanos) {
-        self.note_all(CollectionId(0), Event::Gap, now);
+    /// Notes [`Cache::mark_gap`]. One of several sources counts as a flush of its collections.
+    pub fn note_gap(&self, source: SourceId, now: Nanos) {
+        match self.source_count() {
+            1 => self.note_all(CollectionId(0), Event::Gap, now),
+            _ => self.collections_of(source).for_each(|(id, _)| self.note_flushed(id, now)),
+        }
     }
 
     pub(crate) fn note_stored(&self, key: &Key, record: &Record, kind: Kind, now: Nanos) {

@@ -62,7 +62,7 @@ mod tests {
     use hotrow_measure::clock::Nanos;
 
     use crate::config::{CollectionPolicy, WhenStale};
-    use crate::testkit::{FIRST, START, TestCache, answers, cache, config, key, ms, waiter};
+    use crate::testkit::{FIRST, ONLY, START, TestCache, answers, cache, config, key, ms, waiter};
     use crate::{Freshness, Lookup, ReadMode};
 
     fn hit(cache: &TestCache, now: Nanos) -> Option<Freshness> {
@@ -102,7 +102,7 @@ mod tests {
         loader.follow(after);
         loader.complete(answers(9, 1), START);
         let late = ms(1_001_000);
-        before.advance(late, None);
+        before.advance(ONLY, late, None);
         assert_eq!(hit(&before, ms(1_000_900)), Some(Freshness::Fresh));
         assert_eq!(hit(&before, late), None, "the shorter lifetime");
     }

@@ -6,6 +6,7 @@ use crate::flight::Waited;
 use crate::record::HOT_HITS_MIN;
 use crate::testkit::*;
 use crate::{Answers, Fetched};
+use hotrow_types::version::Position;
 
 const KEY: i64 = 1;
 
@@ -54,7 +55,7 @@ fn a_fill_does_not_hide_a_change_during_it() {
             "invalidate" => assert!(!cache.invalidate(&key(KEY), LOGGED)),
             "purge" => drop(cache.purge(&key(KEY))),
             "flush" => cache.flush(FIRST, None),
-            _ => cache.mark_gap(None),
+            _ => cache.mark_gap(ONLY, None),
         }
         let late = get(&cache, START);
         assert!(matches!(late, Lookup::Miss(_)), "{how}: the old read may not be joined");
@@ -78,7 +79,7 @@ fn a_fill_of_an_earlier_epoch_is_not_kept() {
         if how == "flush" {
             cache.flush(FIRST, None)
         } else {
-            cache.mark_gap(None)
+            cache.mark_gap(ONLY, None)
         }
         loader.complete(answers(5, 1), START);
         let stats = cache.stats(FIRST);
@@ -230,7 +231,7 @@ fn only_young_reads_are_joined_while_the_feed_is_behind() {
     let late = get(&cache, after(3001));
     assert!(matches!(late, Lookup::Miss(_)));
     // Current again: reads that may be joined.
-    cache.advance(after(3100), None);
+    cache.advance(ONLY, after(3100), None);
     let _loader = send(&cache, after(3001));
     assert!(matches!(get(&cache, after(4100)), Lookup::Coalesced(_)));
 }
@@ -239,8 +240,8 @@ fn only_young_reads_are_joined_while_the_feed_is_behind() {
 fn a_gap_and_a_restart_are_two_epochs() {
     let cache = cache(config());
     fill(&cache, 5, START);
-    cache.mark_gap(None);
-    assert_eq!((cache.applied(), cache.feed_epochs_total()), (None, 1));
+    cache.mark_gap(ONLY, None);
+    assert_eq!((cache.applied(ONLY), cache.feed_epochs_total(ONLY)), (None, 1));
     assert_eq!(served_at(&cache, START), None);
     fill(&cache, 6, START);
     assert_eq!(
@@ -249,8 +250,8 @@ fn a_gap_and_a_restart_are_two_epochs() {
         "read between the two: good until the bound"
     );
     let started = Position { incarnation: 2, at: 3 };
-    cache.mark_gap(Some(started));
-    assert_eq!(cache.applied(), Some(started));
+    cache.mark_gap(ONLY, Some(started));
+    assert_eq!(cache.applied(ONLY), Some(started));
     assert_eq!(served_at(&cache, START), None);
 }
 
@@ -259,12 +260,12 @@ fn the_feed_vouches_for_an_age_only_within_an_epoch() {
     let cache = cache(Config { when_stale: WhenStale::Stale, ..config() });
     fill(&cache, 5, START);
     let Lookup::Hit(record, _) = get(&cache, START) else { panic!() };
-    cache.advance(after(5000), None);
+    cache.advance(ONLY, after(5000), None);
     assert_eq!(cache.age(&record, after(5100)), Duration::from_millis(100));
     // A gap, then a feed that is behind: it vouches only for what was read after the gap.
-    cache.mark_gap(None);
-    cache.mark_gap(None);
-    cache.advance(after(6000), None);
+    cache.mark_gap(ONLY, None);
+    cache.mark_gap(ONLY, None);
+    cache.advance(ONLY, after(6000), None);
     let Lookup::Hit(record, Freshness::Stale) = get(&cache, after(7500)) else { panic!() };
     assert_eq!(cache.age(&record, after(7500)), Duration::from_millis(7500));
 }
@@ -274,7 +275,7 @@ fn expired_entries_are_served_while_refreshed_and_invalidated_ones_never() {
     let cache = cache(Config { stale_while_revalidate: Duration::from_secs(5), ..config() });
     fill(&cache, 5, START);
     let now = after(60_000);
-    cache.advance(now, None);
+    cache.advance(ONLY, now, None);
     assert_eq!(served_at(&cache, now), Some((5, Freshness::Expired)));
     assert!(cache.refresh(&key(KEY)));
     assert!(cache.refresh(&key(KEY)), "still queued: a leader may be missing");
@@ -284,15 +285,15 @@ fn expired_entries_are_served_while_refreshed_and_invalidated_ones_never() {
     loader.complete(answers(6, 1), now);
     assert_eq!(served_at(&cache, now), Some((6, Freshness::Fresh)));
     let now = after(120_000);
-    cache.advance(now, None);
+    cache.advance(ONLY, now, None);
     assert_eq!(served_at(&cache, now), Some((6, Freshness::Expired)));
     cache.invalidate(&key(KEY), LOGGED);
     assert_eq!(served_at(&cache, now), None);
     let end = after(125_000);
-    cache.advance(end, None);
+    cache.advance(ONLY, end, None);
     let kept = self::cache(Config { stale_while_revalidate: Duration::from_secs(5), ..config() });
     fill(&kept, 5, START);
-    kept.advance(after(65_000), None);
+    kept.advance(ONLY, after(65_000), None);
     assert_eq!(served_at(&kept, after(65_000)), None, "past the window");
 }
 
@@ -340,7 +341,7 @@ fn a_read_without_a_revocable_lease_is_joined_only_within_the_bound() {
         }
         let _first = waiter(cache.lookup(&key(KEY), ReadMode::Normal, START));
         let _loader = send(&cache, START);
-        cache.advance(late, None);
+        cache.advance(ONLY, late, None);
         let again = cache.lookup(&key(KEY), ReadMode::Normal, late);
         assert_eq!(matches!(again, Lookup::Coalesced(_)), joins, "{again:?}");
         assert_eq!(matches!(again, Lookup::Miss(_)), !joins);
@@ -371,12 +372,12 @@ fn a_failed_refresh_waits_for_error_ttl() {
     let cache = cache(Config { stale_while_revalidate: Duration::from_secs(5), ..config() });
     fill(&cache, 5, START);
     let now = after(60_000);
-    cache.advance(now, None);
+    cache.advance(ONLY, now, None);
     assert!(cache.refresh(&key(KEY)));
     send(&cache, now).complete(Err("down"), now);
     assert_eq!(served_at(&cache, now), Some((5, Freshness::Expired)));
     assert!(!cache.refresh(&key(KEY)), "it failed a moment ago");
-    cache.advance(after(60_500), None);
+    cache.advance(ONLY, after(60_500), None);
     assert!(cache.refresh(&key(KEY)));
 }
 
@@ -425,7 +426,7 @@ fn missing_records_have_their_own_ttl_and_are_fenced_too() {
     let cache = cache(config());
     let _waiter = get(&cache, START);
     send(&cache, START).complete(missing(3, 1), START);
-    cache.advance(after(10_000), None);
+    cache.advance(ONLY, after(10_000), None);
     assert!(matches!(get(&cache, after(9_999)), Lookup::Negative(_, Freshness::Fresh)));
     let expired = get(&cache, after(10_000));
     assert!(matches!(expired, Lookup::Miss(_)));

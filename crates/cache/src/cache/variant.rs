@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::Freshness;
     use crate::config::Config;
-    use crate::testkit::{LOGGED, START, TestCache, cache, config, key, ms, record_of};
+    use crate::testkit::{LOGGED, ONLY, START, TestCache, cache, config, key, ms, record_of};
 
     const OLD: &[u8] = b"{\"price\":1,\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaa\"}";
     const NEW: &[u8] = b"{\"price\":2,\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaa\"}";
@@ -128,7 +128,7 @@ mod tests {
         cache.flush(key(1).collection(), None);
         let _ = cache.attach_variant(&record, GZIP, b"gz");
         assert!(cache.peek(&key(1), START).is_none(), "it is still of the old epoch");
-        cache.mark_gap(None);
+        cache.mark_gap(ONLY, None);
         assert!(cache.peek(&key(1), ms(1_000_001)).is_none());
     }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::check::{AnswerPath, Asked, check, row_version};
 use super::world::{PATIENCE, Pending, Reader, World};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{TestError, poll_with};
+use crate::testkit::{ONLY, TestError, poll_with};
 use crate::{Freshness, Lookup, LookupError, Presence, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key};
 
 impl World {
     pub(super) fn look(&mut self, keys: &[Key], mode: ReadMode) -> Result<(), String> {
         let Some(collection) = keys.first().map(Key::collection) else { return Ok(()) };
-        let applied = self.cache.applied().map_or(0, |position| position.at);
+        let applied = self.cache.applied(ONLY).map_or(0, |position| position.at);
         let asked: Vec<Asked> = keys.iter().map(|key| self.asked(key, mode, applied)).collect();
         let deadline = self.now.after(PATIENCE);
         let answers = match keys {
@@ -97,7 +97,7 @@ impl World {
             LookupError::Behind => {
                 self.counts.behind += 1;
                 config.when_stale == crate::config::WhenStale::Refuse
-                    && !self.cache.is_current(asked.at)
+                    && !self.cache.is_current(ONLY, asked.at)
             }
             LookupError::Source(_) | LookupError::Abandoned => {
                 self.counts.failed_recently += 1;

@@ -12,7 +12,7 @@ use super::db::{self, Commit, Db, Reveal, Versions};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::Waiter;
 use crate::stats::Removal;
-use crate::testkit::{Bell, START, TestCache, TestError, key_of};
+use crate::testkit::{Bell, ONLY, START, TestCache, TestError, key_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, ReadMode, Safeguard};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{ChangeId, Gtid, Position, Version};
@@ -265,7 +265,7 @@ impl World {
     fn mark_gap(&mut self, position: Option<Position>) {
         self.counts.losses += 1;
         self.feed.lost = position.is_none();
-        self.cache.mark_gap(position);
+        self.cache.mark_gap(ONLY, position);
         self.fence_all(None, |fences, now| fences.loss = now);
     }
 
@@ -293,16 +293,19 @@ impl World {
         self.feed.delivered = until;
         let passed = self.feed.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.feed.probes.drain(..=i).next_back()) {
-            self.cache.advance(sent_at, Some(self.position(until)));
+            self.cache.advance(ONLY, sent_at, Some(self.position(until)));
             match self.versions {
                 Versions::None | Versions::Log => {}
-                Versions::Snapshots => self.cache.advance_visibility(&self.db.snapshot(self.now)),
-                Versions::Commits | Versions::Spans => {
-                    self.cache.advance_visibility(&Version::Log(
-                        self.position(self.db.visible_end(self.now)),
-                    ));
+                Versions::Snapshots => {
+                    self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now))
                 }
-                Versions::Gtids => self.cache.advance_visibility(&self.db.gtids(self.now)),
+                Versions::Commits | Versions::Spans => {
+                    self.cache.advance_visibility(
+                        ONLY,
+                        &Version::Log(self.position(self.db.visible_end(self.now))),
+                    );
+                }
+                Versions::Gtids => self.cache.advance_visibility(ONLY, &self.db.gtids(self.now)),
             }
         }
     }

@@ -21,10 +21,10 @@ fn unstarted() -> TestCache {
 /// A cache whose feed started at 100 and has passed a probe since.
 fn started() -> TestCache {
     let cache = unstarted();
-    cache.expect_standbys();
-    cache.mark_gap(Some(at(100)));
-    cache.release_standbys_after(None, START);
-    cache.advance(ms(1_000_001), Some(at(100)));
+    cache.expect_standbys(ONLY);
+    cache.mark_gap(ONLY, Some(at(100)));
+    cache.release_all_standbys_after(ONLY, START);
+    cache.advance(ONLY, ms(1_000_001), Some(at(100)));
     cache
 }
 
@@ -78,15 +78,15 @@ fn change(xid: u64, commit: u64) -> ChangeId {
 #[test]
 fn standbys_wait_for_a_probe_after_the_start_of_the_feed() {
     let cache = unstarted();
-    cache.expect_standbys();
+    cache.expect_standbys(ONLY);
     assert_eq!(floor(&cache, 1), None, "no feed");
-    cache.mark_gap(Some(at(100)));
-    cache.release_standbys_after(None, START);
-    cache.advance(START, Some(at(100)));
+    cache.mark_gap(ONLY, Some(at(100)));
+    cache.release_all_standbys_after(ONLY, START);
+    cache.advance(ONLY, START, Some(at(100)));
     assert_eq!(floor(&cache, 2), None, "that probe was sent before");
-    cache.advance(ms(1_000_001), Some(at(120)));
+    cache.advance(ONLY, ms(1_000_001), Some(at(120)));
     assert_eq!(floor(&cache, 3), Some(120), "what was committed before is not delivered");
-    cache.mark_gap(None);
+    cache.mark_gap(ONLY, None);
     assert_eq!(floor(&cache, 4), None, "the feed is lost");
 }
 
@@ -104,12 +104,12 @@ fn what_became_known_without_a_mark_holds_standbys_back() {
     for (i, change) in changes.into_iter().enumerate() {
         let cache = started();
         change(&cache);
-        cache.advance(ms(1_000_002), Some(at(130)));
+        cache.advance(ONLY, ms(1_000_002), Some(at(130)));
         assert_eq!(floor(&cache, 1), None, "{i}: nothing says when");
-        cache.release_standbys_after(Some(FIRST), ms(1_000_002));
-        cache.advance(ms(1_000_002), Some(at(140)));
+        cache.release_standbys_after(FIRST, ms(1_000_002));
+        cache.advance(ONLY, ms(1_000_002), Some(at(140)));
         assert_eq!(floor(&cache, 2), None, "{i}");
-        cache.advance(ms(1_000_003), Some(at(150)));
+        cache.advance(ONLY, ms(1_000_003), Some(at(150)));
         let is_open = i == 2;
         assert_eq!(floor(&cache, 3), (!is_open).then_some(150), "{i}");
     }
@@ -129,7 +129,7 @@ fn a_standby_needs_the_changes_of_its_keys_and_what_was_shown() {
     assert_eq!(floor(&cache, 3), Some(300), "an answer may have shown all up to there");
     let both = Snapshot { xmin: 9, xmax: 9, running: Vec::new() };
     let seen = Version::Snapshot { incarnation: 1, snapshot: Arc::new(both) };
-    cache.advance_visibility(&seen);
+    cache.advance_visibility(ONLY, &seen);
     assert_eq!(floor(&cache, 2), Some(251), "forgotten changes count for every key");
 }
 
@@ -171,14 +171,18 @@ fn a_refused_read_goes_to_the_primary() {
 fn an_answer_waits_until_the_feed_has_delivered_what_it_may_show() {
     let cache = started();
     let bound = StandbyBound { past: 110, end: 150 };
-    assert_eq!(cache.delivered_through(at(100), bound), None);
-    cache.advance(NOW, Some(at(110)));
-    assert_eq!(cache.delivered_through(at(100), bound), None);
-    cache.advance(NOW, Some(at(111)));
-    assert_eq!(cache.delivered_through(at(100), bound), Some(at(111)));
-    cache.advance(NOW, Some(at(180)));
-    assert_eq!(cache.delivered_through(at(100), bound), Some(at(150)), "no more than it shows");
-    assert_eq!(cache.delivered_through(Position { incarnation: 2, at: 100 }, bound), None);
+    assert_eq!(cache.delivered_through(ONLY, at(100), bound), None);
+    cache.advance(ONLY, NOW, Some(at(110)));
+    assert_eq!(cache.delivered_through(ONLY, at(100), bound), None);
+    cache.advance(ONLY, NOW, Some(at(111)));
+    assert_eq!(cache.delivered_through(ONLY, at(100), bound), Some(at(111)));
+    cache.advance(ONLY, NOW, Some(at(180)));
+    assert_eq!(
+        cache.delivered_through(ONLY, at(100), bound),
+        Some(at(150)),
+        "no more than it shows"
+    );
+    assert_eq!(cache.delivered_through(ONLY, Position { incarnation: 2, at: 100 }, bound), None);
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn after_a_standby_the_primary_must_see_as_much() {
     let cache = started();
     // Delivered, and not visible on the primary yet.
     cache.invalidate(&key(1), change(7, 200));
-    cache.advance(NOW, Some(at(220)));
+    cache.advance(ONLY, NOW, Some(at(220)));
     let mut first = ask(&cache, 1);
     let mut loader = send(&cache);
     loader.complete(of_standby(201, 220, 7), NOW);

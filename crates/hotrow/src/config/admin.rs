@@ -1,7 +1,7 @@
 //! `[admin]`: access to the admin address, and what carries its requests besides plain TCP.
 
-use hotrow_server::config::ReadyWhen;
 use hotrow_server::config::transport::Transport;
+use hotrow_server::config::{ReadySources, ReadyWhen};
 
 use super::carriers::{tls, unix};
 use super::problem::shown;
@@ -21,6 +21,7 @@ pub(super) struct Admin {
     pub(super) hot_keys: bool,
     /// `None`: by the policy of the cache.
     pub(super) ready_when: Option<ReadyWhen>,
+    pub(super) ready_sources: ReadySources,
     pub(super) transport: Transport,
 }
 
@@ -30,6 +31,8 @@ pub(super) fn admin(mut section: Section<'_>) -> Admin {
         hosts: hosts(&mut section),
         hot_keys: section.flag("hot_keys", true),
         ready_when: ready_when(&mut section),
+        ready_sources: section
+            .choice("ready_sources", [("any", ReadySources::Any), ("all", ReadySources::All)]),
         transport: Transport {
             unix: unix(&mut section),
             tls: tls(section.section("tls")),

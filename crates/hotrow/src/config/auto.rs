@@ -63,6 +63,8 @@ impl Auto {
         env: &Env<'_>,
         overrides: &Overrides,
     ) -> Result<Resolved, ConfigError> {
+        // With several sources a collection would have to name one.
+        self.source(file, env)?;
         let text = self.with("[collections.any]\n");
         super::parse_edited(&text, file, env, overrides, |table| {
             let mut table = filtered(table, |key| key != "access");

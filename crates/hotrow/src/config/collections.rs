@@ -8,6 +8,7 @@ use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
+use hotrow_types::source::SourceId;
 
 use super::aliases::{self, NamedAlias};
 use super::compression::compression;
@@ -41,6 +42,8 @@ pub(super) struct Ttl {
 /// Properties of the source that the rules for collections depend on.
 pub(super) struct SourceTraits<'a> {
     pub(super) name: &'a str,
+    /// Setting by which an answer may be older than the contract says, if there is one.
+    pub(super) stale_by: Option<&'static str>,
     /// Why its collections can have no aliases.
     pub(super) lacks_aliases: Option<&'static str>,
     pub(super) has_positions: bool,
@@ -56,14 +59,12 @@ pub(super) struct AccessTraits {
     pub(super) lacks_tenants: bool,
     /// The cache stores entries.
     pub(super) is_cached: bool,
-    /// Setting by which an answer may be older than the contract says, if there is one.
-    pub(super) stale_by: Option<&'static str>,
 }
 
 pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
-    source_traits: &SourceTraits<'_>,
+    sources: &[SourceTraits<'_>],
     access: &AccessTraits,
 ) -> Collections {
     let mut all = Collections::default();
@@ -84,7 +85,7 @@ pub(super) fn collections(
     }
     let mut named = Vec::new();
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        named.extend(collection(name, table, defaults, source_traits, access, &mut all));
+        named.extend(collection(name, table, defaults, sources, access, &mut all));
     }
     // Behind all collections, whose numbers are their places among the names of the file.
     named.into_iter().for_each(|alias| aliases::add(&mut all, alias));
@@ -95,7 +96,7 @@ fn collection(
     name: String,
     mut section: Section<'_>,
     defaults: &Ttl,
-    source_traits: &SourceTraits<'_>,
+    sources: &[SourceTraits<'_>],
     access: &AccessTraits,
     all: &mut Collections,
 ) -> Vec<NamedAlias> {
@@ -106,7 +107,8 @@ fn collection(
             shown(&name)
         ));
     }
-    check_source(&mut section, source_traits.name);
+    let source = source_of(&mut section, sources);
+    let source_traits = &sources[source.index()];
     let table = section
         .text("table", "NAME", "1 to 256 bytes")
         .map_or_else(|| name.clone(), |text| text.value);
@@ -122,7 +124,7 @@ fn collection(
              the two",
         );
     }
-    let (tenant, tenancy) = tenant(&mut section, access).unzip();
+    let (tenant, tenancy) = tenant(&mut section, access, source_traits.stale_by).unzip();
     all.cache.push(CollectionPolicy {
         ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
         negative_ttl: section.duration_or(
@@ -166,6 +168,7 @@ fn collection(
     section.finish();
     all.server.push(Collection {
         name: name.clone(),
+        source,
         cache_control,
         allow_no_cache,
         allow_min_position,
@@ -191,7 +194,11 @@ fn collection(
 }
 
 /// Reads the tenant's column, if the records belong to tenants, with its settings.
-fn tenant(section: &mut Section<'_>, access: &AccessTraits) -> Option<(String, Tenancy)> {
+fn tenant(
+    section: &mut Section<'_>,
+    access: &AccessTraits,
+    stale_by: Option<&'static str>,
+) -> Option<(String, Tenancy)> {
     let column = section.text("tenant", "none", "a column");
     let hides_existence = section.flag("hide_existence", false);
     let allow_stale = section.flag("allow_stale", false);
@@ -209,7 +216,7 @@ fn tenant(section: &mut Section<'_>, access: &AccessTraits) -> Option<(String, T
                     a tenant, and no client would see a record";
         section.refuse("tenant", what);
     }
-    if let Some(setting) = access.stale_by.filter(|_| !allow_stale) {
+    if let Some(setting) = stale_by.filter(|_| !allow_stale) {
         section.refuse(
             "tenant",
             format!(
@@ -221,17 +228,28 @@ fn tenant(section: &mut Section<'_>, access: &AccessTraits) -> Option<(String, T
     Some((column.value, Tenancy { hides_existence }))
 }
 
-/// Checks the optional name of the collection's source.
-fn check_source(section: &mut Section<'_>, source: &str) {
-    let Some(named) = section.text("source", "the only source", "the name of a source") else {
-        return;
-    };
-    if named.value != source {
-        section.refuse(
+/// Reads the name of the collection's source. The only one of a file need not be named; of several,
+/// one must be.
+fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceId {
+    let named = section.text("source", "the only source", "the name of a source");
+    let names = || sources.iter().map(|own| shown(own.name)).collect::<Vec<_>>().join(", ");
+    let number = |name: &str| (0..).map(SourceId).zip(sources).find(|(_, own)| own.name == name);
+    match named {
+        Some(named) => {
+            if let Some((id, _)) = number(&named.value) {
+                return id;
+            }
+            let rule =
+                format!("must name a source of this file ({}), not {}", names(), named.shown);
+            section.refuse("source", rule);
+        }
+        None if sources.len() > 1 && !section.has("source") => section.refuse(
             "source",
-            format!("must name a source of this file ({}), not {}", shown(source), named.shown),
-        );
+            format!("is required where there are several sources; write one of {}", names()),
+        ),
+        None => {}
     }
+    SourceId::FIRST
 }
 
 /// Returns whether a collection or a source may have this name.

@@ -22,9 +22,9 @@ pub(super) type Hub = HubConfig;
 #[cfg(not(feature = "hub"))]
 pub(super) type Hub = ();
 
-/// Reads the section. `servers`: the addresses in `source.feed`, if it names NATS.
+/// Reads the section. `feeds`: the addresses of NATS in the `feed` of the sources.
 #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "keys of the hub are known"))]
-pub(super) fn hub(mut section: Section<'_>, servers: Option<&str>) -> Option<Hub> {
+pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
     let stream = section.text("stream", "\"hotrow\"", "letters, digits, _ and -");
     let user = section.text("user", "none", "a user of NATS").map(|text| text.value);
     let password = section.text("password", "none", "its password").map(|text| text.value);
@@ -39,13 +39,18 @@ pub(super) fn hub(mut section: Section<'_>, servers: Option<&str>) -> Option<Hub
     let day = Duration::from_hours(24);
     let max_age = section.duration("max_age", s(600), s(10)..=day);
     let max_bytes = section.size("max_bytes", 256 * MIB, 8 * MIB..=1 << 40);
-    let Some(servers) = servers else {
+    let [servers, others @ ..] = feeds else {
         if section.is_present() {
             section.refuse_whole("has no meaning unless source.feed is an address of NATS");
         }
         section.finish();
         return None;
     };
+    if !others.is_empty() {
+        section.refuse_whole(
+            "carries the changes of one source: of several, one may name NATS in its feed",
+        );
+    }
     let stream = stream.map_or_else(|| "hotrow".to_owned(), |text| text.value);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if stream.is_empty() || stream.len() > STREAM_BYTES_MAX || !stream.bytes().all(is_plain) {

@@ -42,6 +42,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hotrow_server::tls::files::Certificates;
+use hotrow_source::spec::CollectionConfig;
+#[cfg(feature = "postgres")]
+use hotrow_source::spec::Follow;
 use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
@@ -66,8 +69,10 @@ pub struct Resolved {
     pub cache: hotrow_cache::config::Config,
     /// Cache settings per collection, in the order of their `CollectionId`s: by name.
     pub collections: Vec<hotrow_cache::config::CollectionPolicy>,
-    /// The database.
-    pub source: SourceConfig,
+    /// What the cache knows of each source, in the order of their `SourceId`s.
+    pub cache_sources: Vec<hotrow_cache::config::SourceSettings>,
+    /// The databases, in the same order; at least one.
+    pub sources: Vec<SourceConfig>,
     /// The change hub, if changes come from one.
     #[cfg(feature = "hub")]
     pub hub: Option<hotrow_hub_nats::config::HubConfig>,
@@ -135,6 +140,33 @@ pub struct Overrides {
     pub data: Option<SocketAddr>,
     /// `--admin`.
     pub admin: Option<SocketAddr>,
+}
+
+impl SourceConfig {
+    /// Returns the collections that are read from it.
+    #[must_use]
+    pub fn collections(&self) -> &[CollectionConfig] {
+        match self {
+            Self::Sqlite(source) => &source.collections,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(source) => &source.server.collections,
+            #[cfg(feature = "mysql")]
+            Self::Mysql(source) => &source.server.collections,
+            #[cfg(feature = "mongodb")]
+            Self::Mongodb(source) => &source.server.collections,
+        }
+    }
+
+    /// Returns whether its changes come from a hub.
+    #[must_use]
+    pub fn follows_hub(&self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(source) => source.server.follow == Follow::Hub,
+            // The configuration has refused a hub for other engines.
+            _ => false,
+        }
+    }
 }
 
 impl Resolved {

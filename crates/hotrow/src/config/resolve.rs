@@ -3,13 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use hotrow_cache::config::{InvalidationMode, WhenStale};
+use hotrow_cache::config::{InvalidationMode, SourceSettings, WhenStale};
 use hotrow_server::config::access::Access;
 use hotrow_server::config::observability::Observability;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_server::config::{Limits, ReadyWhen};
-use hotrow_source::spec::Follow;
+use hotrow_source::spec::{CollectionConfig, Follow};
 use toml::de::DeTable;
 
 use super::collections::{AccessTraits, Ttl};
@@ -46,25 +46,33 @@ pub(super) fn resolve<'a>(
     };
     let access = super::access::access(access_section, &named);
     let cors = super::cors::cors(root.section("cors"));
-    let (source_name, section) = super::source::named_section(&mut root);
-    let source = source(section, limits.max_batch);
-    let cache_section = cache(root.section("cache"), &shared, &source);
+    let sources: Vec<(String, Source)> = super::source::named_sections(&mut root)
+        .into_iter()
+        .map(|(name, section)| (name, source(section, limits.max_batch)))
+        .collect();
+    let cache_sources: Vec<SourceSettings> =
+        sources.iter().map(|(_, source)| source.cache_settings()).collect();
+    let cache_section = cache(root.section("cache"), &shared, &cache_sources);
+    let source_traits: Vec<_> = sources
+        .iter()
+        .map(|(name, source)| source.source_traits(name, stale_by(&cache_section.config, source)))
+        .collect();
     let collections = collections::collections(
         root.section("collections"),
         &cache_section.ttl,
-        &source.source_traits(&source_name),
+        &source_traits,
         &AccessTraits {
             is_configured: requires_private,
             is_cached: cache_section.config.enabled,
             // Without a value a problem was recorded.
             lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
-            stale_by: stale_by(&cache_section.config),
         },
     );
     let warm_start = super::warm::warm(root.section("warm"));
     let access_log = super::access_log::access_log(root.section("access_log"));
     let trace = super::trace::trace(root.section("trace"));
-    let hub = super::hub::hub(root.section("hub"), source.hub.as_deref());
+    let hubs: Vec<&str> = sources.iter().filter_map(|(_, own)| own.hub.as_deref()).collect();
+    let hub = super::hub::hub(root.section("hub"), &hubs);
     let log = log(root.section("log"));
     let reload = super::reload::reload(root.section("reload"));
     redis_settings(root.section("redis"), &mut transport);
@@ -93,22 +101,25 @@ pub(super) fn resolve<'a>(
              set: any client there can purge the cache; set a token or listen on 127.0.0.1"
         ));
     }
-    if source.follow == Follow::Nothing {
+    for (name, _) in sources.iter().filter(|(_, own)| own.follow == Follow::Nothing) {
+        let key = if sources.len() > 1 { format!("sources.{name}") } else { "source".to_owned() };
         warnings.push(format!(
-            "source.feed = \"none\": changes in the database are not followed, so that an answer \
+            "{key}.feed = \"none\": changes in the database are not followed, so that an answer \
              may be as old as its TTL (cache.ttl is {:?}); points 2 to 5 of the consistency \
              contract do not hold",
             cache_section.ttl.ttl
         ));
     }
+    let of_sources = of_sources(&collections.server, collections.source, sources.len());
     let server = hotrow_server::config::Config {
         data,
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
         hot_keys: admin_access.hot_keys,
+        ready_sources: admin_access.ready_sources,
         ready_when: admin_access.ready_when.unwrap_or_else(|| ready_when(&cache_section.config)),
-        source_name,
+        sources: sources.iter().map(served).collect(),
         workers,
         limits,
         breaker,
@@ -122,20 +133,21 @@ pub(super) fn resolve<'a>(
         transport,
         admin_transport,
         warm_start,
-        observability: Observability {
-            access_log,
-            slow_query: source.slow_query,
-            has_server_timing,
-            trace,
-        },
+        observability: Observability { access_log, has_server_timing, trace },
         miss_ratio_curve: cache_section.miss_ratio_curve,
     };
-    let source = source.with(collections.source, cache_section.config.max_staleness)?;
+    let max_staleness = cache_section.config.max_staleness;
+    let sources: Option<Vec<SourceConfig>> = sources
+        .into_iter()
+        .zip(of_sources)
+        .map(|((_, source), own)| source.with(own, max_staleness))
+        .collect();
     Some(Resolved {
         server,
         cache: cache_section.config,
         collections: collections.cache,
-        source,
+        cache_sources,
+        sources: sources?,
         #[cfg(feature = "hub")]
         hub,
         log,
@@ -150,10 +162,36 @@ pub(super) fn source_alone<'a>(
     table: &'a DeTable<'a>,
 ) -> Option<SourceConfig> {
     let mut root = Section::root(ctx, table);
-    let (_, section) = super::source::named_section(&mut root);
+    let mut sections = super::source::named_sections(&mut root);
+    let (_, section) = sections.pop()?;
+    if !sections.is_empty() {
+        ctx.refuse(
+            "collections".to_owned(),
+            None,
+            "must be tables where there are several sources: \"auto\" is for one".to_owned(),
+        );
+    }
     // Neither a batch nor a feed comes of it.
     let (max_batch, max_staleness) = (1, s(1));
     source(section, max_batch).with(Vec::new(), max_staleness)
+}
+
+/// Returns what the HTTP side knows of a source.
+fn served((name, source): &(String, Source)) -> hotrow_server::config::Source {
+    hotrow_server::config::Source { name: name.clone(), slow_query: source.slow_query }
+}
+
+/// Divides the collections among the sources; each keeps their order.
+fn of_sources(
+    served: &[hotrow_server::config::Collection],
+    all: Vec<CollectionConfig>,
+    sources: usize,
+) -> Vec<Vec<CollectionConfig>> {
+    let mut divided = vec![Vec::new(); sources];
+    for (collection, config) in served.iter().zip(all) {
+        divided[collection.source.index()].push(config);
+    }
+    divided
 }
 
 /// Checks that no other listener has the path of the admin API's socket.
@@ -192,8 +230,8 @@ fn names_tenants(access: &Access) -> bool {
 }
 
 /// Returns the setting by which an entry may be served that the feed would have removed.
-fn stale_by(cache: &hotrow_cache::config::Config) -> Option<&'static str> {
-    if cache.invalidation_mode == InvalidationMode::TtlOnly {
+fn stale_by(cache: &hotrow_cache::config::Config, source: &Source) -> Option<&'static str> {
+    if source.follow == Follow::Nothing {
         Some("source.feed = \"none\"")
     } else if cache.when_stale == WhenStale::Stale {
         Some("cache.when_stale = \"stale\"")
@@ -300,11 +338,10 @@ struct Cache {
     miss_ratio_curve: bool,
 }
 
-fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
-    let invalidation_mode = match source.follow {
-        Follow::Changes | Follow::Hub => InvalidationMode::Feed,
-        Follow::Nothing => InvalidationMode::TtlOnly,
-    };
+fn cache(mut section: Section<'_>, shared: &Shared, sources: &[SourceSettings]) -> Cache {
+    // There is one at least. The settings of one source alone are in the list, not here.
+    let SourceSettings { invalidation_mode, reads_in_flight, query_keys, query_bytes } = sources[0];
+    let is_unfollowed = |own: &SourceSettings| own.invalidation_mode == InvalidationMode::TtlOnly;
     let config = hotrow_cache::config::Config {
         enabled: section.flag("enabled", true),
         capacity_bytes: section.size("capacity", 256 * MIB, MIB..=1 << 50),
@@ -326,9 +363,9 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
         stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
         stale_if_error: section.duration("stale_if_error", ms(0), ms(0)..=YEAR),
-        reads_in_flight: source.reads_in_flight,
-        query_keys: source.query_keys,
-        query_bytes: source.query_bytes,
+        reads_in_flight,
+        query_keys,
+        query_bytes,
         waiting_keys: shared.waiting_keys,
         queue: shared.queue,
         seed: random_seed(),
@@ -338,18 +375,18 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         ttl: section.duration("ttl", DAY, TTL),
         negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
     };
-    if invalidation_mode == InvalidationMode::TtlOnly {
+    if sources.iter().all(is_unfollowed) {
         for name in ["max_staleness", "when_stale"].into_iter().filter(|name| section.has(name)) {
             section.refuse(
                 name,
                 "has no meaning with source.feed = \"none\": the age of an entry is unknown",
             );
         }
-        if !section.has("ttl") {
-            let what = "must be set with source.feed = \"none\": nothing else bounds the age of an \
-                answer";
-            section.refuse("ttl", what);
-        }
+    }
+    if sources.iter().any(is_unfollowed) && !section.has("ttl") {
+        let what = "must be set with source.feed = \"none\": nothing else bounds the age of an \
+            answer";
+        section.refuse("ttl", what);
     }
     if config.entry_bytes_estimate > config.capacity_bytes {
         section.refuse("entry_size_hint", "must not be larger than cache.capacity");

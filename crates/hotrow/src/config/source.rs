@@ -12,6 +12,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hotrow_cache::config::{InvalidationMode, SourceSettings};
+use hotrow_server::config::Source as ServedSource;
 use hotrow_source::spec::{CollectionConfig, Follow, ServerConfig};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, config::JsonForm};
@@ -28,6 +30,8 @@ use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
+/// Name of the source in `[source]`.
+const DEFAULT_NAME: &str = ServedSource::DEFAULT_NAME;
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
 /// Most standbys of one database.
@@ -57,9 +61,9 @@ pub(super) struct Source {
     pub(super) follow: Follow,
     /// Addresses of the change hub.
     pub(super) hub: Option<String>,
-    pub(super) reads_in_flight: usize,
-    pub(super) query_keys: usize,
-    pub(super) query_bytes: usize,
+    reads_in_flight: usize,
+    query_keys: usize,
+    query_bytes: usize,
     read_timeout: Duration,
     /// Duration from which a query is slow; zero: none is.
     pub(super) slow_query: Duration,
@@ -96,30 +100,36 @@ struct Server {
     schema_poll: Duration,
 }
 
-/// Name of the source in `[source]`.
-const DEFAULT_NAME: &str = "default";
+/// Most sources of one process: each has threads, connections and a feed of its own.
+pub(crate) const SOURCES_MAX: usize = 16;
 
-/// Returns the table of the source with its name. There is exactly one source in this version;
-/// names are part of the file so that it stays valid when there can be more.
-pub(super) fn named_section<'a>(root: &mut Section<'a>) -> (String, Section<'a>) {
+/// Returns the tables of the sources with their names: at least one, which may be absent.
+/// `[source]` is short for `[sources.default]`.
+pub(super) fn named_sections<'a>(root: &mut Section<'a>) -> Vec<(String, Section<'a>)> {
     let unnamed = root.section("source");
     let mut sources = root.section("sources");
-    let mut named = sources.sections();
-    if named.len() + usize::from(unnamed.is_present()) > 1 {
-        sources.refuse_whole(
-            "there must be one source: this version serves one database per process; [source] is \
-             short for [sources.default]",
+    let named = sources.sections();
+    let count = named.len() + usize::from(unnamed.is_present());
+    if count > SOURCES_MAX {
+        sources.refuse_whole(&format!("there may be at most {SOURCES_MAX} sources, not {count}"));
+    }
+    if unnamed.is_present()
+        && let Some((_, section)) = named.iter().find(|(name, _)| name == DEFAULT_NAME)
+    {
+        section.refuse_whole(
+            "names the same source as [source], which is short for it; keep one of the two",
         );
     }
-    let Some((name, section)) = named.pop() else { return (DEFAULT_NAME.to_owned(), unnamed) };
-    if !name_is_valid(&name) {
+    for (name, section) in named.iter().filter(|(name, _)| !name_is_valid(name)) {
         section.refuse_whole(&format!(
             "the name of a source must begin with a letter a to z and have at most \
              {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
+            shown(name)
         ));
     }
-    (name, section)
+    let has_unnamed = unnamed.is_present() || named.is_empty();
+    let first = has_unnamed.then(|| (DEFAULT_NAME.to_owned(), unnamed));
+    first.into_iter().chain(named).collect()
 }
 
 pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
@@ -295,10 +305,15 @@ fn check_url(section: &Section<'_>, scheme: Scheme, name: &str, url: &str) {
 
 impl Source {
     /// Returns the properties that the rules for collections depend on.
-    pub(super) fn source_traits<'a>(&self, name: &'a str) -> SourceTraits<'a> {
+    pub(super) fn source_traits<'a>(
+        &self,
+        name: &'a str,
+        stale_by: Option<&'static str>,
+    ) -> SourceTraits<'a> {
         let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
         SourceTraits {
             name,
+            stale_by,
             lacks_aliases: match self.engine {
                 _ if self.follow == Follow::Hub => Some(
                     "is not supported with a change hub yet; remove it, or follow the database \
@@ -317,6 +332,19 @@ impl Source {
                 Some(Engine::Mongodb { .. }) => "_id",
                 _ => "id",
             },
+        }
+    }
+
+    /// Returns the settings of its reads and of its feed for the cache.
+    pub(super) fn cache_settings(&self) -> SourceSettings {
+        SourceSettings {
+            invalidation_mode: match self.follow {
+                Follow::Changes | Follow::Hub => InvalidationMode::Feed,
+                Follow::Nothing => InvalidationMode::TtlOnly,
+            },
+            reads_in_flight: self.reads_in_flight,
+            query_keys: self.query_keys,
+            query_bytes: self.query_bytes,
         }
     }
 

@@ -11,6 +11,7 @@ use super::*;
 use hotrow_testkit::mutate;
 
 mod bad;
+mod sources;
 
 use self::bad::{BAD, BAD_FILES};
 
@@ -30,7 +31,7 @@ fn parse_text(text: &str) -> Result<Resolved, ConfigError> {
 }
 
 fn sqlite(resolved: &Resolved) -> &hotrow_source_sqlite::config::Config {
-    match &resolved.source {
+    match &resolved.sources[0] {
         SourceConfig::Sqlite(config) => config,
         other => panic!("{other:?}"),
     }
@@ -66,24 +67,6 @@ fn the_shortest_file_gets_every_default() {
     assert_eq!(r.server.collections[0].cache_control, "no-cache");
     assert_eq!(r.log, Log { level: LogLevel::Info, format: LogFormat::Text });
     assert!(r.warnings.is_empty(), "{:?}", r.warnings);
-}
-
-#[test]
-fn a_source_has_a_name() {
-    let named = "[sources.shop]\nurl = 'sqlite:shop.db'\nwatch = 'triggers'\n\
-        [collections.products]\nsource = 'shop'\n";
-    let resolved = parse_text(named).expect("valid");
-    assert_eq!(resolved.server.source_name, "shop");
-    assert_eq!(sqlite(&resolved).watch, Watch::Triggers);
-    assert_eq!(parse_text(GOOD).expect("valid").server.source_name, "default");
-    for (file, refusal) in [
-        (named.replace("url", "uri"), "f.toml:2: sources.shop.uri: unknown key; did you mean url?"),
-        (named.replace("sources.shop", "sources.Shop"), "the name of a source must begin with"),
-        (format!("{named}[sources.b]\nurl = 'sqlite:b.db'\n"), "sources: there must be one source"),
-    ] {
-        let error = parse_text(&file).expect_err("refused").to_string();
-        assert!(error.contains(refusal), "{error}");
-    }
 }
 
 #[test]
@@ -204,7 +187,9 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
 fn the_default_key_of_mongodb_is_its_id() {
     let resolved =
         parse_text("[source]\nurl = 'mongodb://h/db'\n[collections.a]\n").expect("a good file");
-    let SourceConfig::Mongodb(source) = resolved.source else { panic!("{:?}", resolved.source) };
+    let [SourceConfig::Mongodb(source)] = &resolved.sources[..] else {
+        panic!("{:?}", resolved.sources)
+    };
     assert_eq!(source.server.collections[0].key, ["_id"]);
 }
 

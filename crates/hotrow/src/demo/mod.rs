@@ -131,8 +131,8 @@ mod tests {
             let text = configuration(Path::new(name));
             let env = |_: &str| Err(std::env::VarError::NotPresent);
             let resolved = config::parse(&text, "(demo)", &env, &Overrides::default()).expect(name);
-            let SourceConfig::Sqlite(source) = resolved.source else {
-                panic!("{:?}", resolved.source)
+            let [SourceConfig::Sqlite(source)] = &resolved.sources[..] else {
+                panic!("{:?}", resolved.sources)
             };
             assert_eq!(source.path, Path::new(name));
             assert!(

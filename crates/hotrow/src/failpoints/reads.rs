@@ -34,11 +34,25 @@ pub enum ReadFailpoint {
     },
 }
 
-/// Builds the hooks of these failpoints for the reads of a database.
+/// Checks that each failpoint names a collection of one of the sources.
 ///
 /// # Errors
-/// Fails if a failpoint names an unknown collection, or if the engine has no read threads.
+/// Fails if a failpoint names an unknown collection.
+pub(crate) fn check(reads: &[ReadFailpoint], sources: &[SourceConfig]) -> Result<(), String> {
+    let is_unknown = |read: &&ReadFailpoint| !sources.iter().any(|source| read.is_of(source));
+    match reads.iter().find(is_unknown) {
+        None => Ok(()),
+        Some(read) => Err(format!("the failpoint {read:?} names no collection")),
+    }
+}
+
+/// Builds the hooks of these failpoints for the reads of a database, as far as they name its
+/// collections.
+///
+/// # Errors
+/// Fails if the engine has no read threads.
 pub(crate) fn hooks(reads: &[ReadFailpoint], source: &SourceConfig) -> Result<Hooks, String> {
+    let reads: Vec<_> = reads.iter().filter(|read| read.is_of(source)).cloned().collect();
     let Some(read) = reads.first() else {
         return Ok(Hooks::default());
     };
@@ -47,7 +61,7 @@ pub(crate) fn hooks(reads: &[ReadFailpoint], source: &SourceConfig) -> Result<Ho
     };
     // Ordered by id.
     let names: Vec<&str> = config.collections.iter().map(|spec| spec.name.as_str()).collect();
-    Ok(Hooks { before_read: Some(before_read(reads, &names)?), after_read: None })
+    Ok(Hooks { before_read: Some(before_read(&reads, &names)?), after_read: None })
 }
 
 fn before_read(reads: &[ReadFailpoint], collections: &[&str]) -> Result<Hook, String> {
@@ -85,6 +99,10 @@ impl ReadFailpoint {
             }
             _ => None,
         }
+    }
+
+    fn is_of(&self, source: &SourceConfig) -> bool {
+        source.collections().iter().any(|spec| spec.name == self.collection())
     }
 
     fn collection(&self) -> &str {

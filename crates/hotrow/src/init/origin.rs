@@ -77,7 +77,8 @@ impl Origin {
     pub(super) fn source(&self) -> Result<SourceConfig, InitError> {
         let text = format!("[source]\nurl = {}\n[collections.any]\n", self.setting());
         let parsed = config::parse(&text, "--from", &self.environment(), &Overrides::default());
-        parsed.map(|resolved| resolved.source).map_err(|error| {
+        // It has one source.
+        parsed.map(|mut resolved| resolved.sources.remove(0)).map_err(|error| {
             let rules: Vec<String> = error.problems.into_iter().map(|p| p.what).collect();
             InitError::Url(rules.join("; "))
         })

@@ -193,7 +193,7 @@ impl Reloader {
             let name = of.unwrap_or(&collection.name);
             collection.is_removed = difference.next.removed.contains(name);
         }
-        granted_columns::check(&config, &*self.in_force.source())
+        granted_columns::check(&config, &self.in_force.sources())
             .map_err(|error| Rejected::one(&self.path, error))?;
         // A rule's number of its rate class is part of a role.
         let access_changed = grants_changed || difference.touches(&["access", "limits.rate"]);

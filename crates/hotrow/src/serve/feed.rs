@@ -1,4 +1,4 @@
-//! The database of a service: its reader, and the feed that keeps the cache fresh.
+//! The databases of a service: the reader of each, and the feed that keeps the cache fresh.
 
 use std::io;
 use std::sync::Arc;
@@ -12,6 +12,12 @@ use hotrow_cache::Safeguard;
 use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::feed::{Bounds, HubFeed};
+use hotrow_server::config::Config;
+use hotrow_server::shared::Shared;
+use hotrow_server::sink::{CacheSink, TtlOnlySink};
+use hotrow_source::sources::Sources;
+#[cfg(feature = "hub")]
+use hotrow_source::spec::Follow;
 use hotrow_source::{LossCause, Sink, Source};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, Mongo};
@@ -22,17 +28,42 @@ use hotrow_source_postgres::{self as postgres, Postgres};
 use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
 
 use super::{Host, ServeError, subsystem};
 use crate::config::SourceConfig;
+#[cfg(feature = "failpoints")]
+use crate::failpoints;
 #[cfg(feature = "hub")]
 use crate::relay::Engine;
 
 /// Function that runs a feed until everything must end. It may be called again after a failure.
 pub(super) type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<()> + Send>;
 
-/// Starts the thread of the feed. A failure of the feed is a gap: every entry becomes stale.
-pub(super) fn start_feed(
+/// Starts the thread of each feed. A failure of a feed is a gap: every entry of its source becomes
+/// stale, and no other one.
+pub(super) fn start_feeds(
+    shared: &Shared,
+    (sources, feeds): (&Sources, Vec<RunFeed>),
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Vec<JoinHandle<Option<()>>>> {
+    let start = |(source, follow): (SourceId, RunFeed)| {
+        let sink = CacheSink::new(shared, source);
+        let name = shared.thread_name("feed", source);
+        let sink: Arc<dyn Sink> = match shared.cache.is_followed(source) {
+            true => Arc::new(sink),
+            false => Arc::new(TtlOnlySink::new(sink)),
+        };
+        let sink = sources.sink(source, sink);
+        start_feed(&name, follow, sink, shutdown.clone(), supervisor)
+    };
+    (0..).map(SourceId).zip(feeds).map(start).collect()
+}
+
+fn start_feed(
+    name: &str,
     mut follow: RunFeed,
     sink: Arc<dyn Sink>,
     shutdown: Shutdown,
@@ -41,11 +72,43 @@ pub(super) fn start_feed(
     let ending = shutdown.clone();
     let losing = sink.clone();
     supervisor.spawn(
-        "feed",
+        name,
         move || ending.is_ending(),
         move || losing.loss(LossCause::FeedFailed, "the feed failed; it starts again"),
         move || follow(sink.clone(), &shutdown),
     )
+}
+
+/// Opens every database of `server`, and returns what reads and what follows each.
+///
+/// # Errors
+/// The first database that cannot be opened, by name where there are several.
+pub(super) fn open_all(
+    server: &Config,
+    configs: Vec<SourceConfig>,
+    hub: &Hub,
+    host: &Host,
+) -> Result<(Sources, Vec<RunFeed>), ServeError> {
+    #[cfg(feature = "failpoints")]
+    failpoints::reads::check(&host.failpoints.reads, &configs).map_err(subsystem)?;
+    let is_only = configs.len() == 1;
+    let (mut sources, mut feeds) = (Vec::new(), Vec::new());
+    for ((id, config), named) in (0..).map(SourceId).zip(configs).zip(&server.sources) {
+        #[cfg(feature = "failpoints")]
+        let hooks = failpoints::reads::hooks(&host.failpoints.reads, &config).map_err(subsystem)?;
+        #[cfg(not(feature = "failpoints"))]
+        let hooks = Hooks::default();
+        let (source, feed) = match open(config, hub, hooks, host) {
+            Ok(opened) => opened,
+            Err(error) if is_only => return Err(error),
+            Err(error) => return Err(subsystem(format!("source {}: {error}", named.name))),
+        };
+        let numbered = (0..).map(CollectionId).zip(&server.collections);
+        let own = numbered.filter(|(_, collection)| collection.source == id);
+        sources.push((source, own.map(|(id, _)| id).collect()));
+        feeds.push(feed);
+    }
+    Ok((Sources::new(sources), feeds))
 }
 
 /// The change hub, if changes come from one, and the bound on staleness.
@@ -56,9 +119,9 @@ pub(super) type Hub = (Option<HubConfig>, Duration);
 pub(super) type Hub = ();
 
 #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
-pub(super) fn open(
+fn open(
     source: SourceConfig,
-    hub: Hub,
+    hub: &Hub,
     hooks: Hooks,
     host: &Host,
 ) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
@@ -71,8 +134,10 @@ pub(super) fn open(
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
             #[cfg(feature = "hub")]
-            if let (Some(hub), max_staleness) = hub {
-                return open_hub(config, (hub, max_staleness), hooks, host);
+            if let (Some(hub), max_staleness) = hub
+                && config.server.follow == Follow::Hub
+            {
+                return open_hub(config, (hub.clone(), *max_staleness), hooks, host);
             }
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;

@@ -11,7 +11,7 @@ use hotrow_verify::plan::{Plan, TARGETS_MAX};
 use hotrow_verify::row::KeyType;
 
 use super::args::VerifyArgs;
-use crate::config::{Overrides, Resolved, SourceConfig};
+use crate::config::{Overrides, SourceConfig};
 use crate::init::auto::{self, AutoError};
 use crate::transport_args::{TransportArgs, TransportError};
 
@@ -44,12 +44,12 @@ pub enum PlanError {
 
 pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
     let resolved = auto::load(&args.config, &Overrides::default(), None)?.resolved;
-    let (database, collections) = source(&resolved);
+    let (spec, database) = collection(args.collection.as_deref(), &resolved.sources)?;
+    let database = database_of(database);
     let database = match &args.database {
         Some(url) => Database::parse(url).map_err(|what| invalid_option("database", what))?,
         None => database,
     };
-    let spec = collection(args.collection.as_deref(), collections)?;
     if args.admins.len() > args.urls.len() {
         let what =
             format!("there are {} of them for {} times --url", args.admins.len(), args.urls.len());
@@ -80,40 +80,39 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
     })
 }
 
-/// Returns the checker's form of the configured database, and its collections.
-fn source(resolved: &Resolved) -> (Database, &[CollectionConfig]) {
-    match &resolved.source {
-        SourceConfig::Sqlite(source) => {
-            (Database::Sqlite(source.path.clone()), &source.collections)
-        }
+/// Returns the checker's form of a configured database.
+fn database_of(source: &SourceConfig) -> Database {
+    match source {
+        SourceConfig::Sqlite(source) => Database::Sqlite(source.path.clone()),
         #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(source) => {
-            (Database::Postgres(source.server.url.clone()), &source.server.collections)
-        }
+        SourceConfig::Postgres(source) => Database::Postgres(source.server.url.clone()),
         #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => {
-            (Database::Mysql(source.server.url.clone()), &source.server.collections)
-        }
+        SourceConfig::Mysql(source) => Database::Mysql(source.server.url.clone()),
         #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(source) => {
-            (Database::Mongodb(source.server.url.clone()), &source.server.collections)
-        }
+        SourceConfig::Mongodb(source) => Database::Mongodb(source.server.url.clone()),
     }
 }
 
+/// Returns the collection to verify, and the source that it is read from.
 fn collection<'a>(
     wanted: Option<&str>,
-    all: &'a [CollectionConfig],
-) -> Result<&'a CollectionConfig, PlanError> {
-    match (wanted, all) {
-        (Some(name), _) => all.iter().find(|spec| spec.name == name).ok_or_else(|| {
-            let names: Vec<&str> = all.iter().map(|spec| spec.name.as_str()).collect();
-            invalid_option(
-                "collection",
-                format!("there is no {name} in the configuration, only {}", names.join(", ")),
-            )
-        }),
-        (None, [only]) => Ok(only),
+    sources: &'a [SourceConfig],
+) -> Result<(&'a CollectionConfig, &'a SourceConfig), PlanError> {
+    let all: Vec<_> = sources
+        .iter()
+        .flat_map(|source| source.collections().iter().map(move |spec| (spec, source)))
+        .collect();
+    match (wanted, &all[..]) {
+        (Some(name), _) => {
+            all.iter().find(|(spec, _)| spec.name == name).copied().ok_or_else(|| {
+                let names: Vec<&str> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
+                invalid_option(
+                    "collection",
+                    format!("there is no {name} in the configuration, only {}", names.join(", ")),
+                )
+            })
+        }
+        (None, [only]) => Ok(*only),
         (None, _) => Err(invalid_option(
             "collection",
             "must be given, because the configuration has several".to_owned(),

@@ -30,7 +30,7 @@ mod contract;
 /// [`limits`], [`timeouts`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
 /// [`documented`], [`page`], [`page_changes`], [`foreign_page`], [`start`], [`permissions`],
 /// [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`], [`systemd`],
-/// [`warm_start`], [`access_log`], `slow_queries`, [`traces`], [`history`], [`top`],
+/// [`warm_start`], [`access_log`], `slow_queries`, [`sources`], [`traces`], [`history`], [`top`],
 /// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
@@ -72,6 +72,7 @@ mod e2e {
     mod reload;
     #[cfg(feature = "failpoints")]
     mod slow_queries;
+    mod sources;
     mod start;
     mod systemd;
     #[cfg(feature = "failpoints")]
@@ -171,7 +172,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], `hub`;
+/// [`unfollowed`], [`sources`], `hub`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -186,6 +187,7 @@ mod postgres {
     mod servers;
     mod shapes;
     mod shop;
+    mod sources;
     mod start;
     mod types;
     mod unfollowed;

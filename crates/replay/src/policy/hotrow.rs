@@ -10,6 +10,7 @@ use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::Version;
 
 use super::Policy;
@@ -80,7 +81,7 @@ impl Hotrow {
                 has_views: false,
             }],
         );
-        cache.advance(NOW, None);
+        cache.advance(SourceId::FIRST, NOW, None);
         Self { cache, schema: KeySchema::new(COLLECTION, vec![KeyType::Integer]) }
     }
 

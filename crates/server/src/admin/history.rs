@@ -158,11 +158,12 @@ impl View {
         let admission = &self.shared.admission;
         let inflight = &admission.inflight;
         let budgets = &self.shared.budgets;
+        let breakers = self.sources().iter().map(|reads| reads.breaker.refused_total());
         let no_room = [&budgets.answers, &budgets.bodies, &budgets.rows];
         let no_room: u64 = no_room.iter().map(|budget| budget.refused_total()).sum();
         for (series, count) in [
             (Series::RefusedRateLimit, admission.rate.refused_total()),
-            (Series::RefusedBreaker, self.shared.fetcher.breaker.refused_total()),
+            (Series::RefusedBreaker, breakers.sum()),
             (Series::RefusedInFlight, inflight.waiting.refused() + inflight.privileged.refused()),
             (Series::RefusedMemory, no_room),
         ] {
@@ -171,10 +172,11 @@ impl View {
     }
 
     fn read_database(&self, reading: &mut Reading) {
-        let limiter = self.shared.fetcher.limiter.view();
-        reading.set(Series::DatabaseLimit, limiter.limit as f64);
-        reading.set(Series::DatabaseInFlight, limiter.in_flight as f64);
-        reading.waits = limiter.waited_ns;
+        if let Some(limiter) = self.limiters() {
+            reading.set(Series::DatabaseLimit, limiter.limit as f64);
+            reading.set(Series::DatabaseInFlight, limiter.in_flight as f64);
+            reading.waits = limiter.waited_ns;
+        }
         let capacity = Removal::ALL.iter().position(|cause| *cause == Removal::Capacity);
         let mut sums = [0_u64; 9];
         for stats in self.snapshots() {
@@ -207,15 +209,17 @@ impl View {
 
     fn read_state(&self, reading: &mut Reading, now: Nanos) {
         let cache = &self.shared.cache;
-        if cache.config().invalidation_mode == hotrow_cache::config::InvalidationMode::Feed
-            && cache.has_watermark()
-        {
-            reading.set(Series::FeedStaleness, cache.staleness(now).as_secs_f64() * 1e3);
+        let followed = self.sources().iter().map(|reads| reads.id);
+        let known = followed.filter(|id| cache.is_followed(*id) && cache.has_watermark(*id));
+        // Of several sources, that of the one which is furthest behind.
+        if let Some(staleness) = known.map(|id| cache.staleness(id, now)).max() {
+            reading.set(Series::FeedStaleness, staleness.as_secs_f64() * 1e3);
         }
-        reading.set(Series::FeedChanges, self.feed.changes_total() as f64);
+        let changes = self.sources().iter().map(|reads| reads.feed.changes_total());
+        reading.set(Series::FeedChanges, changes.sum::<u64>() as f64);
         let waiting = self.shared.admission.inflight.waiting.get();
         reading.set(Series::QueueRequests, waiting as f64);
-        let pressure = self.shared.admission.load_shedder.levels().into_iter().max();
+        let pressure = self.levels().into_iter().max();
         reading.set(Series::Pressure, f64::from(pressure.unwrap_or_default() as u8));
         reading.set(Series::Ready, f64::from(u8::from(self.readiness.unmet(now).is_empty())));
         if let Ok(seconds) = cpu_seconds() {

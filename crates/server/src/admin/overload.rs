@@ -1,6 +1,5 @@
 //! Circuit breaker and load shedding on the admin side.
 
-use hotrow_admission::breaker::State;
 use hotrow_admission::shed::{Kind, Level, Priority, Source};
 use hotrow_measure::clock::Nanos;
 use serde_json::{Map, Value, json};
@@ -10,13 +9,13 @@ use crate::metrics::{Exposition, Labels};
 
 impl View {
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {
-        self.expose_breaker(now, out);
+        self.expose_breakers(now, out);
         let labels = Source::ALL.map(|source| [("source", source.label())]);
-        let levels = self.shared.admission.load_shedder.levels();
+        let levels = self.levels();
         let samples: Vec<(Labels<'_>, u64)> =
             labels.iter().zip(levels).map(|(l, level)| (&l[..], level as u64)).collect();
         out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", &samples);
-        let changes = self.shared.admission.load_shedder.changes_total();
+        let changes = self.level_changes();
         out.counter(
             "hotrow_pressure_changes_total",
             "Changes of the worst of these levels.",
@@ -38,30 +37,21 @@ impl View {
         );
     }
 
-    fn expose_breaker(&self, now: Nanos, out: &mut Exposition) {
-        let breaker = &self.shared.fetcher.breaker;
-        let labels = State::ALL.map(|state| [("state", state.label())]);
-        let is = State::ALL.map(|state| u64::from(state == breaker.state(now)));
-        let samples: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(is).map(|(l, is)| (&l[..], is)).collect();
-        out.gauge(
-            "hotrow_breaker_state",
-            "1 for the present state of the circuit breaker.",
-            &samples,
-        );
-        let entered = breaker.transitions_total();
-        let samples: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(entered).map(|(l, n)| (&l[..], n)).collect();
-        out.counter(
-            "hotrow_breaker_transitions_total",
-            "Times that the circuit breaker entered a state.",
-            &samples,
-        );
-        out.counter(
-            "hotrow_breaker_refused_keys_total",
-            "Keys not read because the circuit breaker was open.",
-            &[(&[], breaker.refused_total())],
-        );
+    /// Returns the worst level of each source of pressure: that of the database may differ between
+    /// databases.
+    pub(super) fn levels(&self) -> [Level; Source::ALL.len()] {
+        let mut worst = [Level::Normal; Source::ALL.len()];
+        for reads in self.sources() {
+            let levels = reads.load_shedder.levels();
+            worst.iter_mut().zip(levels).for_each(|(worst, level)| *worst = level.max(*worst));
+        }
+        worst
+    }
+
+    /// Returns how often the level changed, for the database for which it did so most often.
+    fn level_changes(&self) -> u64 {
+        let changes = self.sources().iter().map(|reads| reads.load_shedder.changes_total());
+        changes.max().unwrap_or_default()
     }
 
     /// Returns all combinations that can be refused, with their counts.
@@ -83,17 +73,16 @@ impl View {
 
     /// Returns the section `overload` of `/status`.
     pub(super) fn overload_status(&self, now: Nanos) -> Value {
-        let breaker = &self.shared.fetcher.breaker;
-        let shedding = &self.shared.admission.load_shedder;
-        let levels = shedding.levels();
+        let levels = self.levels();
+        let refused = self.sources().iter().map(|reads| reads.breaker.refused_total());
         let pressure: Map<String, Value> = Source::ALL
             .into_iter()
             .zip(levels)
             .map(|(source, level)| (source.label().to_owned(), level.label().into()))
             .collect();
         json!({
-            "breaker": breaker.state(now).label(),
-            "breaker_refused_keys": breaker.refused_total(),
+            "breaker": self.worst_breaker(now).label(),
+            "breaker_refused_keys": refused.sum::<u64>(),
             "shedding": self.is_shedding,
             "level": levels.into_iter().max().unwrap_or_default().label(),
             "pressure": pressure,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use hotrow_cache::config::InvalidationMode;
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
+use crate::admission::concurrency;
 use crate::lookups::LABELS;
 
 /// Converts to milliseconds, to the microsecond.
@@ -46,7 +46,7 @@ impl View {
                 "bytes": totals.1,
                 "capacity_bytes": cache.capacity_bytes(),
             },
-            "sources": { &self.source_name: self.source(now) },
+            "sources": self.sources_status(now),
             "requests": {
                 "waiting": inflight.waiting.get(), "privileged_waiting": inflight.privileged.get(),
             },
@@ -60,34 +60,10 @@ impl View {
             "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),
             "overload": self.overload_status(now),
-            "concurrency": self.concurrency(),
+            "concurrency": self.limiters().map(|all| self.concurrency_of(&all)),
             "warm_start": self.warm_start(),
             "miss_ratio_curve": self.miss_ratio_curve(),
             "collections": collections,
-        })
-    }
-
-    fn source(&self, now: Nanos) -> Value {
-        let cache = &self.shared.cache;
-        let config = cache.config();
-        let source = &self.shared.fetcher.source;
-        let followed = config.invalidation_mode == InvalidationMode::Feed;
-        json!({
-            "reachable": source.health().is_ok(),
-            "queries": source.queries_total(),
-            "standbys": self.standbys(),
-            "feed": {
-                "followed": followed,
-                "current": followed.then(|| cache.is_current(now)),
-                "staleness_ms": followed.then(|| millis(cache.staleness(now))),
-                "max_staleness_ms": followed.then(|| millis(config.max_staleness)),
-                "when_stale": followed.then(|| format!("{:?}", config.when_stale).to_lowercase()),
-                "position": cache.applied().map(|p| p.to_string()),
-                "changes": self.feed.changes_total(),
-                "starts": self.feed.starts_total(),
-                "gaps": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
-                "watch": if followed { source.watch() } else { "none" },
-            },
         })
     }
 
@@ -105,7 +81,9 @@ impl View {
 
     fn collection(&self, index: usize) -> Value {
         let stats = self.shared.cache.stats(CollectionId(index as u16));
-        let followed = self.shared.cache.config().invalidation_mode == InvalidationMode::Feed;
+        let cache = &self.shared.cache;
+        let source = cache.source_of(CollectionId(index as u16));
+        let followed = cache.is_followed(source);
         let [hits, negative, misses, coalesced, stale, bypass, refused] = self.lookups_of(index);
         let evictions: Map<String, Value> = Removal::ALL
             .iter()
@@ -116,6 +94,7 @@ impl View {
         let requested = answered + misses + coalesced + bypass;
         let hit_ratio = (requested > 0).then(|| answered as f64 / requested as f64);
         json!({
+            "source": self.sources()[source.index()].name,
             "hits": hits,
             "negative": negative,
             "misses": misses,
@@ -136,12 +115,12 @@ impl View {
             "dropped": stats.queue_dropped_total,
             "lifo": stats.lifo == 1,
             "queries_in_flight": stats.queries_in_flight,
-            "staleness_ms": followed.then(|| millis(self.shared.cache.staleness(Nanos::now()))),
+            "staleness_ms": followed.then(|| millis(cache.staleness(source, Nanos::now()))),
         })
     }
 
-    fn concurrency(&self) -> Value {
-        let limiter = self.shared.fetcher.limiter.view();
+    /// Returns the state of a concurrency limit.
+    pub(super) fn concurrency_of(&self, limiter: &concurrency::View) -> Value {
         let config = self.shared.cache.config();
         let waited =
             |quantile| limiter.waited_ns.value_at_quantile(quantile).map(|ns| ns as f64 / 1e6);
@@ -157,7 +136,10 @@ impl View {
 
     fn limits(&self) -> Value {
         let limits = &self.shared.limits;
-        let config = self.shared.cache.config();
+        let cache = &self.shared.cache;
+        let config = cache.config();
+        let sources: Vec<_> =
+            self.sources().iter().map(|reads| *cache.source_settings(reads.id)).collect();
         json!({
             "connections": limits.connections,
             "connections_per_client": limits.connections_per_client,
@@ -169,8 +151,10 @@ impl View {
             "headers": limits.headers,
             "target_bytes": limits.target_bytes,
             "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,
-            "reads_in_flight": config.reads_in_flight, "query_keys": config.query_keys,
-            "query_bytes": config.query_bytes, "drain_rate_min": limits.drain_rate_min,
+            "reads_in_flight": sources.iter().map(|own| own.reads_in_flight).sum::<usize>(),
+            "query_keys": sources.iter().map(|own| own.query_keys).max(),
+            "query_bytes": sources.iter().map(|own| own.query_bytes).max(),
+            "drain_rate_min": limits.drain_rate_min,
             "answer_bytes": self.shared.budgets.answer_bytes_max,
             "answers_bytes_total": self.shared.budgets.answers.limit_bytes(),
             "bodies_bytes_total": self.shared.budgets.bodies.limit_bytes(),

@@ -1,13 +1,12 @@
 //! `/metrics`: all counters, for Prometheus.
 
-use hotrow_cache::config::InvalidationMode;
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 
 use super::View;
 use crate::admission::pressure::resident_bytes;
 use crate::lookups::LABELS;
-use crate::metrics::{self, Exposition, Labels, Scale};
+use crate::metrics::{self, Exposition, Labels};
 
 /// A field of a collection's counters: name, help, reader.
 type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
@@ -80,6 +79,7 @@ impl View {
         fetcher.query_log.expose(&fetcher.collections, &mut out);
         self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
+        self.expose_checks(&mut out);
         self.shared.admission.rate.expose(&mut out);
         metrics::expose_access(&self.workers, &mut out);
         metrics::expose_redis(&self.workers, &mut out);
@@ -186,92 +186,7 @@ impl View {
         );
     }
 
-    fn expose_gate(&self, out: &mut Exposition) {
-        let limiter = self.shared.fetcher.limiter.view();
-        let one = |value: usize| [(&[] as Labels<'_>, value as u64)];
-        out.gauge("hotrow_query_limit", "Present limit on queries in flight.", &one(limiter.limit));
-        out.gauge(
-            "hotrow_query_limit_used",
-            "Queries in flight, of all collections.",
-            &one(limiter.in_flight),
-        );
-        out.counter(
-            "hotrow_query_limit_probes_total",
-            "Measurements of the latency of queries that run alone.",
-            &[(&[], limiter.probes_total)],
-        );
-        out.histogram(
-            "hotrow_queue_wait_seconds",
-            "Longest wait among the keys of each query.",
-            Scale::LATENCY,
-            &[(&[], &limiter.waited_ns)],
-        );
-    }
-
-    fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
-        let cache = &self.shared.cache;
-        let one = |value: f64| [(&[] as Labels<'_>, value)];
-        let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
-        out.gauge(
-            "hotrow_feed_followed",
-            "1 when changes are followed, 0 with source.feed = \"none\".",
-            &one(f64::from(u8::from(followed))),
-        );
-        if followed {
-            out.gauge(
-                "hotrow_feed_staleness_seconds",
-                "Time for which a change may have been unnoticed.",
-                &one(cache.staleness(now).as_secs_f64()),
-            );
-            out.gauge(
-                "hotrow_feed_current",
-                "1 while the feed is within max_staleness.",
-                &one(f64::from(u8::from(cache.is_current(now)))),
-            );
-        }
-        if let Some(position) = cache.applied() {
-            let log = format!("{:016x}", position.incarnation);
-            out.gauge(
-                "hotrow_feed_position",
-                "Position in the log up to which changes are applied.",
-                &[(&[("log", log.as_str())], position.at)],
-            );
-        }
-        out.counter(
-            "hotrow_feed_changes_total",
-            "Changes delivered.",
-            &[(&[], self.feed.changes_total())],
-        );
-        let starts = self.feed.starts_total();
-        out.counter("hotrow_feed_starts_total", "Times that the feed started.", &[(&[], starts)]);
-        out.counter(
-            "hotrow_feed_reconnects_total",
-            "Starts after the first.",
-            &[(&[], starts.saturating_sub(1))],
-        );
-        let by_cause = |name, help, counts: &[(&'static str, u64)], out: &mut Exposition| {
-            let labels: Vec<_> = counts.iter().map(|(cause, _)| [("cause", *cause)]).collect();
-            let samples: Vec<(Labels<'_>, u64)> =
-                labels.iter().zip(counts).map(|(l, (_, n))| (&l[..], *n)).collect();
-            out.counter(name, help, &samples);
-        };
-        by_cause(
-            "hotrow_feed_gaps_total",
-            "Gaps in the feed, in which changes may have been missed.",
-            &self.feed.losses_total(),
-            out,
-        );
-        by_cause(
-            "hotrow_feed_flushes_total",
-            "Collections flushed by the feed.",
-            &self.feed.flushes_total(),
-            out,
-        );
-        out.counter(
-            "hotrow_feed_epochs_total",
-            "Times that every entry became stale at once.",
-            &[(&[], cache.feed_epochs_total())],
-        );
+    fn expose_checks(&self, out: &mut Exposition) {
         let sampling = &self.shared.consistency_check;
         let checks = [
             (
@@ -287,14 +202,6 @@ impl View {
             ),
         ];
         checks.iter().for_each(|(name, help, value)| out.counter(name, help, &[(&[], *value)]));
-        let reachable = f64::from(u8::from(self.shared.fetcher.source.health().is_ok()));
-        out.gauge("hotrow_source_reachable", "1 while the source answers.", &one(reachable));
-        out.counter(
-            "hotrow_source_queries_total",
-            "Statements run at the source.",
-            &[(&[], self.shared.fetcher.source.queries_total())],
-        );
-        self.expose_standbys(out);
     }
 
     fn expose_process(&self, out: &mut Exposition) {

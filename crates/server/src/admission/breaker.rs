@@ -11,6 +11,7 @@ use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, SourceError};
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use parking_lot::Mutex;
 
 use crate::collections::Collections;
@@ -22,6 +23,8 @@ pub(crate) struct SourceBreaker {
     /// Its queued keys are answered when the breaker opens.
     cache: Arc<Cache<ReadFailure>>,
     collections: Arc<Collections>,
+    /// The source, with its name for the log.
+    source: (SourceId, String),
     /// `None` when disabled. Locked once before and once after a query, never by a hit.
     breaker: Mutex<Option<Breaker>>,
     /// Last result of [`Breaker::refuses_until`], so that a refused miss takes no lock.
@@ -66,10 +69,12 @@ impl SourceBreaker {
         config: Option<Config>,
         cache: Arc<Cache<ReadFailure>>,
         collections: Arc<Collections>,
+        source: (SourceId, String),
     ) -> Self {
         Self {
             cache,
             collections,
+            source,
             breaker: Mutex::new(config.map(Breaker::new)),
             refuses_until_ns: AtomicU64::new(0),
             refused_keys: AtomicU64::new(0),
@@ -184,17 +189,24 @@ impl SourceBreaker {
     /// Counts and logs a transition, and answers all waiters whose query will not be sent.
     fn on_transition(&self, &Transition { to, cause, .. }: &Transition) {
         self.transitions[to as usize].fetch_add(1, Ordering::Relaxed);
+        let (id, source) = (self.source.0, &*self.source.1);
         match cause {
             Cause::TimeOver => {
                 tracing::info!(
+                    source,
                     "circuit breaker half open: the next reads are probes of the database"
                 )
             }
             Cause::ProbesSucceeded(probes) => {
-                tracing::info!(probes, "circuit breaker closed: the database answers again");
+                tracing::info!(
+                    source,
+                    probes,
+                    "circuit breaker closed: the database answers again"
+                );
             }
             Cause::FailuresInARow(failures, open_for) => {
                 tracing::warn!(
+                    source,
                     failures,
                     ?open_for,
                     "circuit breaker open: consecutive reads failed; reads are paused"
@@ -202,6 +214,7 @@ impl SourceBreaker {
             }
             Cause::FailureRate { failures, calls, open_for } => {
                 tracing::warn!(
+                    source,
                     failures,
                     calls,
                     ?open_for,
@@ -210,6 +223,7 @@ impl SourceBreaker {
             }
             Cause::ProbeFailed(open_for) => {
                 tracing::warn!(
+                    source,
                     ?open_for,
                     "circuit breaker open: a probe failed; reads are paused again"
                 );
@@ -222,7 +236,7 @@ impl SourceBreaker {
             return;
         };
         let failure = ReadFailure::CircuitOpen { retry_after_s: retry_after_s(open_for) };
-        self.collections.ids().for_each(|id| self.give_up(id, failure));
+        self.collections.of_source(id).for_each(|id| self.give_up(id, failure));
     }
 }
 

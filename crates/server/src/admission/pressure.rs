@@ -16,6 +16,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::source::SourceId;
 
 pub(crate) use self::memory::resident_bytes;
 pub(crate) use self::pace::LoopPace;
@@ -25,6 +26,7 @@ use crate::collections::Collections;
 use crate::config::Shed;
 use crate::in_force::{InForce, Snapshot};
 use crate::metrics::WorkerMetrics;
+use crate::read::{Fetcher, SourceReads};
 
 /// Time between two samples. Each costs some microseconds: it reads one small file of /proc.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -39,14 +41,15 @@ pub(crate) fn start(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let failed = Arc::clone(&in_force.newest().shared.admission.load_shedder);
+    let failed = Arc::clone(&in_force.newest().shared.fetcher);
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
     let is_stopping = move || ending.is_ending();
     // Without sampling, the last sample must not keep refusing requests.
-    let after_failure = move || failed.set(Load::default(), Default::default());
+    let after_failure = move || reset(&failed);
     supervisor.spawn("pressure", is_stopping, after_failure, move || {
-        let mut following = Following { in_force: in_force.clone(), seen: None, watch: None };
+        let mut following =
+            Following { in_force: in_force.clone(), seen: None, watches: Vec::new() };
         following.look(&workers, Nanos::now());
         while shutdown.pause(PERIOD) {
             supervisor::turn();
@@ -56,11 +59,17 @@ pub(crate) fn start(
     })
 }
 
-/// A watch by the settings in force; none while shedding is disabled.
+fn reset(fetcher: &Fetcher) {
+    let shedders = fetcher.sources.iter().map(|reads| &reads.load_shedder);
+    shedders.for_each(|shedder| shedder.set(Load::default(), Default::default()));
+}
+
+/// A watch of each source by the settings in force; none while shedding is disabled. What presses
+/// on the process counts for all sources, a slow database for its own collections.
 struct Following {
     in_force: Arc<InForce>,
     seen: Option<Arc<Snapshot>>,
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
 }
 
 impl Following {
@@ -70,9 +79,7 @@ impl Following {
             self.follow(&newest, workers);
             self.seen = Some(newest);
         }
-        if let Some(watch) = &mut self.watch {
-            watch.look(now);
-        }
+        self.watches.iter_mut().for_each(|watch| watch.look(now));
     }
 
     /// Watches by other settings. The levels reached so far are kept if shedding is set as before.
@@ -81,23 +88,25 @@ impl Following {
         let connections_max = shared.limits.connections;
         let shed = self.seen.as_ref().map(|seen| &seen.config.shed);
         if shed == Some(&newest.config.shed) {
-            if let Some(watch) = &mut self.watch {
+            for watch in &mut self.watches {
                 watch.watched.connections_max = connections_max;
             }
             return;
         }
-        let load_shedder = Arc::clone(&shared.admission.load_shedder);
-        if self.watch.is_some() {
-            load_shedder.set(Load::default(), Default::default());
-        }
-        let watched = Watched {
-            load_shedder,
+        reset(&shared.fetcher);
+        let watched = |reads: &SourceReads| Watched {
+            load_shedder: Arc::clone(&reads.load_shedder),
+            source: (reads.id, reads.name.clone()),
             cache: Arc::clone(&shared.cache),
             collections: Arc::clone(&shared.collections),
             workers: workers.to_vec(),
             connections_max,
         };
-        self.watch = newest.config.shed.as_ref().map(|shed| Watch::new(watched, shed));
+        let watch = |shed: &Shed| {
+            let watched = shared.fetcher.sources.iter().map(watched);
+            watched.map(|watched| Watch::new(watched, shed)).collect()
+        };
+        self.watches = newest.config.shed.as_ref().map(watch).unwrap_or_default();
     }
 }
 
@@ -106,6 +115,8 @@ impl Following {
 pub(crate) struct Watched {
     /// Gets the load; reports how long reads waited.
     pub(crate) load_shedder: Arc<LoadShedder>,
+    /// The source whose collections are watched, with its name.
+    pub(crate) source: (SourceId, String),
     /// Its queues of keys.
     pub(crate) cache: Arc<Cache<ReadFailure>>,
     /// The served collections.
@@ -129,7 +140,8 @@ impl Watch {
         tracing::debug!(memory_limit, "monitoring memory");
         let capacity = watched.cache.capacity_bytes();
         let share = config.pressure.memory_share;
-        if watched.cache.config().enabled
+        if watched.source.0 == SourceId::FIRST
+            && watched.cache.config().enabled
             && memory_limit.is_some_and(|limit| memory::exceeds_when_full(capacity, share, limit))
         {
             tracing::warn!(
@@ -156,8 +168,10 @@ impl Watch {
         let levels = self.pressure.levels();
         self.watched.load_shedder.set(load, levels);
         for ((source, before), level) in Source::ALL.into_iter().zip(before).zip(levels) {
-            if before != level {
-                record(source, level, &reading);
+            // What presses on the process is in the log once.
+            let is_own = source == Source::DatabaseWait;
+            if before != level && (is_own || self.watched.source.0 == SourceId::FIRST) {
+                record((source, &self.watched.source.1), level, &reading);
             }
         }
     }
@@ -165,7 +179,7 @@ impl Watch {
     fn reading(&mut self, now: Nanos) -> Reading {
         let mut waiting_keys = 0;
         let mut standing = false;
-        for id in self.watched.collections.ids() {
+        for id in self.watched.collections.of_source(self.watched.source.0) {
             let stats = self.watched.cache.stats(id);
             waiting_keys += stats.waiting_keys;
             // The order is reported when a query is put together; for an empty queue it may be out
@@ -188,15 +202,16 @@ impl Watch {
 }
 
 /// Logs a change of level. A level rises at once and falls slowly, so these lines are few.
-fn record(source: Source, level: Level, reading: &Reading) {
+fn record((source, database): (Source, &str), level: Level, reading: &Reading) {
     let pressure = source.label();
     let shown = match source {
         Source::LoopDelay => {
             format!("{:?} late", reading.loop_delays.iter().max().copied().unwrap_or_default())
         }
-        Source::DatabaseWait if reading.standing => "standing queue".to_owned(),
+        Source::DatabaseWait if reading.standing => format!("standing queue of {database}"),
         Source::DatabaseWait => {
-            format!("{:?} before a query is sent", reading.database_wait.unwrap_or_default())
+            let wait = reading.database_wait.unwrap_or_default();
+            format!("{wait:?} before a query of {database} is sent")
         }
         Source::Memory => format!("{:.0} % used", 100.0 * reading.memory.unwrap_or_default()),
         Source::OpenFiles => format!("{:.0} % used", 100.0 * reading.files.unwrap_or_default()),

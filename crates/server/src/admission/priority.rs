@@ -43,6 +43,7 @@ mod tests {
     fn collection(priority: Priority, allow_high_priority: bool) -> Collection {
         Collection {
             name: "a".into(),
+            source: hotrow_types::source::SourceId::FIRST,
             schema: KeySchema::new(CollectionId(0), vec![KeyType::Integer]),
             cache_control: HeaderValue::from_static("no-cache"),
             allow_no_cache: false,

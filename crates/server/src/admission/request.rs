@@ -28,7 +28,7 @@ impl Handler {
         kind: Kind,
         request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
-        match self.shared.admission.load_shedder.load() {
+        match self.shared.admission.load_shedder(id).load() {
             None => Ok(()),
             Some(load) => self.check_load(load, id, kind, request_headers),
         }
@@ -46,7 +46,7 @@ impl Handler {
         memory: Kind,
         request: &RequestContext<'_>,
     ) -> Result<(), HttpError> {
-        match self.shared.admission.load_shedder.load() {
+        match self.shared.admission.load_shedder(id).load() {
             None => Ok(()),
             Some(load) => {
                 self.check_load(load, id, self.kind_by_head(id, memory, request), request.headers)
@@ -66,10 +66,10 @@ impl Handler {
 
     /// Returns whether a hit of this freshness justifies a background read: not under load or
     /// database pressure.
-    pub(crate) fn may_refresh(&self, quality: Freshness, now: Nanos) -> bool {
+    pub(crate) fn may_refresh(&self, id: CollectionId, quality: Freshness, now: Nanos) -> bool {
         quality == Freshness::Expired
-            && self.shared.admission.load_shedder.load().is_none()
-            && !self.shared.fetcher.breaker.refuses(now)
+            && self.shared.admission.load_shedder(id).load().is_none()
+            && !self.shared.fetcher.of(id).breaker.refuses(now)
     }
 
     /// Returns the deadline of a request whose missing keys may be read: `keys` keys that memory
@@ -86,7 +86,7 @@ impl Handler {
     ) -> Result<Nanos, HttpError> {
         let deadline = self.shared.admission.deadline(request)?;
         self.check_shedding(id, read_kind(mode), request.headers)?;
-        self.shared.fetcher.breaker.admit(keys, request.times.now)?;
+        self.shared.fetcher.of(id).breaker.admit(keys, request.times.now)?;
         Ok(deadline)
     }
 
@@ -97,7 +97,8 @@ impl Handler {
         if let Ok(record) = result
             && record.read_at() >= arrived
         {
-            self.shared.admission.load_shedder.waited(record.read_at().since(arrived));
+            let load_shedder = self.shared.admission.load_shedder(record.collection());
+            load_shedder.waited(record.read_at().since(arrived));
         }
     }
 
@@ -109,7 +110,7 @@ impl Handler {
         kind: Kind,
         request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
-        let load_shedder = &self.shared.admission.load_shedder;
+        let load_shedder = self.shared.admission.load_shedder(id);
         let collection = self.shared.collections.get(id);
         let priority =
             priority::of(self.shared.admission.priority_header, collection, request_headers);
@@ -158,15 +159,15 @@ mod tests {
     fn expired_hits_are_refreshed_only_without_load() {
         let handler = handler();
         assert!(
-            handler.may_refresh(Freshness::Expired, NOW)
-                && !handler.may_refresh(Freshness::Fresh, NOW)
+            handler.may_refresh(CollectionId(0), Freshness::Expired, NOW)
+                && !handler.may_refresh(CollectionId(0), Freshness::Fresh, NOW)
         );
         handler
             .shared
             .admission
-            .load_shedder
+            .load_shedder(CollectionId(0))
             .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
-        assert!(!handler.may_refresh(Freshness::Expired, NOW));
+        assert!(!handler.may_refresh(CollectionId(0), Freshness::Expired, NOW));
     }
 
     #[test]
@@ -191,7 +192,7 @@ mod tests {
         handler
             .shared
             .admission
-            .load_shedder
+            .load_shedder(CollectionId(0))
             .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
         assert_eq!(

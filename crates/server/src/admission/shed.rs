@@ -10,7 +10,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 
-/// Load of the process as requests see it.
+/// Load of the process, and of one database, as requests for its records see it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadShedder {
     load: LoadByte,
@@ -94,6 +94,11 @@ impl LoadShedder {
     pub(crate) fn levels(&self) -> [Level; Source::ALL.len()] {
         // They were valid levels when they were stored.
         self.levels.each_ref().map(|level| Load::unpack(level.load(Ordering::Relaxed)).delay)
+    }
+
+    /// Returns the worst of these levels.
+    pub(crate) fn level(&self) -> Level {
+        self.levels().into_iter().max().unwrap_or_default()
     }
 
     /// Returns how often the level of the process changed.

@@ -7,6 +7,7 @@ use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
+use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 use super::ids::Ids;
@@ -56,10 +57,12 @@ impl Handler {
     /// Returns room for the answers of a batch.
     pub(super) fn answers(&self, ids: &Ids, size: AnswerReservation, view: View) -> Answers {
         let is_limited = view.sight.is_limited();
+        let cache = &self.shared.cache;
+        let id = ids.keys.first().filter(|_| is_limited).map(Key::collection);
         Answers {
             items: vec![None; ids.keys.len()],
             unanswered: ids.keys.len(),
-            applied: is_limited.then(|| self.shared.cache.applied()).flatten(),
+            applied: id.and_then(|id| cache.applied(cache.source_of(id))),
             worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
             is_described: !is_limited,
             token: Token::None,

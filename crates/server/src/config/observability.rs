@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use super::trace::Trace;
 
-/// Access log, log of slow queries, timing in answers, and traces.
+/// Access log, timing in answers, and traces.
 #[derive(Clone, Debug, Default)]
 pub struct Observability {
     /// Access log; `None`: off.
     pub access_log: Option<AccessLog>,
-    /// Duration from which a query is logged as slow; zero: none is.
-    pub slow_query: Duration,
     /// `true`: answers have `Server-Timing`, except for those of collections with tenants.
     pub has_server_timing: bool,
     /// Traces; `None`: none are recorded.

@@ -86,3 +86,29 @@ fn only_the_conditions_that_the_rule_requires_are_named() {
         ["process", "feed", "token_keys", "warm_start"]
     );
 }
+
+/// One dead database must not take the collections of the others out of the balancer.
+#[test]
+fn one_source_suffices_once_every_feed_has_started() {
+    let unmet = |all: &[Conditions], sources| {
+        unmet_of_all(all, (ReadyWhen::Fresh, WhenStale::Bypass), sources)
+    };
+    let dead = Conditions {
+        feed: FeedState::Behind,
+        is_source_reachable: false,
+        breaker: State::Open,
+        ..WELL
+    };
+    let why = [Condition::Feed, Condition::Source, Condition::Breaker];
+    assert_eq!(unmet(&[WELL, dead], ReadySources::Any), []);
+    assert_eq!(unmet(&[dead, WELL], ReadySources::All), why);
+    assert_eq!(unmet(&[dead, dead], ReadySources::Any), why);
+    assert_eq!(unmet(&[dead], ReadySources::Any), why);
+    let starting = Conditions { feed: FeedState::Starting, staleness: None, ..WELL };
+    assert_eq!(unmet(&[WELL, starting], ReadySources::Any), [Condition::Feed]);
+    let draining = Conditions { is_running: false, ..WELL };
+    assert_eq!(unmet(&[draining, draining], ReadySources::Any), [Condition::Process]);
+    let shown = worst(&[WELL, dead]);
+    assert_eq!((shown.feed, shown.breaker), (FeedState::Behind, State::Open));
+    assert!(!shown.is_source_reachable && shown.has_token_keys);
+}

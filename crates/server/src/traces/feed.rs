@@ -17,6 +17,8 @@ use super::{Tracer, WallClock};
 #[derive(Debug)]
 pub(crate) struct FeedTrace {
     tracer: Arc<Tracer>,
+    /// Name of the source.
+    source: Arc<str>,
     max_staleness: Duration,
     state: Mutex<State>,
 }
@@ -32,10 +34,10 @@ struct State {
 }
 
 impl FeedTrace {
-    pub(crate) fn new(tracer: Arc<Tracer>, max_staleness: Duration) -> Self {
+    pub(crate) fn new(tracer: Arc<Tracer>, source: String, max_staleness: Duration) -> Self {
         let not_following = Some((Nanos::now(), None));
         let state = State { not_following, gaps: HashMap::new(), delivered_at: None };
-        Self { tracer, max_staleness, state: Mutex::new(state) }
+        Self { tracer, source: source.into(), max_staleness, state: Mutex::new(state) }
     }
 
     /// Notes that changes may have been missed.
@@ -88,12 +90,13 @@ impl FeedTrace {
         }
     }
 
-    fn record(&self, name: &'static str, since: Nanos, now: Nanos, attributes: Vec<Attribute>) {
+    fn record(&self, name: &'static str, since: Nanos, now: Nanos, mut attributes: Vec<Attribute>) {
         // A feed that fails in a circle must not displace the requests.
         if !self.tracer.may_record(now) {
             return;
         }
         let clock = WallClock::read();
+        attributes.push(Attribute::new("hotrow.source", &self.source));
         self.tracer.record(Span {
             context: self.tracer.ids.root(),
             parent: None,

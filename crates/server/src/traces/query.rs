@@ -95,7 +95,8 @@ impl Tracer {
     pub(crate) fn record_query(&self, query: QuerySpan, fills: Fills) {
         let clock = WallClock::read();
         let QuerySpan { note, parent, links, links_left_out, rows, .. } = query;
-        let database = &self.database;
+        let source = self.collections.get(query.collection).source;
+        let database = &self.databases[source.index()];
         let CollectionId(id) = query.collection;
         let table = database.tables.get(usize::from(id));
         let mut attributes = Vec::with_capacity(12);

@@ -26,7 +26,7 @@ fn tracer(sample: f64, requests_per_s_max: u32) -> Arc<Tracer> {
         requests_per_s_max,
         has_keys: false,
     });
-    Tracer::new(&config, &shared.collections, &*shared.fetcher.source).unwrap()
+    Tracer::new(&config, &shared.collections, &shared.sources).unwrap()
 }
 
 fn key(id: usize) -> Key {

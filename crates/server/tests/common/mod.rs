@@ -116,7 +116,11 @@ impl Server {
             admin_hosts: Vec::new(),
             hot_keys: true,
             ready_when: hotrow_server::config::ReadyWhen::Fresh,
-            source_name: "default".to_owned(),
+            ready_sources: hotrow_server::config::ReadySources::Any,
+            sources: vec![hotrow_server::config::Source {
+                name: "default".to_owned(),
+                slow_query: Duration::ZERO,
+            }],
             workers,
             limits,
             concurrency,

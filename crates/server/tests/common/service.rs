@@ -21,8 +21,8 @@ use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::FeedCounts;
 use hotrow_server::worker::WorkerError;
+use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
@@ -73,16 +73,17 @@ impl Running {
         let calendar = Calendar::new(Nanos::now(), 0);
         let log = config.observability.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
-        let shared = Shared::new(config, cache, source, calendar).unwrap().with_access_log(log);
+        let shared = Shared::new(config, cache, Sources::only(source), calendar)
+            .unwrap()
+            .with_access_log(log);
         let in_force = InForce::new(config.clone(), shared);
         let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();
         let (ending, config) = (shutdown.clone(), config.clone());
         let (started, is_started) = channel();
         let thread = std::thread::spawn(move || {
-            let feed = Arc::new(FeedCounts::default());
             let started = move |_| started.send(()).unwrap();
-            service.run(&config, (&served, None), feed, &ending, started)
+            service.run(&config, (&served, None), &ending, started)
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
         Self { address, admin, redis, in_force, shutdown, thread: Some(thread) }
@@ -173,7 +174,11 @@ pub(crate) fn config() -> Config {
         admin_hosts: Vec::new(),
         hot_keys: true,
         ready_when: ReadyWhen::Fresh,
-        source_name: "default".to_owned(),
+        ready_sources: hotrow_server::config::ReadySources::Any,
+        sources: vec![hotrow_server::config::Source {
+            name: "default".to_owned(),
+            slow_query: Duration::ZERO,
+        }],
         workers: 1,
         limits: limits(),
         concurrency: Concurrency {
@@ -187,6 +192,7 @@ pub(crate) fn config() -> Config {
         collections: ["products", "prices"]
             .map(|name| Collection {
                 name: name.to_owned(),
+                source: hotrow_types::source::SourceId::FIRST,
                 cache_control: "private, no-cache".to_owned(),
                 allow_no_cache: true,
                 allow_min_position: true,

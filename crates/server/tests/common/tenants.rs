@@ -16,6 +16,7 @@ use hotrow_source::field_schema::{FieldSchema, JsonForm};
 use hotrow_source::{BoxFuture, ReadFailure, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::columns::Columns;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::tenant::{Tenant, Tenants};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
@@ -170,7 +171,7 @@ impl TenantService {
             ..cache_config()
         };
         let cache = Cache::new(cache_config, vec![policy(true), policy(false)]);
-        cache.advance(Nanos::now(), Some(Position { incarnation: 1, at: 1 }));
+        cache.advance(SourceId::FIRST, Nanos::now(), Some(Position { incarnation: 1, at: 1 }));
         let mut config = config();
         config.collections[0].name = "accounts".to_owned();
         config.collections[0].tenancy = Some(options.tenancy);
@@ -247,7 +248,7 @@ impl TenantService {
 
     /// Lets the feed pass a point of the log.
     pub(crate) fn pass(&self, at: u64) {
-        self.cache.advance(Nanos::now(), Some(Position { incarnation: 1, at }));
+        self.cache.advance(SourceId::FIRST, Nanos::now(), Some(Position { incarnation: 1, at }));
     }
 
     /// Waits until as many requests have joined the reads of others.

@@ -15,6 +15,7 @@ use hotrow_server::config::transport::Redis;
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_server::reload::Change;
 use hotrow_testkit::tokens::SigningKey;
+use hotrow_types::source::SourceId;
 use serde_json::json;
 
 const ROWS: [(i64, &str); 3] =
@@ -236,7 +237,7 @@ fn a_stale_answer_is_an_error_unless_it_is_allowed() {
         let mut acme = connect(&service, "acme");
         let own = Reply::text(r#"{"id":1,"price":2}"#);
         assert_eq!(acme.ask("GET accounts:1"), own);
-        service.cache.mark_gap(None);
+        service.cache.mark_gap(SourceId::FIRST, None);
         if when_stale == WhenStale::Stale {
             let mut other = connect(&service, "other");
             let of_another = other.ask("GET accounts:1");

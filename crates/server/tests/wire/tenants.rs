@@ -12,6 +12,7 @@ use hotrow_cache::config::WhenStale;
 use hotrow_server::config::transport::ClientCertificates;
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_source::Row;
+use hotrow_types::source::SourceId;
 use hotrow_types::tenant::{Tenant, Tenants};
 
 /// Record of `acme`.
@@ -264,7 +265,7 @@ fn stale_answers_are_for_their_tenant_alone() {
     let service = start(Options { when_stale: WhenStale::Stale, ..Options::default() });
     warm(&service);
     // No feed vouches for the entries.
-    service.cache.mark_gap(None);
+    service.cache.mark_gap(SourceId::FIRST, None);
     let own = service.ask("acme", "GET", "/accounts/1", "");
     assert_eq!((own.status, own.field("hotrow-cache")), (200, Some("stale")), "{own:?}");
     let fields = ["", "If-None-Match: *\r\n", "If-Match: *\r\n"];

@@ -3,7 +3,23 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{KeyPart, KeySchema, KeyType, Parts, UNSIGNED_BYTES};
+use super::{CollectionId, Key, KeyPart, KeySchema, KeyType, Parts, Repr, UNSIGNED_BYTES};
+
+impl Key {
+    /// Returns the key with the same columns in another collection, as a source numbers them that
+    /// knows only some.
+    #[must_use]
+    pub fn in_collection(&self, CollectionId(id): CollectionId) -> Self {
+        let mut key = self.clone();
+        let bytes = match &mut key.0 {
+            Repr::Inline { buf, .. } => &mut buf[..],
+            Repr::Heap(bytes) => &mut bytes[..],
+        };
+        // Every key begins with the number of its collection.
+        bytes[..2].copy_from_slice(&id.to_be_bytes());
+        key
+    }
+}
 
 impl KeySchema {
     /// Returns an id that [`KeySchema::parse_url`] reads as this encoded key; `None` if the key is

@@ -10,7 +10,7 @@ use super::db::{Commit, Db, IDS, RowState, Spelled, VALUES};
 use crate::alias::{AliasAttempts, AliasTarget, alias_record};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{START, TestCache, TestError, config, key_of, poll, record_of};
+use crate::testkit::{ONLY, START, TestCache, TestError, config, key_of, poll, record_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, Lookup, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position};
@@ -258,8 +258,8 @@ impl World {
         self.delivered = until;
         let passed = self.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.probes.drain(..=i).next_back()) {
-            self.cache.advance(sent_at, Some(Position { incarnation: 1, at: until }));
-            self.cache.advance_visibility(&self.db.snapshot(self.now));
+            self.cache.advance(ONLY, sent_at, Some(Position { incarnation: 1, at: until }));
+            self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now));
         }
     }
 

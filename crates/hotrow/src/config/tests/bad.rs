@@ -4,7 +4,8 @@
 pub(super) const BAD: &[(&str, &str)] = &[
     (
         "[sources.main]\nurl = 'sqlite:x.db'",
-        "f.toml:4: sources: there must be one source: this version serves one database per process",
+        "collections.products.source: is required where there are several sources; write one of \
+         \"default\", \"main\"",
     ),
     ("[sources]\nmain = 1", "sources.main: must be a table, [sources.main], not a number"),
     (

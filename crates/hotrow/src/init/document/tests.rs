@@ -131,7 +131,9 @@ fn names_of_a_database_are_data() {
     let env = |_: &str| Ok("sqlite:x".to_owned());
     let written = text(&found(tables.to_vec()));
     let resolved = parse(&written, "f", &env, &Overrides::default()).expect(&written);
-    let crate::config::SourceConfig::Sqlite(source) = resolved.source else { panic!("SQLite") };
+    let [crate::config::SourceConfig::Sqlite(source)] = &resolved.sources[..] else {
+        panic!("SQLite")
+    };
     let mut read: Vec<(String, String)> =
         source.collections.iter().map(|c| (c.table.clone(), c.key[0].clone())).collect();
     let mut wanted: Vec<(String, String)> =

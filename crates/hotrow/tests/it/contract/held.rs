@@ -12,9 +12,11 @@ use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, FeedCounts};
+use hotrow_server::sink::CacheSink;
+use hotrow_source::sources::Sources;
 use hotrow_source_sqlite::{Hooks, Sqlite, open};
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_types::source::SourceId;
 
 use hotrow_testkit::harness::{Client, Config, Database, SOON, await_until};
 
@@ -60,7 +62,7 @@ impl AnswerHold {
 struct InProcessService {
     data: SocketAddr,
     hold: Arc<AnswerHold>,
-    counts: Arc<FeedCounts>,
+    shared: Shared,
     shutdown: Shutdown,
     threads: Vec<JoinHandle<()>>,
 }
@@ -73,9 +75,9 @@ impl InProcessService {
         let config =
             Config::new(database.path()).collection("products").set("source.reads_in_flight", "2");
         let unset = |_: &str| Err(std::env::VarError::NotPresent);
-        let Resolved { server, cache, collections, source, .. } =
+        let Resolved { server, cache, collections, mut sources, .. } =
             parse(&config.text(), "test", &unset, &Overrides::default()).expect("valid");
-        let SourceConfig::Sqlite(source) = source else { panic!("{source:?}") };
+        let SourceConfig::Sqlite(source) = sources.remove(0) else { panic!("{sources:?}") };
         let hold = Arc::new(AnswerHold::default());
         let held = hold.clone();
         let hooks =
@@ -83,10 +85,10 @@ impl InProcessService {
         let Sqlite { source, mut feed } = open(source, hooks).expect("open");
         let cache = Cache::new(cache, collections);
         prepare(&cache);
+        let sources = Sources::only(source);
         let shared =
-            Shared::new(&server, cache, source, Calendar::new(Nanos::now(), 0)).expect("shared");
-        let counts = Arc::new(FeedCounts::default());
-        let sink = Arc::new(CacheSink::new(&shared, counts.clone()));
+            Shared::new(&server, cache, sources, Calendar::new(Nanos::now(), 0)).expect("shared");
+        let sink = Arc::new(CacheSink::new(&shared, SourceId::FIRST));
         let shutdown = Shutdown::new();
         let service = Service::bind(&server).expect("free ports");
         let data = service.data();
@@ -96,15 +98,14 @@ impl InProcessService {
         };
         let serve_thread = {
             let shutdown = shutdown.clone();
-            let counts = counts.clone();
             let shared = shared.clone();
             std::thread::spawn(move || {
                 let in_force = InForce::new(server.clone(), shared);
-                service.run(&server, (&in_force, None), counts, &shutdown, |_| ()).expect("serve")
+                service.run(&server, (&in_force, None), &shutdown, |_| ()).expect("serve")
             })
         };
-        await_until("the feed", SOON, || shared.cache.is_current(Nanos::now()));
-        Self { data, hold, counts, shutdown, threads: vec![feed_thread, serve_thread] }
+        await_until("the feed", SOON, || shared.cache.is_current(SourceId::FIRST, Nanos::now()));
+        Self { data, hold, shared, shutdown, threads: vec![feed_thread, serve_thread] }
     }
 
     /// Reads the record's price.
@@ -142,9 +143,11 @@ fn price_after_the_race(
     let data = service.data;
     let first = std::thread::spawn(move || price(&mut Client::connect(data)));
     await_until("the read of the old row", SOON, || service.hold.is(HoldState::Held));
-    let changes = service.counts.changes_total();
+    let changes = service.shared.feed_counts(SourceId::FIRST).changes_total();
     database.execute("UPDATE products SET price = 7 WHERE id = 1");
-    await_until("the change to be handled", SOON, || service.counts.changes_total() > changes);
+    await_until("the change to be handled", SOON, || {
+        service.shared.feed_counts(SourceId::FIRST).changes_total() > changes
+    });
     let middle = between.then(|| service.price());
     service.hold.set(HoldState::Released);
     assert_eq!(first.join().expect("an answer"), 100, "the held read began before the change");

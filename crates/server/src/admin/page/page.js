@@ -227,7 +227,17 @@
     }
   };
 
-  const feedOf = (status) => status && Object.values(status.sources)[0]?.feed;
+  // Of several sources, the feed that is furthest behind.
+  const feedOf = (status) => status && Object.values(status.sources)
+    .map((source) => source.feed)
+    .reduce((most, feed) => (feed.staleness_ms > (most.staleness_ms ?? -1) ? feed : most));
+
+  const unreachable = () => {
+    const sources = Object.entries(status.sources);
+    const away = sources.filter(([, source]) => !source.reachable).map(([name]) => name);
+    const names = sources.length > 1 && away.length ? ` ${away.join(", ")}` : "";
+    return `the database${names} cannot be reached`;
+  };
 
   // That of the last sample, so that all parts of the page say the same.
   const staleness = (feed) => latest(column("feed.staleness_ms")) ?? feed.staleness_ms;
@@ -261,7 +271,7 @@
     feed: (ready, feed) => (ready.feed === "starting" ? "the change feed has not caught up yet"
       : `the change feed is ${millis(ready.staleness_ms)} behind, more than the `
         + `${millis(feed.max_staleness_ms)} allowed`),
-    source: () => "the database cannot be reached",
+    source: unreachable,
     breaker: (ready) => `the circuit breaker is ${ready.breaker}`,
     token_keys: () => "the keys that verify tokens are missing or too old",
     warm_start: () => "the warm start has not ended",
@@ -278,7 +288,7 @@
     }
     if (!feed.followed) warnings.push("no change feed: answers may be as old as their TTL");
     if (ready.source !== "reachable" && !ready.unmet.includes("source")) {
-      warnings.push("the database cannot be reached");
+      warnings.push(unreachable());
     }
     if (ready.breaker !== "closed" && !ready.unmet.includes("breaker")) {
       warnings.push(`the circuit breaker is ${ready.breaker}`);

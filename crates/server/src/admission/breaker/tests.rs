@@ -28,7 +28,7 @@ const START: Nanos = Nanos(1_000_000_000);
 /// Ends a read in a time-out.
 fn fail(shared: &Shared) {
     let read: Result<(), _> = Err(SourceError::Timeout { detail: String::new() });
-    shared.fetcher.breaker.ask(START).expect("let through").record(&read, START);
+    shared.fetcher.sources[0].breaker.ask(START).expect("let through").record(&read, START);
 }
 
 fn key(shared: &Shared, id: i64) -> Key {
@@ -40,8 +40,10 @@ fn misses_and_queries_are_refused_alike_and_counted() {
     let shared = shared();
     (0..2).for_each(|_| fail(&shared));
     let later = START.after(Duration::from_millis(1500));
-    assert_eq!(shared.fetcher.breaker.state(later), State::Open);
-    let Err(ReadFailure::CircuitOpen { retry_after_s }) = shared.fetcher.breaker.ask(later) else {
+    assert_eq!(shared.fetcher.sources[0].breaker.state(later), State::Open);
+    let Err(ReadFailure::CircuitOpen { retry_after_s }) =
+        shared.fetcher.sources[0].breaker.ask(later)
+    else {
         panic!("open")
     };
     assert!(
@@ -49,15 +51,18 @@ fn misses_and_queries_are_refused_alike_and_counted() {
         "half of 4 seconds at least, less 1.5: {retry_after_s}"
     );
     assert_eq!(
-        shared.fetcher.breaker.admit(3, later),
+        shared.fetcher.sources[0].breaker.admit(3, later),
         Err(HttpError::CircuitOpen { retry_after_s })
     );
     assert_eq!(
-        (shared.fetcher.breaker.refused_total(), shared.fetcher.breaker.transitions_total()),
+        (
+            shared.fetcher.sources[0].breaker.refused_total(),
+            shared.fetcher.sources[0].breaker.transitions_total()
+        ),
         (3, [0, 1, 0])
     );
     let due = START.after(Duration::from_secs(4));
-    assert_eq!(shared.fetcher.breaker.admit(3, due), Ok(()));
+    assert_eq!(shared.fetcher.sources[0].breaker.admit(3, due), Ok(()));
 }
 
 #[test]
@@ -65,16 +70,20 @@ fn a_cancelled_probe_returns_its_permit() {
     let shared = shared();
     (0..2).for_each(|_| fail(&shared));
     let due = START.after(Duration::from_secs(4));
-    let probe = shared.fetcher.breaker.ask(due).expect("a probe");
+    let probe = shared.fetcher.sources[0].breaker.ask(due).expect("a probe");
     assert!(
-        shared.fetcher.breaker.ask(due).is_err() && shared.fetcher.breaker.refuses(due),
+        shared.fetcher.sources[0].breaker.ask(due).is_err()
+            && shared.fetcher.sources[0].breaker.refuses(due),
         "one at a time"
     );
     drop(probe);
-    assert!(!shared.fetcher.breaker.refuses(due));
-    shared.fetcher.breaker.ask(due).expect("the place is free").record(&Ok(()), due);
+    assert!(!shared.fetcher.sources[0].breaker.refuses(due));
+    shared.fetcher.sources[0].breaker.ask(due).expect("the place is free").record(&Ok(()), due);
     assert_eq!(
-        (shared.fetcher.breaker.state(due), shared.fetcher.breaker.transitions_total()),
+        (
+            shared.fetcher.sources[0].breaker.state(due),
+            shared.fetcher.sources[0].breaker.transitions_total()
+        ),
         (State::Closed, [1, 1, 1])
     );
 }
@@ -100,7 +109,7 @@ fn waiters_for_an_unsent_query_are_answered() {
         )
     };
     assert!(left_alone(poll()));
-    assert_eq!(shared.fetcher.breaker.refused_total(), 1);
+    assert_eq!(shared.fetcher.sources[0].breaker.refused_total(), 1);
     assert!(shared.cache.batch_loader(CollectionId(0)).is_none(), "nothing is left to send");
 }
 
@@ -109,7 +118,10 @@ fn without_a_breaker_nothing_is_refused() {
     let shared = new_shared(None);
     (0..1000).for_each(|_| fail(&shared));
     assert_eq!(
-        (shared.fetcher.breaker.state(START), shared.fetcher.breaker.refuses(START)),
+        (
+            shared.fetcher.sources[0].breaker.state(START),
+            shared.fetcher.sources[0].breaker.refuses(START)
+        ),
         (State::Closed, false)
     );
 }

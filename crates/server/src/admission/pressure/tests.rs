@@ -18,7 +18,8 @@ fn watch(shared: &Shared) -> Watch {
     };
     let config = Shed { pressure, memory_limit_bytes: Some(1 << 50), priority_header: false };
     let watched = Watched {
-        load_shedder: Arc::clone(&shared.admission.load_shedder),
+        load_shedder: Arc::clone(&shared.fetcher.sources[0].load_shedder),
+        source: (SourceId::FIRST, "default".to_owned()),
         cache: Arc::clone(&shared.cache),
         collections: Arc::clone(&shared.collections),
         workers: Vec::new(),
@@ -55,9 +56,12 @@ fn a_lifo_queue_raises_the_level_while_keys_wait() {
     let mut turn = shared.cache.batch_loader(CollectionId(0)).expect("keys wait");
     assert_eq!(turn.next_batch(START).map(|keys| keys.len()), Some(10), "and ten are left");
     // The read that begins now was queued last and did not wait.
-    shared.admission.load_shedder.waited(Duration::ZERO);
+    shared.fetcher.sources[0].load_shedder.waited(Duration::ZERO);
     watch.look(START);
-    assert_eq!(shared.admission.load_shedder.load().map(|load| load.delay), Some(Level::Elevated));
+    assert_eq!(
+        shared.fetcher.sources[0].load_shedder.load().map(|load| load.delay),
+        Some(Level::Elevated)
+    );
     shared.cache.give_up(CollectionId(0), &hotrow_source::ReadFailure::Unreadable);
     assert!(!watch.reading(START).standing, "its keys no longer wait");
 }

@@ -25,6 +25,7 @@ fn rule(name: &str, per: &str, rate: &str, burst: u32) -> RateRule {
 fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
     let collection = |name: &str| Collection {
         name: name.to_owned(),
+        source: hotrow_types::source::SourceId::FIRST,
         schema: hotrow_types::key::KeySchema::new(
             CollectionId(0),
             vec![hotrow_types::key::KeyType::Integer],

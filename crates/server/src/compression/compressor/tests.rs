@@ -3,6 +3,7 @@
 use hotrow_cache::{Answers, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use super::*;
@@ -22,7 +23,7 @@ impl Bench {
     fn new() -> Self {
         let shared = new_shared(None);
         let now = Nanos::now();
-        shared.cache.advance(now, None);
+        shared.cache.advance(SourceId::FIRST, now, None);
         Self { shared, compressor: Compressor::default(), now }
     }
 

@@ -156,7 +156,8 @@ fn all_that_watches_stays_within_its_bound() {
                 worker.push(&Sample { at: now, key_hash, collection: FIRST, event });
             }
         }
-        (0..=LOG_SAMPLES_MAX).for_each(|_| rig.cache.note_gap(now));
+        (0..=LOG_SAMPLES_MAX)
+            .for_each(|_| rig.cache.note_gap(hotrow_types::source::SourceId::FIRST, now));
         rig.step();
         assert_eq!(rig.curve.published().dropped_total, workers as u64 + 1);
         assert_eq!(rig.predictor.queues_bytes(), queues);

@@ -1,0 +1,299 @@
+//! Sources on the admin side: the database of each, its feed, and what protects it. Metrics of a
+//! source have its name as the label `source`.
+
+use hotrow_admission::breaker::State;
+use hotrow_measure::clock::Nanos;
+use hotrow_measure::histogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use super::View;
+use super::status::millis;
+use crate::admission::concurrency;
+use crate::metrics::{Exposition, Labels, Number, Scale};
+use crate::read::SourceReads;
+
+/// Samples of a metric by source and cause.
+type ByCause = Vec<([(&'static str, String); 2], u64)>;
+
+impl View {
+    /// Returns the reads of each source.
+    pub(super) fn sources(&self) -> &[SourceReads] {
+        &self.shared.fetcher.sources
+    }
+
+    /// Calls `write` with one sample for each source that has a value.
+    fn by_source<N: Into<Number> + Copy>(
+        &self,
+        value: impl Fn(&SourceReads) -> Option<N>,
+        write: impl FnOnce(&[(Labels<'_>, N)]),
+    ) {
+        let labels: Vec<_> = self
+            .sources()
+            .iter()
+            .filter_map(|reads| Some(([("source", reads.name.as_str())], value(reads)?)))
+            .collect();
+        let samples: Vec<(Labels<'_>, N)> =
+            labels.iter().map(|(labels, value)| (&labels[..], *value)).collect();
+        if !samples.is_empty() {
+            write(&samples);
+        }
+    }
+
+    fn source_gauge<N: Into<Number> + Copy>(
+        &self,
+        (name, help): (&str, &str),
+        out: &mut Exposition,
+        value: impl Fn(&SourceReads) -> Option<N>,
+    ) {
+        self.by_source(value, |samples| out.gauge(name, help, samples));
+    }
+
+    fn source_counter(
+        &self,
+        (name, help): (&str, &str),
+        out: &mut Exposition,
+        value: impl Fn(&SourceReads) -> u64,
+    ) {
+        self.by_source(|reads| Some(value(reads)), |samples| out.counter(name, help, samples));
+    }
+
+    /// Writes a counter with another label beside the source.
+    fn source_counter_by(
+        &self,
+        (name, help): (&str, &str),
+        label: &'static str,
+        out: &mut Exposition,
+        values: impl Fn(&SourceReads) -> Vec<(&'static str, u64)>,
+    ) {
+        let rows = self.rows(label, values);
+        let labels: Vec<_> = rows.iter().map(|(labels, n)| (borrowed(labels), *n)).collect();
+        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, n)| (&l[..], *n)).collect();
+        out.counter(name, help, &samples);
+    }
+
+    fn rows(
+        &self,
+        label: &'static str,
+        values: impl Fn(&SourceReads) -> Vec<(&'static str, u64)>,
+    ) -> ByCause {
+        let of = |reads: &SourceReads| -> ByCause {
+            let row = |(value, n): (&'static str, u64)| {
+                ([("source", reads.name.clone()), (label, value.to_owned())], n)
+            };
+            values(reads).into_iter().map(row).collect()
+        };
+        self.sources().iter().flat_map(of).collect()
+    }
+
+    /// Writes the metrics of the concurrency limits.
+    pub(super) fn expose_gate(&self, out: &mut Exposition) {
+        let views: Vec<_> = self.sources().iter().map(|reads| reads.limiter.view()).collect();
+        let view = |reads: &SourceReads| &views[reads.id.index()];
+        self.source_gauge(
+            ("hotrow_query_limit", "Present limit on queries in flight."),
+            out,
+            |reads| Some(view(reads).limit as u64),
+        );
+        self.source_gauge(
+            ("hotrow_query_limit_used", "Queries in flight, of all collections of the source."),
+            out,
+            |reads| Some(view(reads).in_flight as u64),
+        );
+        self.source_counter(
+            (
+                "hotrow_query_limit_probes_total",
+                "Measurements of the latency of queries that run alone.",
+            ),
+            out,
+            |reads| view(reads).probes_total,
+        );
+        let labels: Vec<_> =
+            self.sources().iter().map(|reads| [("source", reads.name.as_str())]).collect();
+        let samples: Vec<(Labels<'_>, &Histogram)> =
+            labels.iter().zip(&views).map(|(l, view)| (&l[..], &view.waited_ns)).collect();
+        out.histogram(
+            "hotrow_queue_wait_seconds",
+            "Longest wait among the keys of each query.",
+            Scale::LATENCY,
+            &samples,
+        );
+    }
+
+    /// Writes the metrics of the feeds and the databases.
+    pub(super) fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
+        let cache = &self.shared.cache;
+        let is_followed = |reads: &SourceReads| cache.is_followed(reads.id);
+        self.source_gauge(
+            ("hotrow_feed_followed", "1 when changes are followed, 0 with source.feed = \"none\"."),
+            out,
+            |reads| Some(u64::from(is_followed(reads))),
+        );
+        self.source_gauge(
+            ("hotrow_feed_staleness_seconds", "Time for which a change may have been unnoticed."),
+            out,
+            |reads| is_followed(reads).then(|| cache.staleness(reads.id, now).as_secs_f64()),
+        );
+        self.source_gauge(
+            ("hotrow_feed_current", "1 while the feed is within max_staleness."),
+            out,
+            |reads| is_followed(reads).then(|| u64::from(cache.is_current(reads.id, now))),
+        );
+        self.expose_positions(out);
+        let changes = ("hotrow_feed_changes_total", "Changes delivered.");
+        self.source_counter(changes, out, |reads| reads.feed.changes_total());
+        let starts = ("hotrow_feed_starts_total", "Times that the feed started.");
+        self.source_counter(starts, out, |reads| reads.feed.starts_total());
+        let reconnects = ("hotrow_feed_reconnects_total", "Starts after the first.");
+        self.source_counter(reconnects, out, |reads| reads.feed.starts_total().saturating_sub(1));
+        self.source_counter_by(
+            ("hotrow_feed_gaps_total", "Gaps in the feed, in which changes may have been missed."),
+            "cause",
+            out,
+            |reads| reads.feed.losses_total().to_vec(),
+        );
+        self.source_counter_by(
+            ("hotrow_feed_flushes_total", "Collections flushed by the feed."),
+            "cause",
+            out,
+            |reads| reads.feed.flushes_total().to_vec(),
+        );
+        self.source_counter(
+            (
+                "hotrow_feed_epochs_total",
+                "Times that every entry of the source became stale at once.",
+            ),
+            out,
+            |reads| cache.feed_epochs_total(reads.id),
+        );
+        self.source_gauge(
+            ("hotrow_source_reachable", "1 while the source answers."),
+            out,
+            |reads| Some(u64::from(reads.source.health().is_ok())),
+        );
+        let queries = ("hotrow_source_queries_total", "Statements run at the source.");
+        self.source_counter(queries, out, |reads| reads.source.queries_total());
+        self.expose_standbys(out);
+    }
+
+    fn expose_positions(&self, out: &mut Exposition) {
+        let cache = &self.shared.cache;
+        let positions: Vec<_> = self
+            .sources()
+            .iter()
+            .filter_map(|reads| {
+                let position = cache.applied(reads.id)?;
+                Some((&*reads.name, format!("{:016x}", position.incarnation), position.at))
+            })
+            .collect();
+        let labels: Vec<_> = positions
+            .iter()
+            .map(|(source, log, at)| ([("source", *source), ("log", log.as_str())], *at))
+            .collect();
+        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, at)| (&l[..], *at)).collect();
+        if !samples.is_empty() {
+            out.gauge(
+                "hotrow_feed_position",
+                "Position in the log up to which changes are applied.",
+                &samples,
+            );
+        }
+    }
+
+    /// Writes the metrics of the circuit breakers, and of the pressure of each database.
+    pub(super) fn expose_breakers(&self, now: Nanos, out: &mut Exposition) {
+        let states = |reads: &SourceReads| {
+            let state = reads.breaker.state(now);
+            State::ALL.map(|one| (one.label(), u64::from(one == state))).to_vec()
+        };
+        let rows = self.rows("state", states);
+        let labels: Vec<_> = rows.iter().map(|(labels, n)| (borrowed(labels), *n)).collect();
+        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, n)| (&l[..], *n)).collect();
+        out.gauge(
+            "hotrow_breaker_state",
+            "1 for the present state of the circuit breaker.",
+            &samples,
+        );
+        self.source_counter_by(
+            ("hotrow_breaker_transitions_total", "Times that the circuit breaker entered a state."),
+            "state",
+            out,
+            |reads| {
+                let entered = State::ALL.into_iter().zip(reads.breaker.transitions_total());
+                entered.map(|(state, n)| (state.label(), n)).collect()
+            },
+        );
+        self.source_counter(
+            (
+                "hotrow_breaker_refused_keys_total",
+                "Keys not read because the circuit breaker was open.",
+            ),
+            out,
+            |reads| reads.breaker.refused_total(),
+        );
+    }
+
+    /// Returns the section `sources` of `/status`.
+    pub(super) fn sources_status(&self, now: Nanos) -> Value {
+        let named = |reads: &SourceReads| (reads.name.clone(), self.source_status(reads, now));
+        self.sources().iter().map(named).collect::<Map<String, Value>>().into()
+    }
+
+    fn source_status(&self, reads: &SourceReads, now: Nanos) -> Value {
+        let cache = &self.shared.cache;
+        let config = cache.config();
+        let SourceReads { id, source, feed, breaker, .. } = reads;
+        let followed = cache.is_followed(*id);
+        json!({
+            "reachable": source.health().is_ok(),
+            "queries": source.queries_total(),
+            "breaker": breaker.state(now).label(),
+            "breaker_refused_keys": breaker.refused_total(),
+            "level": reads.load_shedder.level().label(),
+            "concurrency": self.concurrency_of(&reads.limiter.view()),
+            "standbys": super::standbys::status(&**source),
+            "feed": {
+                "followed": followed,
+                "current": followed.then(|| cache.is_current(*id, now)),
+                "staleness_ms": followed.then(|| millis(cache.staleness(*id, now))),
+                "max_staleness_ms": followed.then(|| millis(config.max_staleness)),
+                "when_stale": followed.then(|| format!("{:?}", config.when_stale).to_lowercase()),
+                "position": cache.applied(*id).map(|p| p.to_string()),
+                "changes": feed.changes_total(),
+                "starts": feed.starts_total(),
+                "gaps": feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
+                "watch": if followed { source.watch() } else { "none" },
+            },
+        })
+    }
+
+    /// Returns the state of the concurrency limits of all sources together. There is one at least.
+    pub(super) fn limiters(&self) -> Option<concurrency::View> {
+        let views = self.sources().iter().map(|reads| reads.limiter.view());
+        views.reduce(|mut all, view| {
+            all.limit += view.limit;
+            all.in_flight += view.in_flight;
+            all.probes_total += view.probes_total;
+            all.waited_ns.merge(&view.waited_ns);
+            all
+        })
+    }
+
+    /// Returns the worst state of the circuit breakers.
+    pub(super) fn worst_breaker(&self, now: Nanos) -> State {
+        let states = self.sources().iter().map(|reads| reads.breaker.state(now));
+        states.max_by_key(|state| badness(*state)).unwrap_or(State::Closed)
+    }
+}
+
+/// Order of the states of a breaker: the one that refuses most is the greatest.
+pub(crate) fn badness(state: State) -> u8 {
+    match state {
+        State::Closed => 0,
+        State::HalfOpen => 1,
+        State::Open => 2,
+    }
+}
+
+fn borrowed<'a>(labels: &'a [(&'static str, String); 2]) -> [(&'a str, &'a str); 2] {
+    labels.each_ref().map(|(name, value)| (*name, value.as_str()))
+}
