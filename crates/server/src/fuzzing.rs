@@ -200,6 +200,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         breaker,
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
+        follow: crate::config::follow::Follow::default(),
         rate: crate::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

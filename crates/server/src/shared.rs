@@ -16,7 +16,7 @@ use crate::admission::Admission;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
 use crate::admission::inflight::InflightLimits;
-use crate::admission::rate::RateLimits;
+use crate::admission::rate::{self, RateLimits};
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
@@ -24,6 +24,7 @@ use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
+use crate::follow::Follows;
 use crate::lookups::Calendar;
 use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
@@ -47,6 +48,8 @@ pub struct Shared {
     pub(crate) fetcher: Arc<Fetcher>,
     /// Progress of the feed, for requests with a minimal position.
     pub(crate) feed_progress: Arc<FeedProgress>,
+    /// Followers of changes; `None`: no collection may be followed.
+    pub(crate) follows: Option<Arc<Follows>>,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
@@ -106,7 +109,7 @@ impl Shared {
         let now = Nanos::now();
         let access =
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
-        let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
+        let rate_limits = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
         let tracer = Tracer::new(config, &collections, &*source);
         if !source.standbys().is_empty() {
             cache.expect_standbys();
@@ -139,8 +142,14 @@ impl Shared {
             feed_progress,
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
+            follows: Follows::new(
+                &config.follow,
+                collections.count(),
+                // Its lower half.
+                rate::seed()[0] as u32,
+            ),
             refresh: Arc::new(Refresh::new(collections.count())),
-            admission: Arc::new(admission(config, rate, load_shedder, inflight)),
+            admission: Arc::new(admission(config, rate_limits, load_shedder, inflight)),
             budgets,
             compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),

@@ -11,6 +11,7 @@ use hotrow_types::key::CollectionId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::collections::Collections;
+use crate::follow::Follows;
 use crate::position::FeedProgress;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
@@ -25,6 +26,8 @@ pub struct CacheSink {
     refresh: Arc<Refresh>,
     progress: Arc<FeedProgress>,
     counts: Arc<FeedCounts>,
+    /// Followers of changes, if collections may be followed.
+    follows: Option<Arc<Follows>>,
     /// Spans of the feed, if traces are configured.
     trace: Option<FeedTrace>,
 }
@@ -77,6 +80,7 @@ impl CacheSink {
             refresh: Arc::clone(&shared.refresh),
             progress: Arc::clone(&shared.feed_progress),
             counts,
+            follows: shared.follows.clone(),
             trace: shared
                 .fetcher
                 .tracer
@@ -102,6 +106,7 @@ impl Sink for CacheSink {
             }
         }
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.changes(changes));
     }
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
@@ -109,6 +114,7 @@ impl Sink for CacheSink {
         self.cache.release_standbys_after(Some(collection), Nanos::now());
         self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.flush(collection, mark));
         match cause {
             FlushCause::Schema => {
                 tracing::info!(
@@ -127,6 +133,7 @@ impl Sink for CacheSink {
         self.trace.iter().for_each(|trace| trace.gap_opened(collection));
         self.cache.note_flushed(collection, Nanos::now());
         self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.open_gap(collection));
         tracing::warn!(
             collection = self.name(collection),
             detail,
@@ -139,6 +146,7 @@ impl Sink for CacheSink {
         self.cache.close_gap(collection);
         self.cache.release_standbys_after(Some(collection), Nanos::now());
         self.trace.iter().for_each(|trace| trace.gap_closed(collection));
+        self.follows.iter().for_each(|follows| follows.close_gap(collection));
         tracing::info!(
             collection = self.name(collection),
             "all changes of the collection are delivered again"
@@ -149,6 +157,7 @@ impl Sink for CacheSink {
         self.cache.mark_gap(None);
         self.cache.note_gap(Nanos::now());
         self.trace.iter().for_each(|trace| trace.lost(cause));
+        self.follows.iter().for_each(|follows| follows.loss());
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
     }
@@ -158,6 +167,7 @@ impl Sink for CacheSink {
         self.cache.release_standbys_after(None, Nanos::now());
         self.cache.note_gap(Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
+        self.follows.iter().for_each(|follows| follows.started(position));
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");
@@ -179,6 +189,12 @@ impl Sink for CacheSink {
         if before != position {
             self.progress.moved();
         }
+        // Last: who reads because of an event finds everything else done.
+        self.follows.iter().for_each(|follows| follows.advance(position, visible));
+    }
+
+    fn wants_visibility(&self) -> bool {
+        self.follows.as_ref().is_some_and(|follows| follows.wants_proof())
     }
 }
 

@@ -49,6 +49,7 @@ pub(super) fn resolve<'a>(
     let (source_name, section) = super::source::named_section(&mut root);
     let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
+    let follow_section = root.section("follow");
     let collections = collections::collections(
         root.section("collections"),
         &cache_section.ttl,
@@ -115,6 +116,7 @@ pub(super) fn resolve<'a>(
         shed,
         concurrency: shared.concurrency,
         collections: collections.server,
+        follow: super::follow::follow(follow_section, collections.followed),
         rate,
         describes_on_data,
         cors,

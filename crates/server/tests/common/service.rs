@@ -199,6 +199,7 @@ pub(crate) fn config() -> Config {
                 alias: None,
             })
             .into(),
+        follow: hotrow_server::config::follow::Follow::default(),
         rate: hotrow_server::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

@@ -1,0 +1,204 @@
+//! Followers of changes: `GET /_changes/{collection}` as server-sent events.
+//!
+//! Reading order: here (what all followers share), `request` (from a request to an answer),
+//! `stream` (one follower), `events` (its text), `worker` (waking the followers of a worker),
+//! `judge` (its credential, again and again).
+//!
+//! [`hotrow_push`] decides when a change may leave and what is replayed. A follower is a body of an
+//! answer that is never complete. It reads from the shared log when its worker wakes it, at most
+//! [`FRAME_BYTES`] at a time, and nothing more before its client has taken that.
+
+mod counts;
+mod events;
+mod judge;
+mod request;
+mod stream;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hotrow_push::{ChangeLog, Config as LogConfig, Cursor, Opening, ResumeId, Usage};
+use hotrow_source::Change;
+use hotrow_types::key::CollectionId;
+use hotrow_types::version::{ChangeId, Position, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub(crate) use self::counts::{EndCause, FollowCounts};
+pub(crate) use self::stream::FollowBody;
+pub(crate) use self::worker::WorkerFollowers;
+use crate::config::follow::Follow as Settings;
+use crate::connection::{Clients, CountedConnection};
+use crate::context::Peer;
+
+/// Bytes of events from which a follower gets no more at once.
+const FRAME_BYTES: usize = 4 << 10;
+/// Most changes that a follower looks at while it holds the lock of the log.
+const CHANGES_PER_READ: usize = 64;
+
+/// What all followers share with the feed.
+#[derive(Debug)]
+pub(crate) struct Follows {
+    log: Mutex<ChangeLog>,
+    /// Raised whenever followers must look.
+    version: watch::Sender<u64>,
+    settings: Settings,
+    followers: AtomicUsize,
+    clients: Option<Arc<Clients>>,
+    pub(crate) counts: FollowCounts,
+    /// Followers wait for changes that are not proven visible.
+    wants_proof: AtomicBool,
+}
+
+/// A follower's places in the counts; returned when dropped.
+#[derive(Debug)]
+pub(crate) struct FollowerGuard {
+    follows: Arc<Follows>,
+    _client: Option<CountedConnection>,
+}
+
+impl Drop for FollowerGuard {
+    fn drop(&mut self) {
+        self.follows.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reason for which a follower is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAdmitted {
+    /// `follow.followers`.
+    Full,
+    /// `follow.followers_per_client`.
+    TooMany,
+}
+
+impl Follows {
+    /// Creates what followers share; `None`: no collection may be followed. `generation`: random.
+    pub(crate) fn new(
+        settings: &Settings,
+        collections: usize,
+        generation: u32,
+    ) -> Option<Arc<Self>> {
+        if settings.collections.is_empty() {
+            return None;
+        }
+        let mut followed = vec![false; collections];
+        for CollectionId(id) in &settings.collections {
+            if let Some(followed) = followed.get_mut(usize::from(*id)) {
+                *followed = true;
+            }
+        }
+        let bytes = settings.window_bytes;
+        let config = LogConfig { window_bytes: bytes, pending_bytes: bytes, generation };
+        Some(Arc::new(Self {
+            log: Mutex::new(ChangeLog::new(&config, &followed)),
+            version: watch::Sender::new(0),
+            settings: settings.clone(),
+            followers: AtomicUsize::new(0),
+            clients: Clients::new(settings.followers_per_client),
+            counts: FollowCounts::default(),
+            wants_proof: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns whether a collection may be followed.
+    pub(crate) fn is_followed(&self, collection: CollectionId) -> bool {
+        self.log.lock().is_followed(collection)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns the number of followers.
+    pub(crate) fn followers(&self) -> usize {
+        self.followers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.log.lock().usage()
+    }
+
+    /// Returns whether the feed should prove soon what is visible: followers wait for it.
+    pub(crate) fn wants_proof(&self) -> bool {
+        self.wants_proof.load(Ordering::Relaxed) && self.followers() > 0
+    }
+
+    /// Takes a place for a follower.
+    fn admit(self: &Arc<Self>, client: Peer) -> Result<FollowerGuard, NotAdmitted> {
+        if self.followers.fetch_add(1, Ordering::Relaxed) >= self.settings.followers {
+            self.followers.fetch_sub(1, Ordering::Relaxed);
+            return Err(NotAdmitted::Full);
+        }
+        // Dropped with its place, if the client has too many.
+        let mut guard = FollowerGuard { follows: Arc::clone(self), _client: None };
+        if let Some(clients) = &self.clients {
+            guard._client = Some(clients.enter(client).ok_or(NotAdmitted::TooMany)?);
+        }
+        Ok(guard)
+    }
+
+    fn open(&self, id: CollectionId, last: Option<ResumeId>) -> Option<(Cursor, Opening)> {
+        self.log.lock().open(id, last)
+    }
+
+    fn update(&self, act: impl FnOnce(&mut ChangeLog) -> bool) {
+        let mut log = self.log.lock();
+        let has_news = act(&mut log);
+        self.wants_proof.store(log.wants_proof(), Ordering::Relaxed);
+        drop(log);
+        if has_news {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+}
+
+/// What the feed reports, after the cache has applied it.
+impl Follows {
+    pub(crate) fn changes(&self, changes: &[Change]) {
+        self.update(|log| {
+            let mut has_news = false;
+            for Change { key, mark } in changes {
+                has_news |= log.change(key, *mark);
+            }
+            has_news
+        });
+    }
+
+    pub(crate) fn flush(&self, collection: CollectionId, mark: Option<ChangeId>) {
+        self.update(|log| log.flush(collection, mark));
+    }
+
+    pub(crate) fn open_gap(&self, collection: CollectionId) {
+        self.update(|log| {
+            log.open_gap(collection);
+            true
+        });
+    }
+
+    pub(crate) fn close_gap(&self, collection: CollectionId) {
+        self.update(|log| {
+            log.close_gap(collection);
+            true
+        });
+    }
+
+    pub(crate) fn loss(&self) {
+        self.update(|log| {
+            log.lose();
+            true
+        });
+    }
+
+    pub(crate) fn started(&self, position: Option<Position>) {
+        self.update(|log| {
+            log.begin(position);
+            true
+        });
+    }
+
+    pub(crate) fn advance(&self, position: Option<Position>, visible: Option<&Version>) {
+        self.update(|log| log.advance(position, visible));
+    }
+}
