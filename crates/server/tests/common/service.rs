@@ -21,7 +21,7 @@ use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::FeedCounts;
+use hotrow_server::sink::{CacheSink, FeedCounts};
 use hotrow_server::worker::WorkerError;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
@@ -38,6 +38,8 @@ pub(crate) struct Running {
     /// Address of the Redis protocol.
     pub(crate) redis: Option<SocketAddr>,
     pub(crate) in_force: Arc<InForce>,
+    /// What the feed would report to.
+    pub(crate) sink: Arc<CacheSink>,
     pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), WorkerError>>>,
 }
@@ -74,6 +76,7 @@ impl Running {
         let log = config.observability.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
         let shared = Shared::new(config, cache, source, calendar).unwrap().with_access_log(log);
+        let sink = Arc::new(CacheSink::new(&shared, Arc::default()));
         let in_force = InForce::new(config.clone(), shared);
         let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();
@@ -85,7 +88,7 @@ impl Running {
             service.run(&config, (&served, None), feed, &ending, started)
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
-        Self { address, admin, redis, in_force, shutdown, thread: Some(thread) }
+        Self { address, admin, redis, in_force, sink, shutdown, thread: Some(thread) }
     }
 }
 
@@ -130,6 +133,12 @@ pub(crate) fn access() -> (Access, String) {
 
 /// Has one row, and no other.
 pub(crate) struct OneRow(Vec<KeySchema>);
+
+impl OneRow {
+    pub(crate) fn new(schemas: Vec<KeySchema>) -> Self {
+        Self(schemas)
+    }
+}
 
 impl Source for OneRow {
     fn read_within(
