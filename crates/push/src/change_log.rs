@@ -111,9 +111,9 @@ impl ChangeLog {
         match mark {
             Some(mark) => self.add(mark, Target::Collection(collection)),
             None => {
-                let begins = is_following && !window.has_gap;
+                let begins = is_following && !window.has_gap && !window.is_waiting;
                 if begins {
-                    window.begin(through);
+                    window.begin(through, through.at);
                 }
                 begins
             }
@@ -149,14 +149,13 @@ impl ChangeLog {
         }
     }
 
-    /// They are delivered again.
+    /// They are delivered again. The window begins with the next report of progress, which lies
+    /// behind all that was missed.
     pub fn close_gap(&mut self, collection: CollectionId) {
-        let through = self.through;
         let is_following = matches!(self.state, State::Following);
-        let Some(window) = self.window_mut(collection) else { return };
-        let had_gap = std::mem::take(&mut window.has_gap);
-        if is_following && had_gap {
-            window.begin(through);
+        if let Some(window) = self.window_mut(collection) {
+            let had_gap = std::mem::take(&mut window.has_gap);
+            window.is_waiting |= is_following && had_gap;
         }
     }
 
@@ -174,7 +173,7 @@ impl ChangeLog {
         self.pending.begin(position.at);
         self.through = position;
         let live = self.windows.iter_mut().flatten().filter(|window| !window.has_gap);
-        live.for_each(|window| window.begin(position));
+        live.for_each(|window| window.begin(position, position.at));
     }
 
     /// Everything before `position` is delivered; reads sent from now on see at least `visible`.
@@ -196,12 +195,18 @@ impl ChangeLog {
                 #[cfg(test)]
                 let visible = forged.as_ref().or(visible);
                 let advanced = self.pending.advance(position.at, visible);
-                let has_released = !advanced.released.is_empty();
+                let mut has_news = !advanced.released.is_empty();
                 advanced.released.into_iter().for_each(|released| self.release(released));
                 self.through.at = self.through.at.max(advanced.through);
-                let through = self.through.at;
-                self.windows.iter_mut().flatten().for_each(|window| window.reached(through));
-                has_released
+                let through = self.through;
+                for window in self.windows.iter_mut().flatten() {
+                    window.reached(through.at);
+                    if window.is_waiting {
+                        window.begin(through, position.at);
+                        has_news = true;
+                    }
+                }
+                has_news
             }
         }
     }

@@ -38,8 +38,8 @@ pub(crate) enum Engine {
 }
 
 pub(crate) const ENGINES: [Engine; 3] = [Engine::Log, Engine::Transactions, Engine::Gtids];
-const STEPS: usize = 400;
-const SEEDS: u64 = 150;
+const STEPS: usize = 1_000;
+const SEEDS: u64 = 500;
 
 /// Runs one schedule.
 fn run(engine: Engine, plant: Plant, seed: u64) -> Result<world::Counts, String> {
@@ -61,10 +61,9 @@ fn no_commit_up_to_an_id_is_missed() {
         println!("{engine:?}: {sum:?}");
         let world::Counts { changes, flushes, resets, resumed, overruns, ahead, overflows, checks } =
             sum;
-        assert!(changes > 10_000 && checks > 10_000 && resumed > 500, "{engine:?}: {sum:?}");
-        assert!(flushes > 100 && resets > 500 && overruns > 50 && ahead > 20, "{sum:?}");
-        // Without Race B nothing waits.
-        assert!(overflows > 0 || engine == Engine::Log, "{engine:?}: {sum:?}");
+        assert!(changes > 10_000 && checks > 10_000 && resumed > 1_000, "{engine:?}: {sum:?}");
+        assert!(flushes > 100 && resets > 500 && overruns > 50 && ahead > 100, "{sum:?}");
+        assert!(overflows > 50, "{engine:?}: {sum:?}");
     }
 }
 

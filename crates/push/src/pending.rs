@@ -7,9 +7,12 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 /// Memory of one change besides the bytes of its key.
 pub(crate) const CHANGE_OVERHEAD_BYTES: usize = 32;
-/// Most logs whose last change is remembered while changes are dropped; beyond it everything waits
-/// for the next start of the feed. Only MySQL has several logs.
-const CEILINGS_MAX: usize = 64;
+/// Most commits that are remembered one by one while changes are dropped. Of more, the last one is,
+/// and a transaction that was open before it must end.
+const CEILINGS_MAX: usize = 4_096;
+/// Most logs whose last change is remembered then; beyond it everything waits for the next start of
+/// the feed. Only MySQL has several logs.
+const LOGS_MAX: usize = 64;
 
 /// Extent of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,27 +172,32 @@ impl Group {
     }
 }
 
-/// Changes that were dropped: the last of each log.
+/// Changes that were dropped: each of them up to a bound, and then the last of each log.
 #[derive(Debug, Default)]
 pub(crate) struct Ceilings {
-    marks: Vec<ChangeId>,
+    each: Vec<ChangeId>,
+    last: Vec<ChangeId>,
     /// More logs than are remembered.
     is_closed: bool,
 }
 
 impl Ceilings {
     pub(crate) fn add(&mut self, mark: ChangeId) {
-        if is_in_order(&mark) {
+        if is_in_order(&mark) || self.each.last() == Some(&mark) {
             return;
         }
-        for known in &mut self.marks {
+        if self.each.len() < CEILINGS_MAX {
+            self.each.push(mark);
+            return;
+        }
+        for known in &mut self.last {
             if let Some(later) = known.later(&mark) {
                 *known = later;
                 return;
             }
         }
-        if self.marks.len() < CEILINGS_MAX {
-            self.marks.push(mark);
+        if self.last.len() < LOGS_MAX {
+            self.last.push(mark);
         } else {
             self.is_closed = true;
         }
@@ -198,9 +206,10 @@ impl Ceilings {
     /// Returns whether all of them are contained in `visible`, or were before.
     pub(crate) fn are_seen(&mut self, visible: Option<&Version>) -> bool {
         if let Some(version) = visible {
-            self.marks.retain(|mark| !version.contains_through(mark));
+            self.each.retain(|mark| !version.contains(mark));
+            self.last.retain(|mark| !version.contains_through(mark));
         }
-        self.marks.is_empty() && !self.is_closed
+        self.each.is_empty() && self.last.is_empty() && !self.is_closed
     }
 }
 
@@ -301,8 +310,13 @@ mod tests {
         let mut ceilings = pending.take_ceilings();
         ceilings.add(transaction(9, 40));
         assert!(!ceilings.are_seen(None));
-        assert!(!ceilings.are_seen(Some(&snapshot(10, &[6]))), "6 may have been dropped");
-        assert!(ceilings.are_seen(Some(&snapshot(10, &[]))));
+        assert!(!ceilings.are_seen(Some(&snapshot(10, &[7]))));
+        assert!(ceilings.are_seen(Some(&snapshot(10, &[6]))), "6 is open, and was not dropped");
         assert!(ceilings.are_seen(None), "they were seen");
+        for xid in 10..11 + CEILINGS_MAX as u64 {
+            ceilings.add(transaction(xid, 10 * xid));
+        }
+        assert!(!ceilings.are_seen(Some(&snapshot(9_999, &[6]))), "6 may be beyond the bound");
+        assert!(ceilings.are_seen(Some(&snapshot(9_999, &[]))));
     }
 }

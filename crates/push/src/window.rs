@@ -28,12 +28,25 @@ struct Unit {
     bytes: usize,
 }
 
-/// Point from which a window can replay.
+/// Points from which a window can replay.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
-    at: u64,
-    /// `true`: the feed began there, and changes before it may have been missed.
-    is_beginning: bool,
+    /// For ids of this window, since it began.
+    own: u64,
+    /// For all others: the least id of which is known that the window has everything behind it.
+    /// One that equals it is from before the beginning, unless `is_evicted`.
+    other: u64,
+    is_evicted: bool,
+}
+
+impl Floor {
+    /// Returns whether the window has everything behind `last`.
+    fn covers(&self, last: ResumeId, generation: u32) -> bool {
+        let at = last.position.at;
+        at > self.other
+            || self.is_evicted && at == self.other
+            || last.generation == Some(generation) && at >= self.own
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +64,8 @@ pub(crate) struct Window {
     through: u64,
     /// Changes of this collection alone may be missed.
     pub(crate) has_gap: bool,
+    /// It begins with the next report of progress.
+    pub(crate) is_waiting: bool,
     /// Units dropped for newer ones.
     evicted_total: u64,
     #[cfg(test)]
@@ -132,6 +147,7 @@ impl Window {
             floor: None,
             through: 0,
             has_gap: false,
+            is_waiting: false,
             evicted_total: 0,
             #[cfg(test)]
             plant: crate::model::Plant::None,
@@ -149,15 +165,19 @@ impl Window {
     /// Forgets everything: changes may be missed from now on.
     pub(crate) fn lose(&mut self) {
         self.clear();
+        self.is_waiting = false;
         self.floor = None;
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Begins behind this position.
-    pub(crate) fn begin(&mut self, position: Position) {
+    /// Begins behind this position. Changes up to `missed_to` may have been missed: a follower that
+    /// reads now sees them, and one that read before may not.
+    pub(crate) fn begin(&mut self, position: Position, missed_to: u64) {
         self.clear();
+        self.is_waiting = false;
         self.incarnation = position.incarnation;
-        self.floor = Some(Floor { at: position.at, is_beginning: true });
+        let other = missed_to.max(position.at);
+        self.floor = Some(Floor { own: position.at, other, is_evicted: false });
         self.through = position.at;
         #[cfg(test)]
         if self.plant == crate::model::Plant::NoResetAtBeginning {
@@ -197,7 +217,9 @@ impl Window {
             self.bytes -= oldest.bytes;
             self.first += 1;
             self.evicted_total += 1;
-            self.floor = Some(Floor { at: oldest.id, is_beginning: false });
+            let other = self.floor.map_or(0, |floor| floor.other).max(oldest.id);
+            let is_evicted = other == oldest.id;
+            self.floor = Some(Floor { own: oldest.id, other, is_evicted });
         }
     }
 
@@ -231,10 +253,8 @@ impl Window {
         let Some(floor) = self.floor else { return (end, Opening::Reset(None)) };
         let here = self.id(self.through);
         let Some(last) = last else { return (end, Opening::Begin(here)) };
-        let is_covered = last.position.at > floor.at
-            || last.position.at == floor.at
-                && (!floor.is_beginning || last.generation == Some(self.generation));
-        if last.position.incarnation != self.incarnation || !is_covered {
+        let is_of_log = last.position.incarnation == self.incarnation;
+        if !is_of_log || !floor.covers(last, self.generation) {
             return (end, Opening::Reset(Some(here)));
         }
         let after = last.position.at;

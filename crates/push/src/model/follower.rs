@@ -13,6 +13,8 @@ pub(super) struct Follower {
     /// Commits up to the newest one that its copy of a record shows, by id.
     held: [usize; KEYS as usize],
     last: Option<ResumeId>,
+    /// The instance that gave it.
+    last_from: Option<usize>,
     /// The instance that it follows, and its place there.
     at: Option<(usize, Cursor)>,
     /// The instance that it followed last, and the flushes there when it last read everything.
@@ -36,6 +38,7 @@ impl Follower {
             ids: (0..KEYS).filter(|_| is_whole || rng.bool()).collect(),
             held: [0; KEYS as usize],
             last: None,
+            last_from: None,
             at: None,
             flushes: None,
             position: 0,
@@ -95,8 +98,8 @@ impl Follower {
             instance.log.open(self.collection, self.last).ok_or("it is not followed")?;
         self.at = Some((at, cursor));
         self.position = 0;
-        if self.flushes.is_none_or(|(before, _)| before != at) {
-            // Another instance may not have noticed it yet.
+        if self.flushes.is_none_or(|(before, _)| before != at) || self.last_from != Some(at) {
+            // The instance that gave the id may not have noticed it yet.
             self.flushes = Some((at, flushed));
         }
         match opening {
@@ -244,6 +247,7 @@ impl Follower {
             return Err(format!("{id} is of another log"));
         }
         self.last = Some(id);
+        self.last_from = self.at.map(|(at, _)| at);
         counts.checks += 1;
         for (index, commit) in database.log.iter().enumerate() {
             // A position within a commit's record covers the commit.

@@ -76,7 +76,7 @@ impl Database {
         let xid = self.open.swap_remove(rng.usize(..self.open.len()));
         let start = self.end();
         let mut rows: Vec<_> = (0..rng.usize(1..5))
-            .map(|_| (CollectionId(rng.u16(..COLLECTIONS)), Some(rng.i64(..KEYS))))
+            .map(|_| (CollectionId(rng.u16(..COLLECTIONS)), Some(rng.i64(0..KEYS))))
             .collect();
         if rng.u8(..) < 10 {
             rows[0].1 = None;
@@ -184,15 +184,13 @@ impl World {
     pub(super) fn step(&mut self) -> Result<(), String> {
         let at = self.rng.usize(..INSTANCES);
         match self.rng.u8(..100) {
-            0..12 => self.database.commit(&mut self.rng),
-            12..24 => self.show(),
-            24..44 => self.deliver(at),
-            44..56 => self.probe(at),
-            56..57 => self.lose(at),
-            57..60 => self.start(at),
-            60..62 => self.gap(at),
-            62..63 => self.flush(at),
-            63..64 => self.hold_back(at),
+            0..6 => self.database.commit(&mut self.rng),
+            6..13 => self.show(),
+            13..25 => self.deliver(at),
+            25..35 => self.probe(at),
+            35..39 => self.start(at),
+            39..40 if self.instances[at].gap.is_some() => self.gap(at),
+            40..41 => self.fault(at),
             _ => {
                 let follower = self.rng.usize(..FOLLOWERS);
                 self.follow(follower)?;
@@ -206,11 +204,13 @@ impl World {
         self.followers[follower].step(rng, &self.database, &self.instances, &mut self.counts)
     }
 
-    /// Makes a hidden commit visible, any of them.
+    /// Makes hidden commits visible: any of them, or all.
     fn show(&mut self) {
         let mut hidden: Vec<_> =
             self.database.log.iter_mut().filter(|commit| !commit.is_visible).collect();
-        if !hidden.is_empty() {
+        if self.rng.u8(..4) == 0 {
+            hidden.iter_mut().for_each(|commit| commit.is_visible = true);
+        } else if !hidden.is_empty() {
             let index = self.rng.usize(..hidden.len());
             hidden[index].is_visible = true;
         }
@@ -272,6 +272,15 @@ impl World {
         }
     }
 
+    fn fault(&mut self, at: usize) {
+        match self.rng.u8(..4) {
+            0 => self.lose(at),
+            1 => self.gap(at),
+            2 => self.flush(at),
+            _ => self.hold_back(at),
+        }
+    }
+
     fn lose(&mut self, at: usize) {
         let instance = &mut self.instances[at];
         instance.is_following = false;
@@ -309,6 +318,7 @@ impl World {
             Some(collection) if is_visible && instance.rows == 0 => {
                 instance.gap = None;
                 instance.log.close_gap(collection);
+                instance.advance(None);
             }
             Some(_) => {}
         }

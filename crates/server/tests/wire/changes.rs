@@ -138,6 +138,7 @@ fn followers_are_reset_at_a_loss_and_at_the_new_beginning() {
     server.sink.open_gap(CollectionId(0), "the test");
     assert_eq!(after.next_news().at(), None);
     server.sink.close_gap(CollectionId(0));
+    server.advance(100, None);
     assert_eq!(after.next_news().at(), Some(100));
     assert!(server.metric("hotrow_follower_resets_total ") >= 6);
 }
