@@ -116,15 +116,17 @@ impl Handler {
             ));
         }
         let most = self.shared.follows.as_ref().map_or(0, |follows| follows.settings().ids);
-        let limits = Limits { max_batch: most, ..Limits::clone(&self.shared.limits) };
-        match parse_query(schema, &limits, query) {
-            Ok(ids) => Ok(ids.keys.into_iter().collect()),
-            Err(HttpError::BadBatch(why)) => Err(HttpError::BadBatch(
-                // The text names the limit of batches.
-                why.replace("limits.max_batch", "follow.ids"),
-            )),
-            Err(problem) => Err(problem),
+        let lists = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
+        let count: usize = lists.map(|list| list.split(',').count()).sum();
+        if count > most {
+            return Err(HttpError::BadBatch(format!(
+                "the request names {count} ids, and may name {most} (follow.ids): follow the whole \
+                 collection, or several times"
+            )));
         }
+        let limits = Limits { max_batch: most, ..Limits::clone(&self.shared.limits) };
+        let ids = parse_query(schema, &limits, query)?;
+        Ok(ids.keys.into_iter().collect())
     }
 
     fn begin_following(

@@ -183,9 +183,10 @@ fn what_cannot_be_followed_is_refused_with_the_reason() {
         ("GET /_changes/products?ids=a", "400", "integer"),
     ] {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let mut received = Client::connect(server.address).send(&request).0;
+        let mut client = Client::connect(server.address);
+        client.send(&request);
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut received, &mut text).unwrap();
+        std::io::Read::read_to_string(&mut client.0, &mut text).unwrap();
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {text}");
         assert!(text.contains(why), "{line}: {text}");
     }
