@@ -41,7 +41,7 @@ struct Group {
     unseen: Vec<ChangeId>,
     /// The last change.
     last: ChangeId,
-    /// Place of the commit in the log, if the change tells it.
+    /// Place of the commit in the log, if the change has it.
     place: Option<u64>,
     /// Point of the log before which everything was delivered when its first change was.
     floor: u64,
@@ -219,7 +219,7 @@ fn is_in_order(mark: &ChangeId) -> bool {
 }
 
 /// Returns the least point of the log at which an answer reflects the commit of a change, and all
-/// changes of which have that point; `None`: the change does not tell.
+/// changes of which have that point; `None`: the change does not have it.
 fn place_of(mark: &ChangeId) -> Option<u64> {
     match mark {
         ChangeId::Commit(Position { at, .. }) => Some(*at),

@@ -276,7 +276,7 @@ impl Window {
         take: &mut dyn FnMut(Event<'_>),
     ) -> Progress {
         if cursor.generation != self.generation {
-            // Behind everything that was released: whoever reads now sees it.
+            // Behind everything that was released: a read that begins now sees it.
             *cursor = self.end();
             take(Event::Reset { at: self.floor.map(|_| self.id(self.through)) });
             return Progress::Current;

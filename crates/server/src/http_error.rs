@@ -162,7 +162,8 @@ impl HttpError {
             }
             Self::NoSuchCollection => "this server serves no collection of that name".into(),
             Self::NotFollowed => {
-                "the changes of this collection cannot be followed (collections.NAME.changes)".into()
+                "the changes of this collection cannot be followed (collections.NAME.changes)"
+                    .into()
             }
             Self::OnlyHttp1 => {
                 "changes are served over HTTP/1.1 only: send this request over a connection \

@@ -54,10 +54,8 @@ impl EventText {
                 self.begin("change", *id);
                 // Percent-encoded: nothing in it needs an escape in JSON.
                 let key = schema.id_of(key.as_bytes()).unwrap_or_default();
-                _ = write!(
-                    self.0,
-                    "data: {{\"key\":\"{key}\",\"kind\":\"change\",\"position\":\"{position}\"}}\n\n"
-                );
+                _ = write!(self.0, "data: {{\"key\":\"{key}\",\"kind\":\"change\",");
+                _ = write!(self.0, "\"position\":\"{position}\"}}\n\n");
             }
             Event::Flush { position, id } => {
                 self.begin("flush", *id);

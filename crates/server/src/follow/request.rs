@@ -116,7 +116,8 @@ impl Handler {
             ));
         }
         let most = self.shared.follows.as_ref().map_or(0, |follows| follows.settings().ids);
-        let lists = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
+        let pairs = query.unwrap_or_default().split('&');
+        let lists = pairs.filter_map(|pair| pair.strip_prefix("ids="));
         let count: usize = lists.map(|list| list.split(',').count()).sum();
         if count > most {
             return Err(HttpError::BadBatch(format!(

@@ -258,7 +258,7 @@ fn a_drain_ends_followers_cleanly() {
     for stream in [&mut stream, &mut old] {
         let end = stream.next_news();
         assert_eq!((end.name.as_str(), &end.data["reason"]), ("end", &"draining".into()));
-        assert_eq!(stream.next(), None);
+        assert_eq!(stream.next_event(), None);
         assert!(stream.has_ended);
     }
     assert_eq!(server.metric("hotrow_followers_ended_total{reason=\"draining\"} "), 2);

@@ -31,7 +31,7 @@ fn status(server: &Running, target: &str, fields: &str) -> String {
 fn assert_ends_for_access(mut stream: EventStream) {
     let end = stream.next_news();
     assert_eq!((end.name.as_str(), &end.data["reason"]), ("end", &"access".into()), "{end:?}");
-    assert_eq!(stream.next(), None);
+    assert_eq!(stream.next_event(), None);
     assert!(stream.has_ended);
 }
 

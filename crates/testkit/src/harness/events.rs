@@ -112,7 +112,7 @@ impl EventStream {
     }
 
     /// Returns the next event; `None` at the end of the body.
-    pub fn next(&mut self) -> Option<SentEvent> {
+    pub fn next_event(&mut self) -> Option<SentEvent> {
         self.next_unless(usize::MAX)
     }
 
@@ -152,7 +152,7 @@ impl EventStream {
     /// Returns the next event that is no heartbeat.
     pub fn next_news(&mut self) -> SentEvent {
         loop {
-            let event = self.next().unwrap();
+            let event = self.next_event().unwrap();
             if event.name != "heartbeat" {
                 return event;
             }
@@ -162,7 +162,7 @@ impl EventStream {
     /// Reads up to a heartbeat at this point of the log, which no other event must precede.
     pub fn heartbeat_at(&mut self, at: u64) -> SentEvent {
         loop {
-            let event = self.next().unwrap();
+            let event = self.next_event().unwrap();
             assert_eq!(event.name, "heartbeat", "{event:?}");
             if event.at() == Some(at) {
                 return event;

@@ -1,5 +1,5 @@
-//! A writer, and a follower that checks each commit: that it is seen, in order, and that a read with
-//! the position of its event shows it, at two instances and through returns at any event.
+//! A writer, and a follower that checks each commit: that it is seen, in order, and that a read
+//! with the position of its event shows it, at two instances and through returns at any event.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -39,12 +39,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a group: it has the next commits in full, and nothing else that is new.
+    /// Checks a group: it has the next commits in full. Another instance may divide the log
+    /// otherwise, so that earlier ones may come again with them.
     fn complete(&mut self) {
         let group = std::mem::take(&mut self.group);
         let keys: BTreeSet<u32> = group.iter().map(|(key, _)| *key).collect();
         let written = self.written.lock().expect("no panic");
-        let before = self.seen;
         while written.get(self.seen).is_some_and(|commit| commit.is_subset(&keys)) {
             self.seen += 1;
         }
@@ -55,8 +55,6 @@ impl Checker<'_> {
                 version > own as u64,
                 "record {key}: version {version}, and commit {own} was pushed"
             );
-            // Another instance may divide the log otherwise, so that commits come again.
-            assert!(own >= before || self.seen == before, "a key of no new commit: {key}");
         }
     }
 }
@@ -102,7 +100,7 @@ fn check(servers: &[Server; 2], written: &Written, first: EventStream) -> (usize
     let mut stream = first;
     let mut returns = 0;
     while checker.seen < COMMITS {
-        let event = stream.next().expect("an event");
+        let event = stream.next_event().expect("an event");
         match event.name.as_str() {
             "change" => checker.take(event),
             "heartbeat" => checker.last_id = event.id.or(checker.last_id),

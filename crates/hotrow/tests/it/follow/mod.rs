@@ -97,15 +97,15 @@ fn a_change_is_not_pushed_before_it_is_visible<H: Hides>() {
     let server = Server::start(&followed(database.service()));
     let mut stream = follow(&server);
     database.hide_commits();
+    let sql = format!("{} UPDATE items SET v = 1 WHERE id = 5", H::HIDDEN);
     std::thread::scope(|threads| {
-        let sql = format!("{} UPDATE items SET v = 1 WHERE id = 5", H::HIDDEN);
         let commit = threads.spawn(|| database.execute(&sql));
         await_until("the change to be delivered", SOON, || {
             server.metrics().sum("hotrow_followed_changes_hidden_bytes", &[]) > 0.0
         });
         // Probes and heartbeats go on.
         for _ in 0..10 {
-            let event = stream.next().expect("an event");
+            let event = stream.next_event().expect("an event");
             assert_eq!(event.name, "heartbeat", "it is not visible yet: {event:?}");
         }
         assert!(!commit.is_finished());
