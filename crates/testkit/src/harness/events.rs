@@ -26,7 +26,7 @@ impl SentEvent {
     pub fn change(&self) -> (&str, u64) {
         assert_eq!(self.name, "change", "{self:?}");
         assert_eq!(self.data["kind"], "change");
-        (self.data["key"].as_str().unwrap(), self.at().unwrap())
+        (self.data["key"].as_str().expect("well-formed"), self.at().expect("well-formed"))
     }
 }
 
@@ -64,28 +64,29 @@ impl EventStream {
         let mut input = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            assert!(input.read_line(&mut head).unwrap() > 0, "closed within the head: {head}");
+            let read = input.read_line(&mut head).expect("well-formed");
+            assert!(read > 0, "closed within the head: {head}");
         }
         Self { input, head, chunk: 0, is_chunked: false, comments: 0, has_ended: false }
     }
 
     pub fn status(&self) -> &str {
-        self.head.split(' ').nth(1).unwrap()
+        self.head.split(' ').nth(1).expect("well-formed")
     }
 
     fn byte(&mut self) -> Option<u8> {
         let mut byte = [0];
         if self.is_chunked && self.chunk == 0 {
             let mut size = String::new();
-            self.input.read_line(&mut size).unwrap();
-            self.chunk = usize::from_str_radix(size.trim_end(), 16).unwrap();
+            self.input.read_line(&mut size).expect("well-formed");
+            self.chunk = usize::from_str_radix(size.trim_end(), 16).expect("well-formed");
             if self.chunk == 0 {
-                self.input.read_line(&mut size).unwrap();
+                self.input.read_line(&mut size).expect("well-formed");
                 self.has_ended = true;
                 return None;
             }
         }
-        if self.input.read(&mut byte).unwrap() == 0 {
+        if self.input.read(&mut byte).expect("well-formed") == 0 {
             assert!(!self.is_chunked, "closed without an end");
             self.has_ended = true;
             return None;
@@ -94,7 +95,7 @@ impl EventStream {
             self.chunk -= 1;
             if self.chunk == 0 {
                 let mut end = [0; 2];
-                self.input.read_exact(&mut end).unwrap();
+                self.input.read_exact(&mut end).expect("well-formed");
                 assert_eq!(end, *b"\r\n");
             }
         }
@@ -105,7 +106,7 @@ impl EventStream {
         let mut line = Vec::new();
         loop {
             match self.byte()? {
-                b'\n' => return Some(String::from_utf8(line).unwrap()),
+                b'\n' => return Some(String::from_utf8(line).expect("well-formed")),
                 byte => line.push(byte),
             }
         }
@@ -126,7 +127,7 @@ impl EventStream {
             } else if let Some(text) = line.strip_prefix("id: ") {
                 id = Some(text.to_owned());
             } else if let Some(text) = line.strip_prefix("data: ") {
-                data = Some(serde_json::from_str(text).unwrap());
+                data = Some(serde_json::from_str(text).expect("well-formed"));
             } else if line.starts_with(':') {
                 self.comments += 1;
                 if self.comments > comments {
@@ -152,7 +153,7 @@ impl EventStream {
     /// Returns the next event that is no heartbeat.
     pub fn next_news(&mut self) -> SentEvent {
         loop {
-            let event = self.next_event().unwrap();
+            let event = self.next_event().expect("well-formed");
             if event.name != "heartbeat" {
                 return event;
             }
@@ -162,7 +163,7 @@ impl EventStream {
     /// Reads up to a heartbeat at this point of the log, which no other event must precede.
     pub fn heartbeat_at(&mut self, at: u64) -> SentEvent {
         loop {
-            let event = self.next_event().unwrap();
+            let event = self.next_event().expect("well-formed");
             assert_eq!(event.name, "heartbeat", "{event:?}");
             if event.at() == Some(at) {
                 return event;

@@ -1,8 +1,7 @@
 //! A writer, and a follower that checks each commit: that it is seen, in order, and that a read
 //! with the position of its event shows it, at two instances and through returns at any event.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ALL, ITEMS, follow, followed, version_at, with_items};
 use crate::alias::Users;
@@ -10,17 +9,18 @@ use hotrow_testkit::harness::{EventStream, SentEvent, Server};
 
 const COMMITS: usize = 150;
 
-/// Keys of each commit, in order: commit `n` sets their version to `n + 1`.
-type Written = Mutex<Vec<BTreeSet<u32>>>;
+/// Key of the record that commit 0 adds; each commit adds the next one.
+const FIRST_ADDED: usize = 1_000;
 
 /// What a follower has seen.
 struct Checker<'a> {
-    written: &'a Written,
+    /// Keys of each commit, in order: commit `n` sets their version to `n + 1`.
+    written: &'a [BTreeSet<usize>],
     servers: &'a [Server; 2],
     /// Commits that were seen.
     seen: usize,
     /// Keys since the last id, and the versions read for them.
-    group: Vec<(u32, u64)>,
+    group: BTreeMap<usize, u64>,
     last_id: Option<String>,
     events: usize,
 }
@@ -32,53 +32,58 @@ impl Checker<'_> {
         let (key, _) = event.change();
         let position = event.data["position"].as_str().expect("a position");
         let version = version_at(&self.servers[self.events % 2], key, position);
-        self.group.push((key.parse().expect("a key"), version));
+        self.group.insert(key.parse().expect("a key"), version);
         if event.id.is_some() {
             self.last_id = event.id;
             self.complete();
         }
     }
 
-    /// Checks a group: it has the next commits in full. Another instance may divide the log
-    /// otherwise, so that earlier ones may come again with them.
+    /// Checks a group: it has whole commits, and continues where the one before it ended. Another
+    /// instance may divide the log otherwise, so that earlier commits may come again with it.
     fn complete(&mut self) {
         let group = std::mem::take(&mut self.group);
-        let keys: BTreeSet<u32> = group.iter().map(|(key, _)| *key).collect();
-        let written = self.written.lock().expect("no panic");
-        while written.get(self.seen).is_some_and(|commit| commit.is_subset(&keys)) {
-            self.seen += 1;
-        }
-        for (key, version) in group {
-            let own = written[..self.seen].iter().rposition(|commit| commit.contains(&key));
-            let own = own.expect("a commit with this key precedes its event");
-            assert!(
-                version > own as u64,
-                "record {key}: version {version}, and commit {own} was pushed"
-            );
+        let commits = group.keys().filter_map(|key| key.checked_sub(FIRST_ADDED));
+        for commit in commits.filter(|commit| *commit < self.written.len()) {
+            assert!(commit <= self.seen, "commit {commit} after {} others", self.seen);
+            self.seen = self.seen.max(commit + 1);
+            for key in &self.written[commit] {
+                let version = group.get(key);
+                let version = version.unwrap_or_else(|| panic!("{key} of {commit} is missing"));
+                assert!(*version > commit as u64, "{key} has version {version} after {commit}");
+            }
         }
     }
+}
+
+/// Returns the keys that each commit changes, with the one that it adds.
+fn plan() -> Vec<BTreeSet<usize>> {
+    let mut random = 7_u64;
+    let keys = |n: usize| {
+        let mut keys = BTreeSet::from([FIRST_ADDED + n]);
+        for _ in 0..=n % 4 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            keys.insert(1 + (random >> 33) as usize % ITEMS as usize);
+        }
+        keys
+    };
+    (0..COMMITS).map(keys).collect()
 }
 
 pub(crate) fn every_commit_is_seen_in_order_and_can_be_read<U: Users>() {
     let database = with_items::<U>();
     let servers = [0, 1].map(|_| Server::start(&followed(database.service())));
-    let written = Written::default();
+    let written = plan();
     let first = follow(&servers[0]);
     follow(&servers[1]);
     let (events, returns) = std::thread::scope(|threads| {
         let follower = threads.spawn(|| check(&servers, &written, first));
-        let mut random = 7_u64;
-        for n in 0..COMMITS {
-            let mut keys = BTreeSet::new();
-            for _ in 0..=n % 4 {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                keys.insert(1 + (random >> 33) as u32 % ITEMS);
-            }
-            let list: Vec<String> = keys.iter().map(u32::to_string).collect();
-            written.lock().expect("no panic").push(keys);
+        for (n, keys) in written.iter().enumerate() {
+            let list: Vec<String> = keys.iter().map(usize::to_string).collect();
+            let (version, added) = (n + 1, FIRST_ADDED + n);
             database.execute(&format!(
-                "UPDATE items SET v = {} WHERE id IN ({})",
-                n + 1,
+                "BEGIN; UPDATE items SET v = {version} WHERE id IN ({}); \
+                 INSERT INTO items VALUES ({added}, {version}); COMMIT",
                 list.join(", ")
             ));
         }
@@ -88,27 +93,27 @@ pub(crate) fn every_commit_is_seen_in_order_and_can_be_read<U: Users>() {
 }
 
 /// Follows until all commits were seen. Returns the numbers of events and of returns.
-fn check(servers: &[Server; 2], written: &Written, first: EventStream) -> (usize, usize) {
-    let mut checker = Checker {
-        written,
-        servers,
-        seen: 0,
-        group: Vec::new(),
-        last_id: None,
-        events: 0,
-    };
+fn check(
+    servers: &[Server; 2],
+    written: &[BTreeSet<usize>],
+    first: EventStream,
+) -> (usize, usize) {
+    let group = BTreeMap::new();
+    let mut checker = Checker { written, servers, seen: 0, group, last_id: None, events: 0 };
     let mut stream = first;
     let mut returns = 0;
-    while checker.seen < COMMITS {
+    let mut returned_with = None;
+    while checker.seen < written.len() {
         let event = stream.next_event().expect("an event");
         match event.name.as_str() {
             "change" => checker.take(event),
             "heartbeat" => checker.last_id = event.id.or(checker.last_id),
             other => panic!("{other}: {event:?}"),
         }
-        if checker.events % 7 == 6 && checker.last_id.is_some() {
-            // In the middle of a commit, or between two, and to the other instance.
-            checker.events += 1;
+        // In the middle of a commit, or between two, and to the other instance. Only once with
+        // each id: a client that leaves within each commit gets nowhere.
+        if checker.events % 3 == 2 && checker.last_id != returned_with {
+            returned_with.clone_from(&checker.last_id);
             checker.group.clear();
             returns += 1;
             let id = checker.last_id.as_deref().unwrap_or_default();
