@@ -125,7 +125,7 @@ fn ask(shared: &Shared, method: &str, target: &str) {
         Ok(Route::Item(_, id)) => {
             shared.collections.all().iter().for_each(|collection| check_key(&collection.schema, id))
         }
-        Ok(Route::BatchGet(id, query)) => {
+        Ok(Route::BatchGet(id, query) | Route::Changes(id, query)) => {
             let schema = &shared.collections.get(id).schema;
             drop(batch::parse_query(schema, &shared.limits, query));
         }

@@ -2,12 +2,15 @@
 //! with the position of its event shows it, at two instances and through returns at any event.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{ALL, ITEMS, follow, followed, version_at, with_items};
 use crate::alias::Users;
-use hotrow_testkit::harness::{EventStream, SentEvent, Server};
+use hotrow_testkit::harness::{EventStream, SOON, SentEvent, Server, await_until};
 
 const COMMITS: usize = 150;
+/// Most commits that the follower has not seen when the next one begins.
+const AHEAD_MAX: usize = 4;
 
 /// Key of the record that commit 0 adds; each commit adds the next one.
 const FIRST_ADDED: usize = 1_000;
@@ -76,8 +79,9 @@ pub(crate) fn every_commit_is_seen_in_order_and_can_be_read<U: Users>() {
     let written = plan();
     let first = follow(&servers[0]);
     follow(&servers[1]);
+    let seen = AtomicUsize::new(0);
     let (events, returns) = std::thread::scope(|threads| {
-        let follower = threads.spawn(|| check(&servers, &written, first));
+        let follower = threads.spawn(|| check(&servers, (&written, &seen), first));
         for (n, keys) in written.iter().enumerate() {
             let list: Vec<String> = keys.iter().map(usize::to_string).collect();
             let (version, added) = (n + 1, FIRST_ADDED + n);
@@ -86,6 +90,10 @@ pub(crate) fn every_commit_is_seen_in_order_and_can_be_read<U: Users>() {
                  INSERT INTO items VALUES ({added}, {version}); COMMIT",
                 list.join(", ")
             ));
+            // So that the follower gets them in many parts, also from a feed that polls.
+            await_until("the follower", SOON, || {
+                follower.is_finished() || seen.load(Ordering::Relaxed) + AHEAD_MAX > n
+            });
         }
         follower.join().expect("no panic")
     });
@@ -95,7 +103,7 @@ pub(crate) fn every_commit_is_seen_in_order_and_can_be_read<U: Users>() {
 /// Follows until all commits were seen. Returns the numbers of events and of returns.
 fn check(
     servers: &[Server; 2],
-    written: &[BTreeSet<usize>],
+    (written, seen): (&[BTreeSet<usize>], &AtomicUsize),
     first: EventStream,
 ) -> (usize, usize) {
     let group = BTreeMap::new();
@@ -110,6 +118,7 @@ fn check(
             "heartbeat" => checker.last_id = event.id.or(checker.last_id),
             other => panic!("{other}: {event:?}"),
         }
+        seen.store(checker.seen, Ordering::Relaxed);
         // In the middle of a commit, or between two, and to the other instance. Only once with
         // each id: a client that leaves within each commit gets nowhere.
         if checker.events % 3 == 2 && checker.last_id != returned_with {
