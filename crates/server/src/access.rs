@@ -64,11 +64,13 @@ pub(crate) struct Sender {
     pub(crate) caller: Caller,
     /// Its tenants.
     pub(crate) tenants: Tenants,
+    /// Expiry of its token.
+    pub(crate) expires: Option<UnixSeconds>,
 }
 
 impl From<Caller> for Sender {
     fn from(caller: Caller) -> Self {
-        Self { caller, tenants: Tenants::NONE }
+        Self { caller, tenants: Tenants::NONE, expires: None }
     }
 }
 
@@ -235,6 +237,17 @@ impl Authenticator {
         self.known.borrow().principals.principals.grants.columns(id, roles)
     }
 
+    /// Returns a number that changes with the grants and the keys.
+    pub(crate) fn generation(&self) -> u64 {
+        let known = &mut *self.known.borrow_mut();
+        self.access.principals.update(&mut known.principals);
+        if let Some(tokens) = &self.access.tokens {
+            tokens.update(&mut known.keys);
+        }
+        // Neither part decreases.
+        known.principals.generation + known.keys.generation
+    }
+
     /// Returns the names of the roles, keys and certificates by which the request that was checked
     /// last was judged.
     pub(crate) fn names(&self) -> Arc<Names> {
@@ -257,7 +270,8 @@ impl Authenticator {
                     Some((holder, identity)) => {
                         let caller = caller(holder.roles, Some(identity));
                         let tenants = holder.tenants.clone();
-                        (AccessOutcome::Certificate, Ok(Sender { caller, tenants }))
+                        let sender = Sender { caller, tenants, expires: None };
+                        (AccessOutcome::Certificate, Ok(sender))
                     }
                     None if principals.anonymous.is_empty() => {
                         (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))
@@ -270,7 +284,8 @@ impl Authenticator {
             Ok(Credential::Key(text)) => match principals.keys.find(text) {
                 Some(key) => {
                     let caller = caller(key.roles, Some(Identity::of_key(key.id)));
-                    (AccessOutcome::Key, Ok(Sender { caller, tenants: key.tenants.clone() }))
+                    let tenants = key.tenants.clone();
+                    (AccessOutcome::Key, Ok(Sender { caller, tenants, expires: None }))
                 }
                 None => self.refused(handler, request, Denial::Key),
             },
@@ -305,7 +320,7 @@ impl Authenticator {
         let sender = |token: VerifiedToken| {
             let (roles, identity) = (token.roles, Some(token.identity));
             let caller = Caller { roles, identity, rate_classes: grants.rate_classes(roles) };
-            Sender { caller, tenants: token.tenants }
+            Sender { caller, tenants: token.tenants, expires: Some(token.validity.expires) }
         };
         let hash = TokenHash::of(token);
         let wall = wall_clock();
@@ -347,7 +362,7 @@ impl Authenticator {
 
 /// Reads the wall clock, which follows corrections of the system's time: expiry is a matter of the
 /// issuer's clock.
-fn wall_clock() -> UnixSeconds {
+pub(crate) fn wall_clock() -> UnixSeconds {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixSeconds(since_1970.as_secs())
 }

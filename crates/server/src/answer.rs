@@ -6,6 +6,7 @@ use http::Response;
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::batch::BatchParts;
 use crate::body::Body;
+use crate::follow::FollowBody;
 use crate::metrics::CacheOutcome;
 use crate::record_answer::RecordAnswer;
 use crate::respond::MISSING;
@@ -65,6 +66,17 @@ impl Answer {
             Self::Absent(_) => MISSING.len() as u64,
             Self::Items(parts) => parts.body_bytes(),
             Self::Http(response) => response.body().len() as u64,
+        }
+    }
+
+    /// Returns the body of a follower, whose answer has no end yet.
+    pub(crate) fn follow_body(&mut self) -> Option<&mut FollowBody> {
+        match self {
+            Self::Http(response) => match response.body_mut() {
+                Body::Follow(body) => Some(body),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

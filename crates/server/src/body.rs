@@ -14,6 +14,7 @@ use http_body::{Frame, SizeHint};
 pub(crate) use self::segments::Segments;
 use crate::connection::activity::Activity;
 use crate::context::ConnectionContext;
+use crate::follow::FollowBody;
 use crate::record_form::RecordForm;
 
 /// Bytes from which a large answer hands over its segments. Records among them are freed one by one
@@ -32,14 +33,16 @@ pub enum Body {
     Bytes(Bytes),
     /// A large answer, which holds a reservation in the budget of all answers.
     Held(Box<HeldBody>),
+    /// Changes of a collection, as long as its client follows them.
+    Follow(Box<FollowBody>),
 }
 
 impl Body {
-    /// Returns the length in bytes.
+    /// Returns the length in bytes, as far as it is known.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Follow(_) => 0,
             Self::Record(form) => form.bytes().len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::Held(held) => held.segments.len(),
@@ -49,7 +52,7 @@ impl Body {
     /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !matches!(self, Self::Follow(_))
     }
 
     /// Returns its bytes if they are in one piece.
@@ -59,7 +62,7 @@ impl Body {
             Self::Empty => Some(&[]),
             Self::Record(form) => Some(form.bytes()),
             Self::Bytes(bytes) => Some(bytes),
-            Self::Held(_) => None,
+            Self::Held(_) | Self::Follow(_) => None,
         }
     }
 
@@ -89,7 +92,7 @@ impl Body {
     pub(crate) fn into_segments(self) -> Segments {
         let mut segments = Segments::default();
         match self {
-            Self::Empty => {}
+            Self::Empty | Self::Follow(_) => {}
             Self::Record(form) => segments.push_record(form),
             Self::Bytes(bytes) => segments.push_text(bytes),
             Self::Held(mut held) => segments = std::mem::take(&mut held.segments),
@@ -122,7 +125,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
         if let Self::Held(held) = &mut *self {
             let piece = held.segments.take_front(PIECE_BYTES_MIN);
@@ -130,8 +133,12 @@ impl http_body::Body for Body {
                 (!piece.is_empty()).then(|| Ok(Frame::data(Chunk::Segments(piece)))),
             );
         }
+        if let Self::Follow(follow) = &mut *self {
+            let frame = |bytes| Ok(Frame::data(Chunk::Bytes(bytes)));
+            return follow.poll_frame(cx).map(|bytes| bytes.map(frame));
+        }
         let chunk = match std::mem::replace(&mut *self, Self::Empty) {
-            Self::Empty | Self::Held(_) => return Poll::Ready(None),
+            Self::Empty | Self::Held(_) | Self::Follow(_) => return Poll::Ready(None),
             Self::Record(form) => Chunk::Record { form, at: 0 },
             Self::Bytes(bytes) => Chunk::Bytes(bytes),
         };
@@ -143,7 +150,10 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.len() as u64)
+        match self {
+            Self::Follow(_) => SizeHint::default(),
+            _ => SizeHint::with_exact(self.len() as u64),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cors;
+pub mod follow;
 pub mod http_url;
 pub mod observability;
 pub mod rate;
@@ -47,6 +48,8 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<Collection>,
+    /// Followers of changes.
+    pub follow: follow::Follow,
     /// Rate limits.
     pub rate: rate::RateLimits,
     /// `true`: the data listener serves the description of the API too.

@@ -61,6 +61,7 @@ impl Current {
     pub(crate) fn new(in_force: Arc<InForce>, index: usize, handler: &Handler) -> Self {
         let snapshot = in_force.newest();
         let handler = Rc::new(handler.replaced_by(snapshot.shared.clone()));
+        handler.followers.set_newest(&handler);
         in_force.taken(index, &snapshot);
         Self { in_force, index, handler: RefCell::new(handler) }
     }
@@ -71,8 +72,9 @@ impl Current {
 
     /// Takes over new settings: between two requests, for nothing else runs on this thread.
     fn take_over(&self, snapshot: &Snapshot, worker: &WorkerContext) {
-        let next = self.handler.borrow().replaced_by(snapshot.shared.clone());
-        *self.handler.borrow_mut() = Rc::new(next);
+        let next = Rc::new(self.handler.borrow().replaced_by(snapshot.shared.clone()));
+        next.followers.set_newest(&next);
+        *self.handler.borrow_mut() = next;
         worker.set_limits(&snapshot.shared.limits);
         self.in_force.taken(self.index, snapshot);
     }
@@ -251,13 +253,21 @@ impl Serve for Current {
         worker: Rc<WorkerContext>,
     ) -> Pin<Box<dyn Future<Output = Infallible>>> {
         Box::pin(async move {
+            let followers = Rc::clone(&self.handler().followers);
+            let follows = self.handler().shared.follows.clone();
             let mut published = self.in_force.subscribe();
-            loop {
-                self.take_over(&self.in_force.newest(), &worker);
-                if published.changed().await.is_err() {
-                    // Nothing can be published any more.
-                    return std::future::pending().await;
+            let taking_over = async {
+                loop {
+                    self.take_over(&self.in_force.newest(), &worker);
+                    if published.changed().await.is_err() {
+                        // Nothing can be published any more.
+                        return std::future::pending().await;
+                    }
                 }
+            };
+            tokio::select! {
+                never = taking_over => never,
+                never = followers.attend(follows) => never,
             }
         })
     }

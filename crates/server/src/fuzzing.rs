@@ -127,7 +127,7 @@ fn ask(shared: &Shared, method: &str, target: &str) {
         Ok(Route::Item(_, id)) => {
             shared.collections.all().iter().for_each(|collection| check_key(&collection.schema, id))
         }
-        Ok(Route::BatchGet(id, query)) => {
+        Ok(Route::BatchGet(id, query) | Route::Changes(id, query)) => {
             let schema = &shared.collections.get(id).schema;
             drop(batch::parse_query(schema, &shared.limits, shared.cache.hasher(), query));
         }
@@ -207,6 +207,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         breaker,
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
+        follow: crate::config::follow::Follow::default(),
         rate: crate::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

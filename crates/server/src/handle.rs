@@ -1,11 +1,11 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
+mod batches;
 mod replacement;
 pub(crate) mod serve;
 mod step;
 
-use std::borrow::Borrow;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,8 +25,9 @@ use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::Ids;
 use crate::budgets::COUNTED_BYTES_MIN;
-use crate::connection::request::{Request, RequestBody};
+use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
+use crate::follow::WorkerFollowers;
 use crate::header_writer::{self, HeaderWriter};
 use crate::history::hot_keys::KeySampler;
 use crate::http_error::HttpError;
@@ -70,6 +71,8 @@ pub struct Handler {
     pub(crate) client_detectors: Rc<ClientDetectors>,
     /// Sampler of hot keys, if they are on.
     pub(crate) key_sampler: Option<Rc<KeySampler>>,
+    /// Followers of this worker.
+    pub(crate) followers: Rc<WorkerFollowers>,
 }
 
 impl Handler {
@@ -91,6 +94,7 @@ impl Handler {
             hits_of_turn: Cell::default(),
             client_detectors: Rc::default(),
             key_sampler: None,
+            followers: Rc::default(),
         }
     }
 
@@ -108,7 +112,7 @@ impl Handler {
         evaluation: Evaluation,
         notes: &mut Notes,
     ) -> Step {
-        let Request { head, body, connection, now, .. } = request;
+        let Request { head, body, connection, now, protocol } = request;
         let arrival = RequestTimes::of_arrival(now);
         let (times, is_paid) = match evaluation {
             Evaluation::First => (arrival, false),
@@ -185,63 +189,13 @@ impl Handler {
                 self.limited_batch(id, parsed, &context)
             }
             Ok(Route::BatchPost(id)) => self.posted((id, id), body, evaluation, &context),
+            Ok(Route::Changes(id, query)) => {
+                self.follow((id, query), (protocol, sender.expires), &context)
+            }
             Ok(Route::ByAlias(route, targets)) => {
                 self.route_by_alias(route, targets, (body, evaluation), &context)
             }
         }
-    }
-
-    /// Answers a batch whose ids are in its body. `ids_of`: the collection or alias whose they are.
-    pub(crate) fn posted(
-        self: &Rc<Self>,
-        (id, ids_of): (CollectionId, CollectionId),
-        body: RequestBody,
-        evaluation: Evaluation,
-        context: &RequestContext<'_>,
-    ) -> Step {
-        // Before the body takes memory.
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, context) {
-            return Step::problem(&problem);
-        }
-        match evaluation {
-            Evaluation::First => {}
-            Evaluation::Again(Some(ids)) => {
-                let ids = ids.check_size(&self.shared.limits).map(|()| ids);
-                return self.limited_batch(id, ids, context);
-            }
-            Evaluation::Again(None) => return Step::problem(&CONFIGURATION_CHANGED),
-        }
-        if let Some(refusal) = self.limited_by_head(id, context) {
-            return refusal;
-        }
-        let handler = Rc::clone(self);
-        let request = context.to_pending();
-        let ids = ReceivedIds::default();
-        let trace = self.shared.fetcher.trace_slot();
-        let received = (Rc::clone(&ids), trace.clone());
-        let future =
-            Box::pin(
-                async move { handler.batch_post((id, ids_of), body, request, &received).await },
-            );
-        Step::Later(Pending { future, ids: Some(ids), trace })
-    }
-
-    /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
-    /// nothing.
-    pub(crate) fn limited_batch(
-        self: &Rc<Self>,
-        id: CollectionId,
-        parsed: Result<impl Borrow<Ids> + 'static, HttpError>,
-        request: &RequestContext<'_>,
-    ) -> Step {
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
-            return Step::problem(&problem);
-        }
-        let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().len());
-        self.limited(id, ids, request, move |handler, request| match parsed {
-            Ok(ids) => handler.batch(id, ids, request),
-            Err(problem) => Step::problem(&problem),
-        })
     }
 
     /// Answers a request for one record.

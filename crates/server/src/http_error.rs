@@ -29,6 +29,12 @@ pub(crate) enum HttpError {
     NoSuchPath,
     /// The collection does not exist.
     NoSuchCollection,
+    /// The changes of the collection cannot be followed.
+    NotFollowed,
+    /// The path is not served over HTTP/2.
+    OnlyHttp1,
+    /// The client follows as many collections as it may.
+    TooManyFollowers,
     /// The id cannot be a key of the collection.
     BadId(KeyError),
     /// The batch is malformed.
@@ -92,7 +98,8 @@ impl HttpError {
     #[must_use]
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NoSuchPath | Self::NoSuchCollection => StatusCode::NOT_FOUND,
+            Self::NoSuchPath | Self::NoSuchCollection | Self::NotFollowed => StatusCode::NOT_FOUND,
+            Self::OnlyHttp1 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
             Self::BadId(_)
             | Self::BadBatch(_)
@@ -110,7 +117,7 @@ impl HttpError {
             Self::CircuitOpen { .. } | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::TooManyRequests(_) | Self::TooManyFailures { .. } => {
+            Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
                 StatusCode::TOO_MANY_REQUESTS
             }
         }
@@ -120,6 +127,8 @@ impl HttpError {
         match self {
             Self::NoSuchPath => "No such path",
             Self::NoSuchCollection => "No such collection",
+            Self::NotFollowed => "Changes are not served",
+            Self::OnlyHttp1 => "HTTP version not supported",
             Self::BadId(_) => "Bad id",
             Self::BadBatch(_) => "Bad batch",
             Self::BadFields(_) => "Bad fields",
@@ -136,7 +145,9 @@ impl HttpError {
             Self::Unavailable(_) => "Not available",
             Self::Timeout(_) => "Timed out",
             Self::Unreadable => "Record not representable",
-            Self::TooManyRequests(_) | Self::TooManyFailures { .. } => "Too many requests",
+            Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
+                "Too many requests"
+            }
             Self::CircuitOpen { .. } => "Not available",
             Self::Shed(_) => "Overloaded",
         }
@@ -150,6 +161,20 @@ impl HttpError {
                     .into()
             }
             Self::NoSuchCollection => "this server serves no collection of that name".into(),
+            Self::NotFollowed => {
+                "the changes of this collection cannot be followed (collections.NAME.changes)"
+                    .into()
+            }
+            Self::OnlyHttp1 => {
+                "changes are served over HTTP/1.1 only: send this request over a connection \
+                 of HTTP/1.1"
+                    .into()
+            }
+            Self::TooManyFollowers => {
+                "this client follows as many times as it may (follow.followers_per_client); end \
+                 another connection first"
+                    .into()
+            }
             Self::BadId(error) => error.to_string(),
             Self::BadBatch(detail) | Self::BadFields(detail) | Self::Forbidden(detail) => {
                 detail.clone()
@@ -204,7 +229,10 @@ impl HttpError {
             Self::Method(allowed) => {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             }
-            Self::Overloaded(_) | Self::Unavailable(_) | Self::NoBodyRoom => {
+            Self::Overloaded(_)
+            | Self::Unavailable(_)
+            | Self::NoBodyRoom
+            | Self::TooManyFollowers => {
                 response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
             }
             Self::TooManyRequests(why) => why.add(response.headers_mut()),

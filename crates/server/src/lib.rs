@@ -36,6 +36,7 @@ mod current;
 pub mod documents;
 mod field_selection;
 mod file_watch;
+mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;

@@ -13,7 +13,7 @@ use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
 use hotrow_otel::context::TraceParent;
 use hotrow_types::key::CollectionId;
-use http::Response;
+use http::{Response, StatusCode};
 
 use crate::access::Caller;
 use crate::access_log::{Entry, RequestLine, WorkerAccessLog};
@@ -160,7 +160,8 @@ impl Handler {
         let took = now.since(arrived.since);
         if let Some(log) = observer.access_log_of(answer.status(), took, now) {
             let pending = self.pending_note(arrived, notes, None);
-            self.log(log, &pending, took, (answer, outcome));
+            let counted = (answer.status(), answer.body_bytes(), outcome);
+            self.log(log, &pending, took, counted);
         }
         if let Some(tracer) = &observer.tracer {
             let head = &arrived.head;
@@ -188,7 +189,7 @@ impl Handler {
         let now = Nanos::now();
         let took = now.since(pending.since);
         if let Some(log) = observer.access_log_of(answer.status(), took, now) {
-            self.log(log, pending, took, (answer, outcome));
+            self.log(log, pending, took, (answer.status(), answer.body_bytes(), outcome));
         }
         if let Some(tracer) = &observer.tracer {
             let (method, target) = pending.line.split_at(pending.method_bytes);
@@ -207,6 +208,16 @@ impl Handler {
         }
         self.shows_time(observer, &pending.notes)
             .then(|| ServerTiming::waited(outcome, pending.since, now, answer.read_at()))
+    }
+
+    /// Notes the end of an answer that had no end when it began.
+    pub(crate) fn note_stream(&self, observer: &Observer, pending: &PendingNote, bytes: u64) {
+        let now = Nanos::now();
+        let took = now.since(pending.since);
+        let status = StatusCode::OK.as_u16();
+        if let Some(log) = observer.access_log_of(status, took, now) {
+            self.log(log, pending, took, (status, bytes, CacheOutcome::None));
+        }
     }
 
     /// Notes a request that the connection has refused.
@@ -241,10 +252,10 @@ impl Handler {
         access_log: &WorkerAccessLog,
         pending: &PendingNote,
         took: Duration,
-        (answer, outcome): (&Answer, CacheOutcome),
+        (status, bytes, outcome): (u16, u64, CacheOutcome),
     ) {
         let (method, target) = pending.line.split_at(pending.method_bytes);
-        let body_bytes = if method == b"HEAD" { 0 } else { answer.body_bytes() };
+        let body_bytes = if method == b"HEAD" { 0 } else { bytes };
         let collection = pending.notes.collection.map(|id| self.shared.collections.get(id));
         access_log.write(&Entry {
             ended: SystemTime::now(),
@@ -253,7 +264,7 @@ impl Handler {
             protocol: pending.protocol,
             request: Some(RequestLine { method, target }),
             collection: collection.map(|collection| collection.name.as_str()),
-            status: answer.status(),
+            status,
             outcome,
             bytes: Some(body_bytes),
             sender: pending.names.as_deref().map(|names| (names, pending.notes.caller)),
@@ -262,7 +273,7 @@ impl Handler {
     }
 
     /// Returns the client, which a trusted proxy may name.
-    fn client(&self, connection: &ConnectionContext, headers: Fields<'_>) -> Peer {
+    pub(crate) fn client(&self, connection: &ConnectionContext, headers: Fields<'_>) -> Peer {
         self.shared.admission.rate.clients().client(connection.peer, headers)
     }
 

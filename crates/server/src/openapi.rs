@@ -4,6 +4,7 @@
 //! A document is made again only when the catalogue shows other fields, so that a request for it
 //! costs little more than its bytes.
 
+mod changes;
 mod paths;
 mod responses;
 mod schema;
@@ -26,6 +27,7 @@ use crate::access::Access;
 use crate::body::Body;
 use crate::collections::Collections;
 use crate::config::Config;
+use crate::config::follow::Follow;
 use crate::handle::{Handler, Step};
 
 /// Path of the document.
@@ -68,6 +70,8 @@ pub(super) struct Facts {
     /// `Hotrow-Priority` is honoured.
     has_priority: bool,
     credentials: Credentials,
+    /// Which changes may be followed.
+    follow: Follow,
 }
 
 /// Credentials that requests may carry.
@@ -105,6 +109,7 @@ impl ApiDescription {
             has_deadline: config.concurrency.deadline_header,
             has_priority: config.shed.as_ref().is_some_and(|shed| shed.priority_header),
             credentials,
+            follow: config.follow.clone(),
         };
         Self {
             collections,
@@ -191,6 +196,7 @@ impl ApiDescription {
             let record = schema::record(&collection.schema, fields, are_required);
             schemas.insert(collection.name.clone(), record);
             paths::add(&mut paths, collection, fields, &self.facts);
+            changes::add(&mut paths, collection, &self.facts);
         }
         let mut components = json!({
             "schemas": schemas,

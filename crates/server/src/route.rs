@@ -11,6 +11,9 @@ use crate::http_error::HttpError;
 const ITEM_METHODS: &str = "GET, HEAD";
 /// Name of the description in paths.
 const DESCRIPTION: &str = "openapi.json";
+/// First segment of the paths of changes. No collection can have this name.
+pub(crate) const CHANGES: &str = "_changes";
+const CHANGES_METHODS: &str = "GET";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
 /// A query cannot name keys of several columns.
 const COMPOSITE_BATCH_METHODS: &str = "POST";
@@ -28,6 +31,8 @@ pub(crate) enum Route<'a> {
     BatchPost(CollectionId),
     /// One or several records by an alias.
     ByAlias(AliasRoute, AliasTargets<'a>),
+    /// The changes of a collection, with the query.
+    Changes(CollectionId, Option<&'a str>),
     /// The server's capabilities: `OPTIONS *`.
     Capabilities,
     /// The description of the API.
@@ -56,7 +61,10 @@ impl Route<'_> {
     /// Returns the collection that it names.
     pub(crate) fn collection(&self) -> Option<CollectionId> {
         match self {
-            Self::Item(id, _) | Self::BatchGet(id, _) | Self::BatchPost(id) => Some(*id),
+            Self::Item(id, _)
+            | Self::BatchGet(id, _)
+            | Self::BatchPost(id)
+            | Self::Changes(id, _) => Some(*id),
             Self::ByAlias(route, _) => Some(route.of),
             Self::Capabilities | Self::Description => None,
         }
@@ -164,6 +172,15 @@ impl Router {
                 Ok(Route::Description)
             } else {
                 Err(HttpError::Method(ITEM_METHODS))
+            };
+        }
+        if name == CHANGES
+            && let Some(of) = id
+        {
+            let collection = self.collection(of)?;
+            return match *method {
+                Method::GET => Ok(Route::Changes(collection, query)),
+                _ => Err(HttpError::Method(CHANGES_METHODS)),
             };
         }
         let collection = self.collection(name)?;

@@ -18,7 +18,7 @@ use crate::admission::Admission;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
 use crate::admission::inflight::InflightLimits;
-use crate::admission::rate::RateLimits;
+use crate::admission::rate::{self, RateLimits};
 use crate::admission::shed::LoadShedder;
 use crate::breaker_probe::thread_name;
 use crate::budgets::{self, Budgets};
@@ -27,6 +27,7 @@ use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
+use crate::follow::Follows;
 use crate::lookups::Calendar;
 use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
@@ -50,6 +51,8 @@ pub struct Shared {
     pub(crate) fetcher: Arc<Fetcher>,
     /// The databases.
     pub(crate) sources: Sources,
+    /// Followers of changes; `None`: no collection may be followed.
+    pub(crate) follows: Option<Arc<Follows>>,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
@@ -103,7 +106,7 @@ impl Shared {
         let now = Nanos::now();
         let access =
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
-        let rate = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
+        let rate_limits = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
         let tracer = Tracer::new(config, &collections, &sources);
         let reads: Box<[SourceReads]> = (0..)
             .map(SourceId)
@@ -132,8 +135,14 @@ impl Shared {
             sources,
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
+            follows: Follows::new(
+                &config.follow,
+                &collections,
+                // Its lower half.
+                rate::seed()[0] as u32,
+            ),
             refresh: Arc::new(Refresh::new(collections.count())),
-            admission: Arc::new(admission(config, rate, shedders, inflight)),
+            admission: Arc::new(admission(config, rate_limits, shedders, inflight)),
             budgets,
             compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),

@@ -12,6 +12,7 @@ use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::collections::Collections;
+use crate::follow::Follows;
 use crate::read::{Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::shared::Shared;
@@ -24,6 +25,8 @@ pub struct CacheSink {
     fetcher: Arc<Fetcher>,
     refresh: Arc<Refresh>,
     source: SourceId,
+    /// Followers of changes, if collections may be followed.
+    follows: Option<Arc<Follows>>,
     /// Spans of the feed, if traces are configured.
     trace: Option<FeedTrace>,
 }
@@ -76,6 +79,7 @@ impl CacheSink {
             fetcher: Arc::clone(&shared.fetcher),
             refresh: Arc::clone(&shared.refresh),
             source,
+            follows: shared.follows.clone(),
             trace: shared
                 .fetcher
                 .tracer
@@ -109,6 +113,7 @@ impl Sink for CacheSink {
             }
         }
         self.counts().changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.changes(self.source, changes));
     }
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
@@ -116,6 +121,7 @@ impl Sink for CacheSink {
         self.cache.release_standbys_after(collection, Nanos::now());
         self.cache.note_flushed(collection, Nanos::now());
         self.counts().flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.flush(self.source, collection, mark));
         match cause {
             FlushCause::Schema => {
                 tracing::info!(
@@ -134,6 +140,7 @@ impl Sink for CacheSink {
         self.trace.iter().for_each(|trace| trace.gap_opened(collection));
         self.cache.note_flushed(collection, Nanos::now());
         self.counts().flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
+        self.follows.iter().for_each(|follows| follows.open_gap(self.source, collection));
         tracing::warn!(
             collection = self.name(collection),
             detail,
@@ -146,6 +153,7 @@ impl Sink for CacheSink {
         self.cache.close_gap(collection);
         self.cache.release_standbys_after(collection, Nanos::now());
         self.trace.iter().for_each(|trace| trace.gap_closed(collection));
+        self.follows.iter().for_each(|follows| follows.close_gap(self.source, collection));
         tracing::info!(
             collection = self.name(collection),
             "all changes of the collection are delivered again"
@@ -156,6 +164,7 @@ impl Sink for CacheSink {
         self.cache.mark_gap(self.source, None);
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(|trace| trace.lost(cause));
+        self.follows.iter().for_each(|follows| follows.loss(self.source));
         self.counts().losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         let source = &*self.reads().name;
         tracing::warn!(source, ?cause, detail, "the feed lost its position: every entry is stale");
@@ -166,6 +175,7 @@ impl Sink for CacheSink {
         self.cache.release_all_standbys_after(self.source, Nanos::now());
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
+        self.follows.iter().for_each(|follows| follows.started(self.source, position));
         self.counts().starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         let source = &*self.reads().name;
@@ -188,6 +198,12 @@ impl Sink for CacheSink {
         if before != position {
             self.reads().progress.moved();
         }
+        // Last: who reads because of an event finds everything else done.
+        self.follows.iter().for_each(|follows| follows.advance(self.source, position, visible));
+    }
+
+    fn wants_visibility(&self) -> bool {
+        self.follows.as_ref().is_some_and(|follows| follows.wants_proof(self.source))
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) static ACCESS_LOG: Throttle = Throttle::new();
 /// Failures of the export of traces.
 #[cfg(feature = "otel")]
 pub(crate) static TRACE_EXPORT: Throttle = Throttle::new();
+/// Followers of changes that were too slow.
+pub(crate) static SLOW_FOLLOWER: Throttle = Throttle::new();
 /// Records without a JSON form.
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{GtidSet, Position, Version};
 use mysql_async::Conn;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::catalog_row;
 use super::config::Tuning;
@@ -115,12 +115,12 @@ fn log_position(file: &str, offset: u64) -> Result<LogPosition, Ended> {
     })
 }
 
-/// Probes periodically until the receiver is dropped.
+/// Probes periodically, and when `early` asks for it, until the receiver is dropped.
 pub(crate) async fn run(
     conn: &mut Conn,
     identity: &Identity,
     tuning: &Tuning,
-    out: mpsc::Sender<Probe>,
+    (out, early): (mpsc::Sender<Probe>, &Notify),
 ) -> Ended {
     let mut tick = every(tuning.probe_every);
     loop {
@@ -134,7 +134,10 @@ pub(crate) async fn run(
         if out.send(probe).await.is_err() {
             return Ended::new(LossCause::Unavailable, "the feed ended");
         }
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = early.notified() => {}
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Gtid, Position, SourceId, Version};
 use mysql_async::binlog::events::{Event as Raw, GtidEvent};
 use mysql_async::{Conn, Error};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::binlog::Event;
 use super::config::Tuning;
@@ -21,7 +21,7 @@ use super::probe::{self, Advance, Probe, Progress};
 use super::server::Identity;
 use super::shared::Recent;
 use hotrow_source::catalog_watermark::CatalogWatermark;
-use hotrow_source::feed_loop::{Ended, every};
+use hotrow_source::feed_loop::{EarlyProbe, Ended, every, wait_until};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -92,20 +92,21 @@ impl Session<'_> {
         let (reply_tx, reply_rx) = mpsc::channel(1);
         let identity = self.identity;
         let tuning = self.tuning;
-        let deliver = pin!(self.deliver(probe_rx, request_tx, reply_rx));
+        let early = Notify::new();
+        let deliver = pin!(self.deliver((probe_rx, &early), request_tx, reply_rx));
         tokio::select! {
             ended = deliver => match ended {
                 Ok(never) => match never {},
                 Err(ended) => ended,
             },
-            ended = probe::run(probes, identity, tuning, probe_tx) => ended,
+            ended = probe::run(probes, identity, tuning, (probe_tx, &early)) => ended,
             ended = catalog_checks(watcher, request_rx, reply_tx) => ended,
         }
     }
 
     async fn deliver(
         mut self,
-        mut probes: mpsc::Receiver<Probe>,
+        (mut probes, early): (mpsc::Receiver<Probe>, &Notify),
         requests: mpsc::Sender<u64>,
         mut replies: mpsc::Receiver<CatalogReply>,
     ) -> Result<Infallible, Ended> {
@@ -115,12 +116,14 @@ impl Session<'_> {
         // Counts ticks, not time: after this process was suspended, buffered events are read first.
         let mut silent = 0;
         let mut is_checking = false;
+        let mut early_probe = EarlyProbe::default();
         loop {
             supervisor::turn();
             self.report_progress(&mut reported);
             if !is_checking && self.delivery.is_doubtful() {
                 is_checking = requests.try_send(self.delivery.doubts()).is_ok();
             }
+            let early_at = early_probe.due(self.sink.wants_visibility());
             tokio::select! {
                 event = self.dump.next() => {
                     silent = 0;
@@ -150,6 +153,10 @@ impl Session<'_> {
                 }
                 _ = check_tick.tick(), if !is_checking => {
                     is_checking = requests.try_send(self.delivery.doubts()).is_ok();
+                }
+                () = wait_until(early_at) => {
+                    early_probe.sent();
+                    early.notify_one();
                 }
                 _ = silence_tick.tick() => {
                     silent += 1;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::version::{Position, Snapshot, Version};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
@@ -22,7 +22,7 @@ use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
-use hotrow_source::feed_loop::{BackgroundTask, Ended, every};
+use hotrow_source::feed_loop::{BackgroundTask, EarlyProbe, Ended, every, wait_until};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -123,6 +123,8 @@ pub(crate) struct Session<'a> {
     flushed: Lsn,
     /// Time at which to flush the log, unless the feed advances before.
     flush_at: Option<Instant>,
+    /// Earliest time of a probe beside those that are due.
+    early_probe: EarlyProbe,
 }
 
 /// Result of a probe: the log's end, its flushed position, and a snapshot.
@@ -158,6 +160,7 @@ impl<'a> Session<'a> {
             check_now: false,
             flushed: Lsn(0),
             flush_at: None,
+            early_probe: EarlyProbe::default(),
         }
     }
 
@@ -192,6 +195,9 @@ impl<'a> Session<'a> {
             }
             self.delivery.flush_portion();
             self.report_progress();
+            // One that waits to be passed may prove it.
+            let is_probing = self.progress.oldest_waiting().is_some();
+            let early_at = self.early_probe.due(!is_probing && self.sink.wants_visibility());
             if std::mem::take(&mut self.check_now) {
                 check_tick.reset_immediately();
             }
@@ -207,6 +213,11 @@ impl<'a> Session<'a> {
                 bridged = self.gaps.bridged() => bridged?,
                 _ = status_tick.tick() => self.status().await?,
                 _ = probe_tick.tick(), if probe.is_idle() => {
+                    let limit = self.tuning.silence_max;
+                    probe.start(send_probe(client, self.start.incarnation, limit));
+                }
+                () = wait_until(early_at), if probe.is_idle() => {
+                    self.early_probe.sent();
                     let limit = self.tuning.silence_max;
                     probe.start(send_probe(client, self.start.incarnation, limit));
                 }
@@ -352,13 +363,5 @@ pub(crate) async fn timely<T>(
     match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer.map_err(|e| sql_error(what, &e)),
         Err(_) => Err(Ended::silent(what, limit)),
-    }
-}
-
-/// Waits until `at`; pending for ever without a time.
-async fn wait_until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

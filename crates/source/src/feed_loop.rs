@@ -186,6 +186,36 @@ pub fn every(period: Duration) -> Interval {
     interval
 }
 
+/// Least time between two early probes: a probe is a small query.
+const EARLY_PROBE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Times of early probes, beside those that are due, while something waits for one.
+#[derive(Debug, Default)]
+pub struct EarlyProbe {
+    sent_at: Option<Instant>,
+}
+
+impl EarlyProbe {
+    /// Returns the time of the next one, if one is wanted.
+    pub fn due(&self, is_wanted: bool) -> Option<Instant> {
+        let after = |sent_at: Instant| sent_at + EARLY_PROBE_INTERVAL;
+        is_wanted.then(|| self.sent_at.map_or_else(Instant::now, after))
+    }
+
+    /// Records that one is sent now.
+    pub fn sent(&mut self) {
+        self.sent_at = Some(Instant::now());
+    }
+}
+
+/// Waits until `at`; pending for ever without a time.
+pub async fn wait_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Work that runs beside a feed's stream, at most one at a time.
 pub struct BackgroundTask<'a, T>(Option<Pin<Box<dyn Future<Output = T> + 'a>>>);
 

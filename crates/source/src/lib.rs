@@ -332,6 +332,11 @@ pub trait Sink: Send + Sync + 'static {
     /// `visible` is set by engines whose feed can run ahead of readers. It is the least that a read
     /// sent now sees; changes that it contains need no fence any more.
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
+    /// Returns whether something waits for the proof that delivered changes are visible. A feed
+    /// that probes for it may then do so before the next probe is due.
+    fn wants_visibility(&self) -> bool {
+        false
+    }
 }
 
 pub mod attempts;

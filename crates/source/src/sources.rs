@@ -271,6 +271,10 @@ impl Sink for RenumberedSink {
         self.inner.started(position);
     }
 
+    fn wants_visibility(&self) -> bool {
+        self.inner.wants_visibility()
+    }
+
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
         self.inner.advance(probe_sent_at, position, visible);
     }

@@ -31,6 +31,8 @@ pub(super) struct Collections {
     pub(super) server: Vec<Collection>,
     pub(super) cache: Vec<CollectionPolicy>,
     pub(super) source: Vec<CollectionConfig>,
+    /// Those whose changes may be followed.
+    pub(super) followed: Vec<CollectionId>,
 }
 
 /// Lifetimes of entries where a collection sets none.
@@ -47,6 +49,8 @@ pub(super) struct SourceTraits<'a> {
     /// Why its collections can have no aliases.
     pub(super) lacks_aliases: Option<&'static str>,
     pub(super) has_positions: bool,
+    /// Changes come from a change hub.
+    pub(super) is_behind_hub: bool,
     /// Key column where the file names none.
     pub(super) default_key: &'static str,
 }
@@ -154,10 +158,14 @@ fn collection(
              there are no positions",
         );
     }
+    let number = CollectionId(all.server.len() as u16);
+    if changes(&mut section, source_traits, tenant.is_some()) {
+        all.followed.push(number);
+    }
     let aliases = aliases::aliases(
         &mut section,
         &aliases::Aliased {
-            of: CollectionId(all.server.len() as u16),
+            of: number,
             key: &key,
             columns: columns.as_deref(),
             exclude: exclude.as_deref().unwrap_or_default(),
@@ -191,6 +199,24 @@ fn collection(
         is_alias: false,
     });
     aliases
+}
+
+/// Reads whether changes may be followed.
+fn changes(section: &mut Section<'_>, source: &SourceTraits<'_>, has_tenants: bool) -> bool {
+    let changes = section.flag("changes", false);
+    let why = match changes {
+        true if has_tenants => {
+            "with tenant: a change names a key, and whose record it was before is not known"
+        }
+        true if !source.has_positions => {
+            "with source.watch or source.feed = \"none\": without a change log there is nothing to \
+             follow"
+        }
+        true if source.is_behind_hub => "with [hub]: following changes is not supported there yet",
+        _ => return changes,
+    };
+    section.refuse("changes", format!("must not be true {why}"));
+    changes
 }
 
 /// Reads the tenant's column, if the records belong to tenants, with its settings.

@@ -1,7 +1,8 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `rate`, `limits`,
+//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `follow`, `rate`,
+//! `limits`,
 //! `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader` (reading of a key), `problem`
 //! (messages), `units`, `expand`.
 //!
@@ -18,6 +19,7 @@ mod collections;
 mod compression;
 mod cors;
 mod expand;
+mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hub;

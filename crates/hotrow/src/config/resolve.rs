@@ -57,6 +57,7 @@ pub(super) fn resolve<'a>(
         .iter()
         .map(|(name, source)| source.source_traits(name, stale_by(&cache_section.config, source)))
         .collect();
+    let follow_section = root.section("follow");
     let collections = collections::collections(
         root.section("collections"),
         &cache_section.ttl,
@@ -126,6 +127,7 @@ pub(super) fn resolve<'a>(
         shed,
         concurrency: shared.concurrency,
         collections: collections.server,
+        follow: super::follow::follow(follow_section, collections.followed),
         rate,
         describes_on_data,
         cors,

@@ -327,6 +327,7 @@ impl Source {
                 _ => None,
             },
             has_positions: self.follow != Follow::Nothing && is_listed,
+            is_behind_hub: self.follow == Follow::Hub,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => "_id",

@@ -94,18 +94,19 @@ fn configuration(file: &Path) -> String {
     let url = format!("sqlite:{}", file.display()).replace('$', "$$");
     format!(
         "[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
-         allow_min_position = true\nallow_fields = true\n",
+         allow_min_position = true\nallow_fields = true\nchanges = true\n",
         toml::Value::String(url)
     )
 }
 
-/// Returns three commands to try.
+/// Returns commands to try.
 fn invitation(addresses: Addresses) -> String {
     let data = reachable(addresses.data);
     let admin = reachable(addresses.admin);
     format!(
         "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  \
          curl 'http://{data}/products?ids=1,2,3'\n  \
+         curl -N http://{data}/_changes/products\n  \
          curl http://{admin}/metrics\nCtrl-C ends it and removes the database.\n"
     )
 }

@@ -12,6 +12,7 @@ const TIMING: &str = "the feed's probes are timed by it";
 const LIMITER: &str = "the queues and the concurrency limit are set up at the start";
 const CHECK: &str = "the thread of the consistency check is set up at the start";
 const CLIENTS: &str = "the connections of a client are counted from the start";
+const FOLLOW: &str = "what followers share with the feed is set up at the start";
 const SHAPE: &str = "the feed and the queries follow the table as it was at the start";
 pub(super) const TOKEN_KEYS: &str =
     "the thread that reads the keys of tokens is set up at the start";
@@ -29,8 +30,8 @@ const CACHE: [&str; 8] = [
     "when_stale",
 ];
 /// Settings of a collection that are about its table.
-const TABLE: [&str; 8] =
-    ["by", "columns", "exclude", "key", "key_type", "source", "table", "tenant"];
+const TABLE: [&str; 9] =
+    ["by", "changes", "columns", "exclude", "key", "key_type", "source", "table", "tenant"];
 /// Settings of `[access.jwt]` that are about where keys come from.
 pub(super) const KEY_SOURCE: [&str; 5] =
     ["jwks_ca", "jwks_file", "jwks_max_age", "jwks_url", "refresh"];
@@ -55,6 +56,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["cache", ..] => Some(MEMORY),
         ["collections", _, key, ..] if TABLE.contains(key) => Some(SHAPE),
         ["collections", ..] => None,
+        ["follow", ..] => Some(FOLLOW),
         ["warm", ..] => Some(WARM),
         ["log" | "access_log", ..] => Some(FORMAT),
         ["trace", ..] => Some(TRACES),

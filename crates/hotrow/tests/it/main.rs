@@ -84,6 +84,7 @@ mod e2e {
     mod warm_start;
 }
 
+mod follow;
 mod init;
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment

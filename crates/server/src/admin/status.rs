@@ -56,6 +56,7 @@ impl View {
                 "connections": crate::metrics::open_redis(&self.workers),
                 "allow_stale": shared.redis_allows_stale,
             })),
+            "changes": shared.follows.as_ref().map(|follows| follows.status()),
             "limits": self.limits(),
             "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),

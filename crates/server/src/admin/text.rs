@@ -83,6 +83,9 @@ impl View {
         self.shared.admission.rate.expose(&mut out);
         metrics::expose_access(&self.workers, &mut out);
         metrics::expose_redis(&self.workers, &mut out);
+        if let Some(follows) = &self.shared.follows {
+            follows.expose(&mut out);
+        }
         if let Some(access) = &self.shared.access {
             access.expose(now, &mut out);
         }

@@ -71,6 +71,8 @@ pub struct Activity {
     unsent: RefCell<Vec<Reservation>>,
     answer_bytes: Cell<u64>,
     requests: Cell<u64>,
+    /// `true`: the process asks the connection to end.
+    is_leaving: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -86,6 +88,7 @@ impl Activity {
             unsent: RefCell::default(),
             answer_bytes: Cell::new(0),
             requests: Cell::new(0),
+            is_leaving: Cell::new(false),
             waker: RefCell::new(None),
         }
     }
@@ -174,6 +177,21 @@ impl Activity {
     pub(crate) fn all_taken(&self) {
         self.blocked_since.set(None);
         self.drain.set(None);
+    }
+
+    /// Returns whether the client takes nothing at present.
+    pub(crate) fn is_write_blocked(&self) -> bool {
+        self.blocked_since.get().is_some()
+    }
+
+    /// Asks an answer without an end to end.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.set(true);
+    }
+
+    /// Returns whether an answer without an end should end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
     }
 
     /// Records that the client takes nothing at present.

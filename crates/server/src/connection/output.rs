@@ -130,13 +130,18 @@ impl<B: Body + Unpin> Output<B> {
             let data = self.body.as_ref().and_then(|pending| pending.data.as_ref());
             let run = data.map_or(&[][..], Buf::chunk);
             if buffered == 0 && run.is_empty() {
-                ready!(filled)?;
                 // A TLS stream may still hold sealed bytes; others hold none.
                 let flushed = Pin::new(&mut *stream).poll_flush(cx);
                 if flushed.is_pending() {
                     self.activity.write_blocked(self.worker.now.get());
                 }
                 ready!(flushed).map_err(|_| Broken)?;
+                if filled.is_pending() {
+                    // The body goes on later, and its connection needs no memory until then.
+                    self.worker.give_output(std::mem::take(&mut self.buffer));
+                    self.activity.all_taken();
+                    return Poll::Pending;
+                }
                 self.rest();
                 return Poll::Ready(Ok(()));
             }

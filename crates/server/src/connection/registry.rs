@@ -96,6 +96,9 @@ impl Registry {
             look: Cell::new(self.is_draining()),
             leaving: Cell::new(false),
         });
+        if self.departure.get() != Departure::None {
+            entry.activity.leave();
+        }
         connections.push(Rc::clone(&entry));
         let registry = Rc::clone(self);
         let open = Arc::clone(open);
@@ -142,12 +145,15 @@ impl Registry {
         }
     }
 
-    /// Makes the next answer of every connection its last. Connections of HTTP/2 are woken, so
-    /// that they announce it at once.
+    /// Makes the next answer of every connection its last, and ends answers without an end.
+    /// Connections of HTTP/2 are woken, so that they announce it at once.
     pub(crate) fn leave(&self) {
         if self.departure.get() == Departure::None {
             self.departure.set(Departure::AfterAnswer);
-            self.connections.borrow().iter().for_each(|entry| entry.activity.wake());
+            for entry in &*self.connections.borrow() {
+                entry.activity.leave();
+                entry.activity.wake();
+            }
         }
     }
 

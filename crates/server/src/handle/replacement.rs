@@ -30,6 +30,7 @@ impl Handler {
             hits_of_turn: Cell::default(),
             client_detectors: Rc::clone(&self.client_detectors),
             key_sampler: self.key_sampler.clone(),
+            followers: Rc::clone(&self.followers),
         }
     }
 }

@@ -72,7 +72,13 @@ impl Handler {
         match step {
             Step::Now(outcome) => {
                 let cache_outcome = outcome.1;
-                let answer = self.counted(outcome, now);
+                let mut answer = self.counted(outcome, now);
+                if let Some(body) = answer.follow_body() {
+                    // Its note is made at its end.
+                    let note = |_: &Rc<_>| self.pending_note(&arrived, notes, None);
+                    body.take_note(self.observer.as_ref().map(note));
+                    return Begun::Now(AnswerTo { answer, origin, timing: None });
+                }
                 let note =
                     |observer: &_| self.note(observer, &arrived, notes, (&answer, cache_outcome));
                 let timing = self.observer.as_deref().and_then(note);
@@ -90,7 +96,12 @@ impl Handler {
     pub(crate) fn complete(&self, outcome: Outcome, ending: Ending, since: Nanos) -> AnswerTo {
         let Ending { note, origin } = ending;
         let cache_outcome = outcome.1;
-        let answer = self.counted(outcome, since);
+        let mut answer = self.counted(outcome, since);
+        if let Some(body) = answer.follow_body() {
+            body.take_note(note);
+            self.turn_ended();
+            return AnswerTo { answer, origin, timing: None };
+        }
         let timing = match (&self.observer, &note) {
             (Some(observer), Some(note)) => {
                 self.note_pending(observer, note, (&answer, cache_outcome))

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 pub(crate) mod authority;
+pub(crate) mod events;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod load;
@@ -127,6 +128,7 @@ impl Server {
             breaker: None,
             shed: None,
             collections: Vec::new(),
+            follow: hotrow_server::config::follow::Follow::default(),
             rate: hotrow_server::config::rate::RateLimits::default(),
             describes_on_data: false,
             cors: None,

@@ -21,11 +21,13 @@ use hotrow_server::in_force::InForce;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
+use hotrow_server::sink::CacheSink;
 use hotrow_server::worker::WorkerError;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::tenant::Tenants;
 use hotrow_types::version::Version;
 
@@ -38,6 +40,8 @@ pub(crate) struct Running {
     /// Address of the Redis protocol.
     pub(crate) redis: Option<SocketAddr>,
     pub(crate) in_force: Arc<InForce>,
+    /// What the feed would report to.
+    pub(crate) sink: Arc<CacheSink>,
     pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), WorkerError>>>,
 }
@@ -76,6 +80,7 @@ impl Running {
         let shared = Shared::new(config, cache, Sources::only(source), calendar)
             .unwrap()
             .with_access_log(log);
+        let sink = Arc::new(CacheSink::new(&shared, SourceId::FIRST));
         let in_force = InForce::new(config.clone(), shared);
         let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();
@@ -86,7 +91,7 @@ impl Running {
             service.run(&config, (&served, None), &ending, started)
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
-        Self { address, admin, redis, in_force, shutdown, thread: Some(thread) }
+        Self { address, admin, redis, in_force, sink, shutdown, thread: Some(thread) }
     }
 }
 
@@ -131,6 +136,12 @@ pub(crate) fn access() -> (Access, String) {
 
 /// Has one row, and no other.
 pub(crate) struct OneRow(Vec<KeySchema>);
+
+impl OneRow {
+    pub(crate) fn new(schemas: Vec<KeySchema>) -> Self {
+        Self(schemas)
+    }
+}
 
 impl Source for OneRow {
     fn read_within(
@@ -192,7 +203,7 @@ pub(crate) fn config() -> Config {
         collections: ["products", "prices"]
             .map(|name| Collection {
                 name: name.to_owned(),
-                source: hotrow_types::source::SourceId::FIRST,
+                source: SourceId::FIRST,
                 cache_control: "private, no-cache".to_owned(),
                 allow_no_cache: true,
                 allow_min_position: true,
@@ -205,6 +216,7 @@ pub(crate) fn config() -> Config {
                 alias: None,
             })
             .into(),
+        follow: hotrow_server::config::follow::Follow::default(),
         rate: hotrow_server::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

@@ -28,6 +28,8 @@ mod jwks_url;
 mod tenants;
 
 mod access_log;
+mod changes;
+mod changes_access;
 mod server_timing;
 
 mod redis;

@@ -10,6 +10,7 @@ pub mod answer;
 pub mod client;
 pub mod config;
 pub mod database;
+pub mod events;
 pub mod metrics;
 pub mod panics;
 pub mod server;
@@ -22,6 +23,7 @@ pub use answer::Answer;
 pub use client::Client;
 pub use config::{Config, Gate};
 pub use database::Database;
+pub use events::{EventStream, SentEvent};
 pub use server::{Ended, Server};
 
 /// Time limit of conditions that should hold soon. Generous, because tests run in parallel on two

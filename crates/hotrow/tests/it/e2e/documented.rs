@@ -60,6 +60,7 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     // Rules have series of their own; this one affects no request.
     let config = Config::new(database.path())
         .collection("products")
+        .set("collections.products.changes", "true")
         .set("limits.rate.clients.rate", "\"1000000/s\"");
     let server = Server::start(&with_redis(config));
     redis_cli(&server, &["PING"]);

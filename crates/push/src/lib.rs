@@ -1,0 +1,28 @@
+//! Changes for followers, without I/O, clock or threads: when a change may be pushed, and what a
+//! follower that comes back still needs.
+//!
+//! A feed delivers a change before readers can see it (Race B, `docs/races.md`). A follower that
+//! were informed at once would read the old row, and nothing would inform it again. So a change
+//! waits ([`ChangeLog`], `pending`) until a version that every new read sees contains it, and with
+//! it all changes after it: followers get commits in the order of the log. Then it enters the
+//! window of its collection (`window`), from which followers read, and in which a follower that
+//! returns with a [`ResumeId`] finds what it has missed.
+//!
+//! Followers have no queues here. Each is a [`Cursor`], and the window is shared, so that one
+//! follower costs a few bytes however many changes wait for it. Registration and replay are one
+//! step: the cursor is set to where the replay begins.
+//!
+//! Whenever changes may have been missed, the *generation* of the window is raised, and each of its
+//! followers gets [`Event::Reset`]: at the loss, and again where the new feed begins.
+
+mod change_log;
+mod pending;
+mod resume;
+mod window;
+
+#[cfg(test)]
+mod model;
+
+pub use change_log::{ChangeLog, Config, Usage};
+pub use resume::{ResumeId, ResumeIdError};
+pub use window::{Cursor, Event, Opening, Progress};

@@ -1,0 +1,240 @@
+//! Followers of changes: `GET /_changes/{collection}` as server-sent events.
+//!
+//! Reading order: here (what all followers share), `request` (from a request to an answer),
+//! `stream` (one follower), `events` (its text), `worker` (waking the followers of a worker),
+//! `judge` (its credential, again and again).
+//!
+//! [`hotrow_push`] decides when a change may leave and what is replayed. A follower is a body of an
+//! answer that is never complete. It reads from the shared log when its worker wakes it, at most
+//! [`FRAME_BYTES`] at a time, and nothing more before its client has taken that.
+
+mod counts;
+mod events;
+mod judge;
+mod request;
+mod stream;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hotrow_push::{ChangeLog, Config as LogConfig, Cursor, Opening, ResumeId, Usage};
+use hotrow_source::Change;
+use hotrow_types::key::CollectionId;
+use hotrow_types::source::SourceId;
+use hotrow_types::version::{ChangeId, Position, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub(crate) use self::counts::{EndCause, FollowCounts};
+pub(crate) use self::stream::FollowBody;
+pub(crate) use self::worker::WorkerFollowers;
+use crate::collections::Collections;
+use crate::config::follow::Follow as Settings;
+use crate::connection::{Clients, CountedConnection};
+use crate::context::Peer;
+
+/// Bytes of events from which a follower gets no more at once.
+const FRAME_BYTES: usize = 4 << 10;
+/// Most changes that a follower looks at while it holds the lock of the log.
+const CHANGES_PER_READ: usize = 64;
+
+/// What all followers share with the feed.
+#[derive(Debug)]
+pub(crate) struct Follows {
+    /// By source.
+    logs: Box<[SourceLog]>,
+    /// By collection.
+    sources: Box<[SourceId]>,
+    /// Raised whenever followers must look.
+    version: watch::Sender<u64>,
+    settings: Settings,
+    followers: AtomicUsize,
+    clients: Option<Arc<Clients>>,
+    pub(crate) counts: FollowCounts,
+}
+
+/// Changes of one source.
+#[derive(Debug)]
+struct SourceLog {
+    log: Mutex<ChangeLog>,
+    /// Followers wait for changes that are not proven visible.
+    wants_proof: AtomicBool,
+}
+
+/// A follower's places in the counts; returned when dropped.
+#[derive(Debug)]
+pub(crate) struct FollowerGuard {
+    follows: Arc<Follows>,
+    _client: Option<CountedConnection>,
+}
+
+impl Drop for FollowerGuard {
+    fn drop(&mut self) {
+        self.follows.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reason for which a follower is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAdmitted {
+    /// `follow.followers`.
+    Full,
+    /// `follow.followers_per_client`.
+    TooMany,
+}
+
+impl Follows {
+    /// Creates what followers share; `None`: no collection may be followed. `generation`: random.
+    pub(crate) fn new(
+        settings: &Settings,
+        collections: &Collections,
+        generation: u32,
+    ) -> Option<Arc<Self>> {
+        if settings.collections.is_empty() {
+            return None;
+        }
+        let sources: Box<[SourceId]> =
+            collections.all().iter().map(|collection| collection.source).collect();
+        let count = sources.iter().map(|source| source.index() + 1).max().unwrap_or(0);
+        let bytes = settings.window_bytes;
+        let config = LogConfig { window_bytes: bytes, pending_bytes: bytes, generation };
+        let log = |source| {
+            let mut followed = vec![false; sources.len()];
+            for CollectionId(id) in &settings.collections {
+                let id = usize::from(*id);
+                if sources.get(id).is_some_and(|own| own.index() == source) {
+                    followed[id] = true;
+                }
+            }
+            let log = Mutex::new(ChangeLog::new(&config, &followed));
+            SourceLog { log, wants_proof: AtomicBool::new(false) }
+        };
+        Some(Arc::new(Self {
+            logs: (0..count).map(log).collect(),
+            sources,
+            version: watch::Sender::new(0),
+            settings: settings.clone(),
+            followers: AtomicUsize::new(0),
+            clients: Clients::new(settings.followers_per_client),
+            counts: FollowCounts::default(),
+        }))
+    }
+
+    /// Returns whether a collection may be followed.
+    pub(crate) fn is_followed(&self, collection: CollectionId) -> bool {
+        self.log(collection).lock().is_followed(collection)
+    }
+
+    fn source(&self, CollectionId(id): CollectionId) -> SourceId {
+        self.sources[usize::from(id)]
+    }
+
+    /// Returns the log that has the changes of a collection.
+    fn log(&self, collection: CollectionId) -> &Mutex<ChangeLog> {
+        &self.logs[self.source(collection).index()].log
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns the number of followers.
+    pub(crate) fn followers(&self) -> usize {
+        self.followers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.logs.iter().fold(Usage::default(), |sum, own| sum + own.log.lock().usage())
+    }
+
+    /// Returns whether the feed should prove soon what is visible: followers wait for it.
+    pub(crate) fn wants_proof(&self, source: SourceId) -> bool {
+        let wants = |own: &SourceLog| own.wants_proof.load(Ordering::Relaxed);
+        self.logs.get(source.index()).is_some_and(wants) && self.followers() > 0
+    }
+
+    /// Takes a place for a follower.
+    fn admit(self: &Arc<Self>, client: Peer) -> Result<FollowerGuard, NotAdmitted> {
+        if self.followers.fetch_add(1, Ordering::Relaxed) >= self.settings.followers {
+            self.followers.fetch_sub(1, Ordering::Relaxed);
+            return Err(NotAdmitted::Full);
+        }
+        // Dropped with its place, if the client has too many.
+        let mut guard = FollowerGuard { follows: Arc::clone(self), _client: None };
+        if let Some(clients) = &self.clients {
+            guard._client = Some(clients.enter(client).ok_or(NotAdmitted::TooMany)?);
+        }
+        Ok(guard)
+    }
+
+    fn open(&self, id: CollectionId, last: Option<ResumeId>) -> Option<(Cursor, Opening)> {
+        self.log(id).lock().open(id, last)
+    }
+
+    fn update(&self, source: SourceId, act: impl FnOnce(&mut ChangeLog) -> bool) {
+        // Without collections a source has no log.
+        let Some(own) = self.logs.get(source.index()) else { return };
+        let mut log = own.log.lock();
+        let has_news = act(&mut log);
+        own.wants_proof.store(log.wants_proof(), Ordering::Relaxed);
+        drop(log);
+        if has_news {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+}
+
+/// What the feed of a source reports, after the cache has applied it.
+impl Follows {
+    pub(crate) fn changes(&self, source: SourceId, changes: &[Change]) {
+        self.update(source, |log| {
+            let mut has_news = false;
+            for Change { key, mark } in changes {
+                has_news |= log.change(key, *mark);
+            }
+            has_news
+        });
+    }
+
+    pub(crate) fn flush(&self, source: SourceId, collection: CollectionId, mark: Option<ChangeId>) {
+        self.update(source, |log| log.flush(collection, mark));
+    }
+
+    pub(crate) fn open_gap(&self, source: SourceId, collection: CollectionId) {
+        self.update(source, |log| {
+            log.open_gap(collection);
+            true
+        });
+    }
+
+    pub(crate) fn close_gap(&self, source: SourceId, collection: CollectionId) {
+        self.update(source, |log| {
+            log.close_gap(collection);
+            true
+        });
+    }
+
+    pub(crate) fn loss(&self, source: SourceId) {
+        self.update(source, |log| {
+            log.lose();
+            true
+        });
+    }
+
+    pub(crate) fn started(&self, source: SourceId, position: Option<Position>) {
+        self.update(source, |log| {
+            log.begin(position);
+            true
+        });
+    }
+
+    pub(crate) fn advance(
+        &self,
+        source: SourceId,
+        position: Option<Position>,
+        visible: Option<&Version>,
+    ) {
+        self.update(source, |log| log.advance(position, visible));
+    }
+}
