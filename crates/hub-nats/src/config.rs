@@ -22,6 +22,19 @@ pub struct HubConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Stream that a relay creates.
     pub limits: StreamLimits,
+    /// Slot that keeps the relays' place in the database; `None`: every take-over is a loss.
+    pub slot: Option<Slot>,
+    /// Time without a renewal after which another relay takes the lease.
+    pub lease: Duration,
+}
+
+/// Replication slot of the relays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// Standbys of the database synchronize it.
+    pub has_failover: bool,
 }
 
 /// Credential for NATS.
@@ -73,7 +86,7 @@ impl HubConfig {
     }
 
     /// Returns the key-value store of the lease.
-    pub(crate) fn lease(&self) -> String {
+    pub(crate) fn lease_store(&self) -> String {
         format!("{}-lease", self.stream)
     }
 }

@@ -78,7 +78,7 @@ impl HubFeed {
         let readers = ReadersSink(Arc::clone(&state));
         feed_loop::run(shutdown, async {
             tokio::select! {
-                never = watch.follow(&readers) => never,
+                never = watch.follow(&readers, None) => never,
                 never = Box::pin(self.follow(&state)) => never,
             }
         })

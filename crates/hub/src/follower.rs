@@ -26,6 +26,8 @@ struct Followed {
     generation: Generation,
     counter: u64,
     complete: u64,
+    /// See [`Watermark::watched`]: as the chain said last.
+    watched: Option<u64>,
 }
 
 /// What a message requires of the server.
@@ -162,6 +164,10 @@ impl Follower {
             generation: message.generation,
             counter: message.counter,
             complete: message.complete,
+            watched: match &message.body {
+                Body::Watermark(watermark) => watermark.watched,
+                _ => self.followed.and_then(|followed| followed.watched),
+            },
         };
         let Some(followed) = self.followed.as_mut() else {
             self.followed = Some(here);
@@ -179,7 +185,7 @@ impl Follower {
             if message.generation.number < followed.generation.number {
                 return Step::Ignored;
             }
-            *followed = here;
+            *followed = Followed { watched: None, ..here };
             return self.lose(Lost::NoBeginning(message.generation.number));
         }
         let expected = followed.counter.saturating_add(1);
@@ -226,6 +232,7 @@ impl Follower {
             generation: message.generation,
             counter: 0,
             complete: message.complete,
+            watched: beginning.watched,
         });
         let continues = || {
             let (before, predecessor) = before.zip(beginning.predecessor)?;
@@ -234,7 +241,9 @@ impl Follower {
             let is_next = is_same(self.rules, before.generation, predecessor.generation)
                 && before.counter == predecessor.counter
                 && self.origin.as_ref() == Some(&beginning.origin);
-            (is_within && is_next).then_some(())
+            let is_watched = before.watched.is_some() && before.watched == beginning.watched;
+            let is_watched = is_watched || !self.rules.has(Rule::SameWatch);
+            (is_within && is_next && is_watched).then_some(())
         };
         if self.is_joined && continues().is_some() {
             return Step::Continued;

@@ -196,6 +196,9 @@ impl World {
                 let server = self.random.below(self.servers.len());
                 self.servers[server].move_reader(self.zombie.is_some(), &self.database);
             }
+            11 if self.is_followed => {
+                self.database.write_unpublished(&mut self.random, self.now);
+            }
             _ => {}
         }
     }
@@ -407,6 +410,11 @@ fn a_join_without_hidden_changes_is_found() {
 #[test]
 fn a_chain_that_resumes_too_late_is_found() {
     find(Rule::ResumeWithin, 30_000);
+}
+
+#[test]
+fn a_table_that_was_not_published_between_two_chains_is_found() {
+    find(Rule::SameWatch, 30_000);
 }
 
 #[test]

@@ -34,6 +34,10 @@ pub struct Publisher {
     nonces: Nonces,
     hidden: Hidden,
     gaps: Vec<Tag>,
+    /// See [`Watermark::watched`].
+    watched: Option<u64>,
+    /// The feed has lost changes since the last chain began.
+    has_lost: bool,
     feed: Feed,
     chain: Chain,
     queue: VecDeque<Queued>,
@@ -84,6 +88,8 @@ impl Publisher {
             nonces: Nonces::new(rules),
             hidden: Hidden::default(),
             gaps: Vec::new(),
+            watched: None,
+            has_lost: false,
             feed: Feed::Stopped,
             chain: Chain::Broken("the relay starts".to_owned()),
             queue: VecDeque::new(),
@@ -99,17 +105,27 @@ impl Publisher {
     /// them are visible.
     pub fn feed_started(&mut self, origin: String, position: u64) {
         self.start(origin, position, None, "the relay follows the database anew");
+        self.watched = None;
         self.hidden.clear();
     }
 
     /// Records that a feed goes on at `position`, where the database kept its place. Until
-    /// [`Self::settled`] changes before it may be invisible.
-    pub fn feed_resumed(&mut self, origin: String, position: u64) {
-        self.start(origin, position, Some(position), "another relay took over");
+    /// [`Self::settled`] changes before it may be invisible. `watched` is the digest of
+    /// [`Watermark::watched`].
+    pub fn feed_resumed(&mut self, origin: String, position: u64, watched: Option<u64>) {
+        // A reported loss may still be in the queue, which is dropped.
+        let resumed_at = (!self.has_lost).then_some(position);
+        self.start(origin, position, resumed_at, "another relay took over");
+        self.watched = watched;
         self.hidden.resume();
         if !self.rules.has(Rule::SettleFirst) {
             self.hidden.settle();
         }
+    }
+
+    /// Records what the database delivers from now on, after a change of its catalogue.
+    pub fn watching(&mut self, watched: Option<u64>) {
+        self.watched = watched;
     }
 
     /// Records that all changes before the place of the resumed feed are visible.
@@ -130,6 +146,7 @@ impl Publisher {
     /// Records that the feed may have missed changes; it starts again later.
     pub fn feed_lost(&mut self, cause: u8, detail: &str) {
         self.feed = Feed::Stopped;
+        self.has_lost = true;
         let detail = crate::message::cut(detail);
         self.push(Body::Loss(Loss { cause, detail }), 0);
     }
@@ -199,6 +216,7 @@ impl Publisher {
             hidden,
             gaps: self.gaps.clone(),
             collections: self.collections.clone(),
+            watched: self.watched,
             origin,
         };
         // A watermark that was not taken is replaced only by a chain's end: its bytes count.
@@ -247,6 +265,7 @@ impl Publisher {
             predecessor: last
                 .map(|last| Predecessor { generation: last.generation, counter: last.counter }),
             resumed_at: continued.map(|(_, at)| at),
+            watched: self.watched,
             origin: origin.clone(),
             reason,
         };
@@ -261,6 +280,8 @@ impl Publisher {
     pub fn began(&mut self) {
         if let Chain::Opening(generation) = self.chain {
             self.chain = Chain::Open { generation, next: 1 };
+            // Nothing was lost since the beginning was made.
+            self.has_lost &= self.feed == Feed::Stopped;
         }
     }
 

@@ -16,6 +16,8 @@ pub enum Rule {
     Hidden,
     /// A chain continues another only if it resumes no later than that one was complete.
     ResumeWithin,
+    /// A chain continues another only if the database published the same tables all the time.
+    SameWatch,
     /// Each message is written only behind the one before it.
     CompareAndSet,
     /// Only what the stream has acknowledged is confirmed to the database.

@@ -356,6 +356,8 @@ impl Source {
                 SourceConfig::Postgres(postgres::config::Config {
                     server: of_server(server, collections),
                     publication,
+                    // Of a relay only, which sets it.
+                    slot: None,
                 })
             }
             #[cfg(feature = "mysql")]

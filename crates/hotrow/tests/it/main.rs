@@ -171,7 +171,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], `hub`;
+/// [`unfollowed`], `hub`, `hub_slot`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -181,6 +181,8 @@ mod postgres {
     mod history;
     #[cfg(feature = "hub")]
     mod hub;
+    #[cfg(feature = "hub")]
+    mod hub_slot;
     mod proxies;
     mod reads;
     mod servers;
