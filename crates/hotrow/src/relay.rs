@@ -85,6 +85,8 @@ pub fn relay(args: &RelayArgs) -> Result<(), RelayError> {
     let overrides = Overrides { data: None, admin: args.admin };
     let mut resolved = auto::load(&args.config, &overrides, None)?.resolved;
     let hub = resolved.hub.take().ok_or(RelayError::NoHub)?;
+    #[cfg(feature = "failpoints")]
+    let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
     logging::start(resolved.log, &host.supervisor, Arc::default()).map_err(subsystem)?;
     let supervisor = host.supervisor.clone();
     // No replacement: this thread owns the composition.

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "failpoints")]
+pub use hotrow_hub::rules::Rule;
+pub use hotrow_hub::rules::Rules;
 use hotrow_hub::tag::Tag;
 use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::KeySchema;
@@ -26,6 +29,8 @@ pub struct HubConfig {
     pub slot: Option<Slot>,
     /// Time without a renewal after which another relay takes the lease.
     pub lease: Duration,
+    /// Rules in force: all of them, but for tests.
+    pub rules: Rules,
 }
 
 /// Replication slot of the relays.

@@ -73,7 +73,8 @@ impl HubFeed {
         let collections = (self.names.clone(), self.tags.clone(), self.schemas.clone());
         let instance = RandomState::new().hash_one("instance");
         let origins = Arc::clone(&self.origins);
-        let state = ServerState::new(sink, collections, origins, self.bounds, instance);
+        let bounds = (self.bounds, self.config.rules);
+        let state = ServerState::new(sink, collections, origins, bounds, instance);
         let state = Arc::new(Mutex::new(state));
         let readers = ReadersSink(Arc::clone(&state));
         feed_loop::run(shutdown, async {

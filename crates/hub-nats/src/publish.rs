@@ -18,6 +18,7 @@ use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use futures_util::StreamExt as _;
 use hotrow_hub::codec::{decode, decode_nonce, encode};
 use hotrow_hub::message::{Body, Message};
+use hotrow_hub::rules::Rule;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::feed_loop::every;
 use hotrow_supervisor as supervisor;
@@ -183,11 +184,13 @@ impl Term<'_> {
         let bytes = encode(message);
         self.counts.published_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.counts.published.fetch_add(1, Ordering::Relaxed);
-        let message = PublishMessage::build()
-            .payload(bytes.into())
-            .expected_stream(&self.config.stream)
-            .expected_last_sequence(expected)
-            .outbound_message(self.config.changes());
+        let message =
+            PublishMessage::build().payload(bytes.into()).expected_stream(&self.config.stream);
+        let message = match self.config.rules.has(Rule::CompareAndSet) {
+            true => message.expected_last_sequence(expected),
+            false => message,
+        };
+        let message = message.outbound_message(self.config.changes());
         use async_nats::jetstream::context::traits::Publisher as _;
         let ack = self.context.publish_message(message).await;
         let ack = ack.map_err(failed("publishing"))?;
@@ -209,7 +212,10 @@ impl Term<'_> {
 
     fn acknowledge(&mut self, (counter, ack): (u64, Result<PublishAck, PublishError>)) {
         match ack {
-            Ok(ack) if ack.sequence == self.began_at + counter => {
+            Ok(ack)
+                if ack.sequence == self.began_at + counter
+                    || !self.config.rules.has(Rule::CompareAndSet) =>
+            {
                 self.shared.publisher.lock().acknowledged(counter);
             }
             Ok(ack) => {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use async_nats::jetstream::kv::Store;
 use hotrow_hub::publisher::Publisher;
-use hotrow_hub::rules::Rules;
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Sink;
@@ -224,7 +223,7 @@ impl Relay {
             let nonces = client.subscribe(self.config.nonces()).await;
             let mut nonces = nonces.map_err(failed("receiving nonces"))?;
             let shared = Arc::new(Shared {
-                publisher: Mutex::new(Publisher::new(self.tags.to_vec(), Rules::default())),
+                publisher: Mutex::new(Publisher::new(self.tags.to_vec(), self.config.rules)),
                 changed: Notify::new(),
                 delivered_at: AtomicU64::new(0),
                 owned_until: Mutex::new(lease.owned_until()),

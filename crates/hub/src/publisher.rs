@@ -48,6 +48,8 @@ pub struct Publisher {
     /// Written messages without an acknowledgement: counter and complete point.
     in_flight: VecDeque<(u64, u64)>,
     confirmable: u64,
+    #[cfg(any(test, feature = "failpoints"))]
+    faults: faults::Faults,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ impl Publisher {
             complete: 0,
             in_flight: VecDeque::new(),
             confirmable: 0,
+            #[cfg(any(test, feature = "failpoints"))]
+            faults: faults::Faults::default(),
         }
     }
 
@@ -166,6 +170,10 @@ impl Publisher {
             Event::CloseGap { collection } => self.gaps.retain(|open| open != collection),
         }
         if self.feed == Feed::Stopped {
+            return;
+        }
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.drops(&event) {
             return;
         }
         self.is_inside_commit = true;
@@ -287,12 +295,18 @@ impl Publisher {
 
     /// Returns the next message to write, if one waits and not too many are under way.
     pub fn take(&mut self) -> Option<Message> {
-        let Chain::Open { generation, next } = &mut self.chain else { return None };
-        if self.in_flight.len() >= IN_FLIGHT_MAX {
+        if self.in_flight.len() >= IN_FLIGHT_MAX || !matches!(self.chain, Chain::Open { .. }) {
+            return None;
+        }
+        #[cfg(any(test, feature = "failpoints"))]
+        self.reorder();
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.holds() {
             return None;
         }
         let Queued { body, bytes, complete } = self.queue.pop_front()?;
         self.queue_bytes = self.queue_bytes.saturating_sub(bytes);
+        let Chain::Open { generation, next } = &mut self.chain else { return None };
         let message = Message { generation: *generation, counter: *next, complete, body };
         *next += 1;
         if !self.rules.has(Rule::ConfirmAfterAck) {
@@ -372,5 +386,7 @@ pub fn mark_of(change: hotrow_types::version::ChangeId) -> Option<Mark> {
     }
 }
 
+#[cfg(any(test, feature = "failpoints"))]
+mod faults;
 #[cfg(test)]
 mod tests;

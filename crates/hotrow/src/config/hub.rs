@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "hub")]
-use hotrow_hub_nats::config::{Credential, HubConfig, Slot, StreamLimits, is_address};
+use hotrow_hub_nats::config::{Credential, HubConfig, Rules, Slot, StreamLimits, is_address};
 
 use super::problem::shown;
 use super::reader::Section;
@@ -95,6 +95,7 @@ pub(super) fn hub(mut section: Section<'_>, servers: Option<&str>) -> Option<Hub
         limits: StreamLimits { in_memory, replicas, max_age, max_bytes },
         slot: slot.map(|name| Slot { name, has_failover: slot_failover }),
         lease,
+        rules: Rules::default(),
     });
     #[cfg(not(feature = "hub"))]
     return Some(());

@@ -72,6 +72,8 @@ pub(super) fn open(
         SourceConfig::Postgres(config) => {
             #[cfg(feature = "hub")]
             if let (Some(hub), max_staleness) = hub {
+                #[cfg(feature = "failpoints")]
+                let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
                 return open_hub(config, (hub, max_staleness), hooks, host);
             }
             let Postgres { source, mut feed } =

@@ -29,7 +29,7 @@ fn server() -> Server {
     let bounds = Bounds { max_staleness: second, schema_poll: second };
     let collections = (names, tags, (0..3).map(schema).collect());
     let mut state =
-        ServerState::new(recorder.clone(), collections, Arc::clone(&origins), bounds, 5);
+        ServerState::new(recorder.clone(), collections, Arc::clone(&origins), (bounds, Rules::default()), 5);
     origins.found(Origin { name: "db".to_owned(), incarnation: INCARNATION });
     origins.confirm_shapes(Nanos::now());
     state.readers_found();

@@ -2,7 +2,7 @@
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
 //! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`],
-//! [`views`].
+//! [`views`], `hub`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,6 +22,8 @@ use session::PostgresSession;
 
 mod disturbances;
 mod feed;
+#[cfg(feature = "hub")]
+mod hub;
 mod session;
 mod standbys;
 mod views;
