@@ -65,6 +65,35 @@ impl Hubbed {
         })
     }
 
+    /// Replaces the relays by one that runs with this failpoint, if any, and with this lease.
+    pub(crate) fn with_relays(&mut self, failpoint: &str, lease: &str) {
+        for relay in self.relays.drain(..) {
+            relay.signal(Signal::TERM);
+            assert_eq!(relay.ended(SOON).code(), 0);
+        }
+        let config = self.relay_config.clone().set("hub.lease", &format!("{lease:?}"));
+        self.relay_config = match failpoint {
+            "" => config,
+            _ => config.failpoint(failpoint.to_owned()),
+        };
+        self.start_relay();
+        self.relays[0].await_ready();
+        self.start_relay();
+    }
+
+    /// Lets no message of a relay reach NATS.
+    pub(crate) fn mute_relays(&self) {
+        self.of_relays.hold(&CLASSES, &[Direction::ToServer]);
+    }
+
+    /// Kills the relay that leads, and lets messages reach NATS again.
+    pub(crate) fn kill_muted_leader(&mut self) {
+        let leader = self.leader();
+        self.relays.remove(leader).signal(Signal::KILL);
+        self.of_relays.cut(&CLASSES);
+        self.of_relays.clear_faults();
+    }
+
     /// Asks JetStream for something that it must do.
     #[track_caller]
     fn insist(&self, subject: &str) {
