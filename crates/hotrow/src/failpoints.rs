@@ -130,7 +130,9 @@ mod tests {
         #[cfg(feature = "hub")]
         assert_eq!(Failpoints::parse("hub:Hidden").unwrap().rules.len(), 1);
         assert!(Failpoints::parse("").unwrap().safeguards.is_empty());
-        for unknown in ["leases", "panic", "panics:feed", "hub:hid", "read-gate", "read-delay:slow=5"] {
+        for unknown in
+            ["leases", "panic", "panics:feed", "hub:hid", "read-gate", "read-delay:slow=5"]
+        {
             let error = Failpoints::parse(&format!("lease,{unknown}")).unwrap_err();
             assert_eq!(error, UnknownFailpoint(unknown.to_owned()));
         }

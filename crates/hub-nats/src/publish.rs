@@ -186,9 +186,10 @@ impl Term<'_> {
         self.counts.published.fetch_add(1, Ordering::Relaxed);
         let message =
             PublishMessage::build().payload(bytes.into()).expected_stream(&self.config.stream);
-        let message = match self.config.rules.has(Rule::CompareAndSet) {
-            true => message.expected_last_sequence(expected),
-            false => message,
+        let message = if self.config.rules.has(Rule::CompareAndSet) {
+            message.expected_last_sequence(expected)
+        } else {
+            message
         };
         let message = message.outbound_message(self.config.changes());
         use async_nats::jetstream::context::traits::Publisher as _;

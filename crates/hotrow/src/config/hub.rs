@@ -58,8 +58,7 @@ pub(super) fn hub(mut section: Section<'_>, servers: Option<&str>) -> Option<Hub
         section.refuse("stream", format!("{what} {}", shown(&stream)));
     }
     let slot = slot.map(|text| text.value);
-    let is_of_slots =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_of_slots = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if let Some(name) = slot.as_deref()
         && (name.is_empty() || name.len() > SLOT_BYTES_MAX || !name.bytes().all(is_of_slots))
     {

@@ -28,8 +28,13 @@ fn server() -> Server {
     let second = Duration::from_secs(1);
     let bounds = Bounds { max_staleness: second, schema_poll: second };
     let collections = (names, tags, (0..3).map(schema).collect());
-    let mut state =
-        ServerState::new(recorder.clone(), collections, Arc::clone(&origins), (bounds, Rules::default()), 5);
+    let mut state = ServerState::new(
+        recorder.clone(),
+        collections,
+        Arc::clone(&origins),
+        (bounds, Rules::default()),
+        5,
+    );
     origins.found(Origin { name: "db".to_owned(), incarnation: INCARNATION });
     origins.confirm_shapes(Nanos::now());
     state.readers_found();

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::frame::ServerError;
-use crate::config::KeptSlot;
 use super::{Frame, Wire, WireError};
+use crate::config::KeptSlot;
 
 /// A position in the write-ahead log, written as `16/B374D848`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -283,6 +283,41 @@ fn nats_may_require_certificates() {
     await_body(&mut client, &path(1), &row(1, 1));
 }
 
+/// Servers of a cluster are killed in turn, the leader of the stream among them.
+#[ignore = "long: elections of a NATS cluster take seconds"]
+#[test]
+fn a_server_of_a_cluster_may_die() {
+    let mut cluster = Nats::start_cluster(3);
+    let urls: Vec<String> = cluster.iter().map(Nats::url).collect();
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(""));
+    hub.config = hub
+        .config
+        .set("source.feed", &format!("{:?}", urls.join(",")))
+        .set("hub.replicas", "3")
+        .set("hub.slot", "\"relays\"")
+        .set("hub.lease", "\"5s\"");
+    let relays = [hub.relay(), hub.relay()];
+    let server = hub.server();
+    let mut client = server.client();
+    await_readyz(&server, 200);
+    for price in 1..7 {
+        let victim = price as usize % cluster.len();
+        cached(&mut client, &path(1));
+        cluster[victim].kill();
+        hub.shop.server.batch(&price_sql(1, price));
+        await_body(&mut client, &path(1), &row(1, price));
+        await_readyz(&server, 200);
+        cluster[victim].restart();
+        // The next one may be killed once this one has what the others have.
+        await_until("all replicas to be current", SOON, || {
+            let answer = cluster[victim].request("$JS.API.STREAM.INFO.hotrow", "");
+            answer.matches("\"current\":true").count() == 2
+        });
+    }
+    assert!(relays.iter().any(|relay| relay.status()["role"] == "leader"));
+    assert_eq!(hub.slots(), "1");
+}
+
 #[test]
 fn a_collection_that_no_relay_publishes_is_named() {
     let hub = Hub::over(

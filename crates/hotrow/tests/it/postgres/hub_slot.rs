@@ -175,9 +175,7 @@ fn a_slot_that_is_dropped_is_a_loud_loss() {
     let server = hub.server(&[1]);
     let started = starts(&server);
     relay.signal(Signal::KILL);
-    await_until("the slot to be free", SOON, || {
-        hub.shop.server.query(SLOT) == "relays|f|f"
-    });
+    await_until("the slot to be free", SOON, || hub.shop.server.query(SLOT) == "relays|f|f");
     hub.shop.server.batch("SELECT pg_drop_replication_slot('relays')");
     hub.shop.server.batch(&price_sql(1, 1));
     let relay = hub.relay();
@@ -220,9 +218,7 @@ fn a_restart_of_the_database_is_a_loss_all_the_same() {
 #[test]
 fn the_role_of_another_relay_waits_and_says_so() {
     let hub = Hub::new();
-    hub.shop.server.batch(
-        "CREATE ROLE other LOGIN REPLICATION; GRANT SELECT ON products TO other",
-    );
+    hub.shop.server.batch("CREATE ROLE other LOGIN REPLICATION; GRANT SELECT ON products TO other");
     let first = hub.relay();
     let url = hub.shop.server.url_for("other", "postgres");
     let second = Server::start_relay(&hub.config.clone().set("source.url", &format!("{url:?}")));

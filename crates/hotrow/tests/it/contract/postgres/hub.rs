@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
@@ -21,6 +22,8 @@ use hotrow_testkit::harness::{Config, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
 use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
 
+/// Messages by which a stream must outgrow its former length.
+const MORE_MESSAGES: u64 = 3;
 /// Delay of messages that are late.
 const LATE: Duration = Duration::from_millis(150);
 
@@ -92,6 +95,41 @@ impl Hubbed {
         self.relays.remove(leader).signal(Signal::KILL);
         self.of_relays.cut(&CLASSES);
         self.of_relays.clear_faults();
+    }
+
+    /// Restarts NATS. Returns what it had stored at its end.
+    pub(crate) fn restart_nats(&mut self) -> TempDir {
+        self.nats.kill();
+        let saved = self.nats.save();
+        self.nats.restart();
+        saved
+    }
+
+    /// Restarts NATS as it was before, with the instances apart from it: the stream has lost its
+    /// end. Returns the last sequence that it had.
+    pub(crate) fn begin_rewind(&mut self, saved: &TempDir) -> u64 {
+        let end = self.stream_end();
+        self.of_instances.hold(&CLASSES, &BOTH);
+        self.nats.kill();
+        self.nats.restore(saved);
+        self.nats.restart();
+        end
+    }
+
+    /// Lets the instances see NATS again once the stream is longer than it was.
+    #[track_caller]
+    pub(crate) fn end_rewind(&self, end: u64) {
+        await_until("the stream to be longer than before", SOON, || {
+            self.stream_end() > end + MORE_MESSAGES
+        });
+        self.of_instances.cut(&CLASSES);
+        self.of_instances.clear_faults();
+    }
+
+    fn stream_end(&self) -> u64 {
+        let answer = self.nats.request("$JS.API.STREAM.INFO.hotrow", "");
+        let info: Value = serde_json::from_str(&answer).expect("JSON of JetStream");
+        info["state"]["last_seq"].as_u64().expect("the last sequence")
     }
 
     /// Asks JetStream for something that it must do.

@@ -4,11 +4,14 @@
 
 use crate::contract::hidden::Hidden;
 use crate::contract::postgres::hub::Hubbed;
+use crate::contract::run::Trial;
 use crate::contract::safeguards::late_stream;
 use crate::contract::scenario::{
-    BEYOND, BOUND, KEY, Scenario, ScenarioOutcome, assert_clean, config, first, stage,
+    BEYOND, BOUND, KEY, OTHER, Scenario, ScenarioOutcome, assert_clean, config, first, stage,
 };
 use hotrow_testkit::harness::{SOON, await_until};
+use hotrow_verify::observation::Outcome;
+use tempfile::TempDir;
 
 /// Starts relays with this failpoint, and an instance.
 fn start(failpoint: &str) -> Scenario<Hubbed> {
@@ -58,6 +61,34 @@ fn join(failpoint: &str) -> ScenarioOutcome {
     scenario.end(Vec::new())
 }
 
+/// The stream loses its end while the instance is apart from it, and the sequences that the
+/// instance has seen are given again: to a change, among others.
+fn rewound(failpoints: &str) -> ScenarioOutcome {
+    let mut run = stage::<Hubbed>();
+    run.database.with_relays("", "1500ms");
+    let environment = [("HOTROW_FAILPOINTS", failpoints)];
+    let mut scenario = Scenario::over(run, &environment);
+    let saved = scenario.run.database.restart_nats();
+    // Another chain begins, which the instance follows.
+    scenario.change_and_deliver(OTHER);
+    scenario.run.await_readyz(scenario.instance, 200);
+    await_until("a hit", SOON, || {
+        scenario.reader.get(scenario.instance, KEY).outcome == Outcome::Hit
+    });
+    scenario.run.pass(BOUND);
+    scenario.run.rewind(&saved, KEY);
+    scenario.run.await_readyz(scenario.instance, 200);
+    scenario.end(Vec::new())
+}
+
+impl Trial<Hubbed> {
+    fn rewind(&mut self, saved: &TempDir, key: u32) {
+        let end = self.database.begin_rewind(saved);
+        self.change(key);
+        self.database.end_rewind(end);
+    }
+}
+
 /// A change reaches the leader and not the stream; then the leader is killed. Returns whether the
 /// take-over was a loss.
 fn confirm(failpoint: &str) -> (bool, ScenarioOutcome) {
@@ -90,6 +121,11 @@ fn an_instance_that_joins_marks_what_is_hidden() {
 }
 
 #[test]
+fn a_stream_that_lost_its_end_is_noticed() {
+    assert_clean(rewound(""));
+}
+
+#[test]
 fn a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay() {
     let (is_loss, outcome) = confirm("");
     assert!(!is_loss, "the slot had the change");
@@ -98,7 +134,7 @@ fn a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay() {
 
 #[cfg(feature = "failpoints")]
 mod disabled {
-    use super::{changes, confirm, join, look};
+    use super::{changes, confirm, join, look, rewound};
     use crate::contract::scenario::{assert_broken, assert_clean};
     use hotrow_verify::rules::Rule;
 
@@ -120,6 +156,11 @@ mod disabled {
     #[test]
     fn a_join_without_hidden_changes_is_found() {
         assert_broken(|| join("hub:Hidden"), Rule::Fresh);
+    }
+
+    #[test]
+    fn an_end_that_was_lost_and_written_again_is_found() {
+        assert_broken(|| rewound("hub:Identity,hub:Successor"), Rule::Fresh);
     }
 
     /// The next relay notices that the slot is past the chain's end: a loss where there need be
