@@ -106,7 +106,8 @@ pub fn is_address(text: &str) -> bool {
 #[must_use]
 pub fn tags(collections: &[CollectionConfig], schemas: &[KeySchema]) -> Vec<Tag> {
     let of = |(config, schema): (&CollectionConfig, &KeySchema)| {
-        Tag::of(&config.table, &config.key, schema.types())
+        let tag = if config.is_alias { Tag::of_alias } else { Tag::of };
+        tag(&config.table, &config.key, schema.types())
     };
     collections.iter().zip(schemas).map(of).collect()
 }

@@ -174,11 +174,6 @@ mod tests {
                 "",
                 "source.read_urls: is not supported with a change hub",
             ),
-            (
-                "nats://a",
-                "by.email.columns = [\"email\"]",
-                "products.by: is not supported with a change hub",
-            ),
         ] {
             let error = resolved(URL, feed, section).unwrap_err();
             assert!(error.contains(rule) && !error.contains("s3cret"), "{error}");

@@ -300,10 +300,6 @@ impl Source {
         SourceTraits {
             name,
             lacks_aliases: match self.engine {
-                _ if self.follow == Follow::Hub => Some(
-                    "is not supported with a change hub yet; remove it, or follow the database \
-                     itself (source.feed)",
-                ),
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => Some(
                     "is not supported for MongoDB yet: its feed delivers nothing but _id; look \

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::e2e::carriers::certificate_for;
 use crate::postgres::shop::Shop;
 use crate::shop::{
-    await_body, await_readyz, await_started, cached, losses, path, price_sql, row, staleness,
-    starts, with_options,
+    await_body, await_readyz, await_started, await_status, cached, losses, path, price_sql, row,
+    staleness, starts, with_options,
 };
 use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
@@ -100,6 +100,38 @@ fn changes_reach_every_server_through_one_slot() {
     for client in &mut clients {
         await_body(client, &path(1), r#"{"id":1,"name":"p1","price":5,"more":7}"#);
     }
+}
+
+#[test]
+fn aliases_follow_the_hub() {
+    let mut hub = Hub::over(
+        Shop::new(
+            "CREATE TABLE products(id integer PRIMARY KEY, name text UNIQUE, price integer); \
+             INSERT INTO products VALUES (1, 'p1', 100), (2, 'p2', 200)",
+        ),
+        Nats::start(""),
+    );
+    let without = hub.config.clone();
+    hub.config = hub.config.set("collections.products.by.name.columns", "\"name\"");
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    let by = |name: &str| format!("/products/by/name/{name}");
+    assert_eq!(cached(&mut client, &by("p1")).text(), row(1, 100));
+    assert_eq!(cached(&mut client, &by("new")).status, 404);
+    hub.shop.server.batch("UPDATE products SET name = 'new' WHERE id = 1");
+    let renamed = row(1, 100).replace("p1", "new");
+    await_body(&mut client, &by("new"), &renamed);
+    await_status(&mut client, &by("p1"), 404);
+    hub.shop.server.batch("UPDATE products SET name = 'p1' WHERE id = 2");
+    await_body(&mut client, &by("p1"), &row(2, 200).replace("p2", "p1"));
+    assert_eq!(losses(&server, None), 0.0, "{}", server.log());
+    // A relay whose file lacks the alias does not publish its values.
+    drop(relay);
+    let _relay = Server::start_relay(&without);
+    await_until("the reason", SOON, || {
+        server.log().contains("does not publish collection `products/by/name`")
+    });
 }
 
 #[test]
