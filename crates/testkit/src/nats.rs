@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use crate::process::{free_port, run};
 
+pub mod credentials;
+
 /// First port of the servers.
 const PORT_FIRST: u16 = 14_000;
 /// Time limit of a start and of a request.

@@ -11,6 +11,7 @@ use crate::shop::{
 };
 use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
+use hotrow_testkit::nats::credentials::Credentials;
 use rustix::process::Signal;
 
 /// Bound on staleness of the tests.
@@ -282,6 +283,33 @@ fn nats_may_require_a_user() {
     await_body(&mut client, &path(1), &row(1, 1));
     for log in [relay.log(), server.log()] {
         assert!(!log.contains("s3cret"), "{log}");
+    }
+}
+
+#[test]
+fn nats_may_require_a_credentials_file() {
+    let made = Credentials::new();
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{path:?}")
+    };
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(&made.server));
+    let other = file("other.creds", &Credentials::new().file);
+    let refused = Server::start_relay(&hub.config.clone().set("hub.credentials", &other));
+    await_until("the refusal", SOON, || refused.log().contains("connecting to NATS"));
+    drop(refused);
+    hub.config = hub.config.set("hub.credentials", &file("user.creds", &made.file));
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+    let seed = made.file.lines().find(|line| line.starts_with("SU")).expect("a seed");
+    for log in [relay.log(), server.log()] {
+        assert!(!log.contains(seed), "{log}");
     }
 }
 
