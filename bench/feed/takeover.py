@@ -103,7 +103,7 @@ def case(section, rounds):
             return made
 
         server = started(postgres.Server(folder, {"fsync": "off", "max_connections": "200"}))
-        server.load_products(1000, 100)
+        server.load_products(1000, 200)
         port = started(hub.nats(folder)).port
         numbers = iter(range(1000))
         relays = [started(relay(folder, server, port, section, next(numbers))) for _ in range(2)]

@@ -1,5 +1,6 @@
 //! Relay: gets the lease, follows the database while it has it, and publishes.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -8,7 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_nats::Subscriber;
 use async_nats::jetstream::kv::Store;
+use futures_util::StreamExt as _;
+use hotrow_hub::codec::decode_nonce;
+use hotrow_hub::message::{ANSWERS_MAX, Nonce};
 use hotrow_hub::publisher::Publisher;
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
@@ -20,7 +25,7 @@ use hotrow_supervisor as supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::HubConfig;
 use crate::connection::{self, HubError, failed};
@@ -190,7 +195,7 @@ impl Relay {
         let mut last_failure = String::new();
         loop {
             supervisor::turn();
-            let began_at = tokio::time::Instant::now();
+            let began_at = Instant::now();
             let failure = match Box::pin(self.session(engine, shutdown, ended)).await {
                 Ok(never) => match never {},
                 Err(failure) => failure.to_string(),
@@ -217,13 +222,19 @@ impl Relay {
         let stream = connection::stream(&context, &self.config).await?;
         let store = lease::store(&context, &self.config).await?;
         self.counts.is_connected.store(true, Ordering::Relaxed);
-        let mut lease = self.await_lease(&store).await?;
+        // Also while it stands by: what was asked then is answered by the first look.
+        let nonces = client.subscribe(self.config.nonces()).await;
+        let mut nonces = nonces.map_err(failed("receiving nonces"))?;
+        let mut asked = HashMap::new();
+        let mut lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         loop {
-            // Before the feed: a nonce that came earlier is sent again soon.
-            let nonces = client.subscribe(self.config.nonces()).await;
-            let mut nonces = nonces.map_err(failed("receiving nonces"))?;
+            let mut publisher = Publisher::new(self.tags.to_vec(), self.config.rules);
+            for (instance, sequence) in asked.drain() {
+                // A later time than that of its arrival, never an earlier one.
+                publisher.ask(Nonce { instance, sequence }, Nanos::now());
+            }
             let shared = Arc::new(Shared {
-                publisher: Mutex::new(Publisher::new(self.tags.to_vec(), self.config.rules)),
+                publisher: Mutex::new(publisher),
                 changed: Notify::new(),
                 delivered_at: AtomicU64::new(0),
                 owned_until: Mutex::new(lease.owned_until()),
@@ -269,11 +280,17 @@ impl Relay {
             self.end_term();
             // The session with NATS may be the reason.
             stream.get_info().await.map_err(failed("reaching the hub's stream"))?;
-            lease = self.await_lease(&store).await?;
+            lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         }
     }
 
-    async fn await_lease(&self, store: &Store) -> Result<Lease, HubError> {
+    /// Waits for the lease. `asked` gets the newest nonce of each instance.
+    async fn await_lease(
+        &self,
+        store: &Store,
+        nonces: &mut Subscriber,
+        asked: &mut HashMap<u64, u64>,
+    ) -> Result<Lease, HubError> {
         let times = LeaseTimes::new(&self.config);
         let mut candidate = Candidate::new(store, &self.owner, times);
         loop {
@@ -283,7 +300,20 @@ impl Relay {
                 self.counts.terms.fetch_add(1, Ordering::Relaxed);
                 return Ok(lease);
             }
-            sleep(times.look_every()).await;
+            let next_look = Instant::now() + times.look_every();
+            while Instant::now() < next_look {
+                let Ok(nonce) = timeout_at(next_look, nonces.next()).await else { break };
+                let Some(nonce) = nonce else {
+                    return Err(HubError::new("receiving nonces", "the subscription ended"));
+                };
+                if asked.len() >= ANSWERS_MAX {
+                    // Instances that are there ask again soon.
+                    asked.clear();
+                }
+                if let Some(nonce) = decode_nonce(&nonce.payload) {
+                    asked.insert(nonce.instance, nonce.sequence);
+                }
+            }
         }
     }
 

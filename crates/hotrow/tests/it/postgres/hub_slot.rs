@@ -221,7 +221,7 @@ fn the_role_of_another_relay_waits_and_says_so() {
     hub.shop.server.batch("CREATE ROLE other LOGIN REPLICATION; GRANT SELECT ON products TO other");
     let first = hub.relay();
     let url = hub.shop.server.url_for("other", "postgres");
-    let second = Server::start_relay(&hub.config.clone().set("source.url", &format!("{url:?}")));
+    let second = Server::start_relay(&hub.config.set("source.url", &format!("{url:?}")));
     second.await_ready();
     first.stop();
     let waits_for = await_some("the wait", SOON, || {
