@@ -34,8 +34,9 @@ pub use crate::server_state::Bounds;
 const CONSUMER_KEPT_FOR: Duration = Duration::from_secs(5);
 /// Shortest time without a message after which the server subscribes again.
 const SILENCE_MIN: Duration = Duration::from_millis(1_000);
-/// Silent subscriptions that continue the one before, until the next one begins at the end.
-const CONTINUED_MAX: u32 = 4;
+/// Silent subscriptions that continue the one before, until the next one begins at the end. While a
+/// take-over lasts, all of them are silent.
+const CONTINUED_MAX: u32 = 30;
 
 /// Feed from the hub.
 pub struct HubFeed {

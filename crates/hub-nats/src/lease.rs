@@ -58,6 +58,8 @@ pub(crate) struct Lease {
     times: LeaseTimes,
     revision: u64,
     renewed_at: Instant,
+    /// A renewal was refused.
+    is_lost: bool,
 }
 
 /// Returns the store of the lease, created if it is missing.
@@ -71,7 +73,8 @@ pub(crate) async fn store(context: &Context, config: &HubConfig) -> Result<Store
         description: "which hotrow relay works".to_owned(),
         history: 1,
         max_age: KEPT_FOR,
-        storage: StorageType::Memory,
+        // As the stream: a lease that a restart of NATS forgot would have two owners for a while.
+        storage: if config.limits.in_memory { StorageType::Memory } else { StorageType::File },
         num_replicas: config.limits.replicas,
         ..kv::Config::default()
     };
@@ -127,7 +130,7 @@ impl Candidate {
 
     fn lease(&self, revision: u64, renewed_at: Instant) -> Lease {
         let (store, owner) = (self.store.clone(), self.owner.clone());
-        Lease { store, owner, times: self.times, revision, renewed_at }
+        Lease { store, owner, times: self.times, revision, renewed_at, is_lost: false }
     }
 }
 
@@ -140,18 +143,29 @@ impl Lease {
         let renewal = self.store.update(KEY, self.owner.clone().into(), self.revision);
         let renewed = timeout(self.times.renewal(), renewal).await;
         let renewed = renewed.map_err(|_| HubError::new(DOING, "no answer"))?;
-        self.revision = renewed.map_err(failed(DOING))?;
-        self.renewed_at = sent_at;
-        Ok(())
+        match renewed {
+            Ok(revision) => {
+                self.revision = revision;
+                self.renewed_at = sent_at;
+                Ok(())
+            }
+            Err(error) => {
+                self.is_lost |= error.kind() != UpdateErrorKind::TimedOut;
+                Err(HubError::new(DOING, error))
+            }
+        }
     }
 
     /// Returns whether no other relay can have the lease, by this machine's clock.
     pub(crate) fn is_owned(&self) -> bool {
-        Instant::now() < self.owned_until()
+        !self.is_lost && Instant::now() < self.owned_until()
     }
 
     /// Returns the time at which the lease is owned no more unless it is renewed.
     pub(crate) fn owned_until(&self) -> Instant {
+        if self.is_lost {
+            return Instant::now();
+        }
         self.renewed_at + self.times.owned_for()
     }
 

@@ -116,9 +116,9 @@ impl Term<'_> {
     }
 
     async fn renew(&mut self) -> Result<(), HubError> {
-        self.lease.renew().await?;
+        let renewed = self.lease.renew().await;
         *self.shared.owned_until.lock() = self.lease.owned_until();
-        Ok(())
+        renewed
     }
 
     fn report(&mut self, error: &HubError) {

@@ -166,7 +166,9 @@ impl ServerState {
                 self.origins.expect(relay);
                 LossCause::OtherDatabase
             }
-            Lost::Began { .. } | Lost::Gap { .. } | Lost::NoBeginning(_) => LossCause::Hub,
+            Lost::Began { .. } | Lost::Gap { .. } | Lost::NoBeginning(_) | Lost::Lower(_) => {
+                LossCause::Hub
+            }
         };
         self.sink.loss(cause, &lost.to_string());
     }

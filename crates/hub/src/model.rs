@@ -85,7 +85,7 @@ impl World {
     fn new(seed: u64, rules: Rules) -> Self {
         let mut random = Random(seed);
         let has_slot = random.one_in(2);
-        let mixture = random.below(3);
+        let mixture = random.below(4);
         Self {
             mixture,
             now: 1,
@@ -164,6 +164,9 @@ impl World {
             (1, 12..18) => 3,
             (1, 18..) => 6,
             (2, 12..) => 5,
+            // The publication changes while no relay looks.
+            (3, 12..18) => 11,
+            (3, 18..) => 3,
             (_, fault) => fault % 12,
         };
         match fault {

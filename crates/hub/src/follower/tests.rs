@@ -93,6 +93,21 @@ fn the_last_beginning_counts() {
 }
 
 #[test]
+fn a_lower_chain_that_goes_on_alone_is_followed_after_a_loss() {
+    let mut follower = joined();
+    for counter in 0..20 {
+        assert_eq!(follower.receive(&changes(4, counter)), Step::Ignored, "of a relay that woke");
+        follower.receive(&changes(5, 21 + counter));
+    }
+    let steps: Vec<bool> = (0..IGNORED_MAX)
+        .map(|counter| follower.receive(&mark(4, u64::from(counter))) == Step::Ignored)
+        .collect();
+    assert_eq!(steps.iter().filter(|ignored| !**ignored).count(), 1, "{steps:?}");
+    assert!(!follower.is_joined());
+    assert!(matches!(follower.receive(&mark(4, IGNORED_MAX.into())), Step::Join(_)));
+}
+
+#[test]
 fn a_chain_continues_where_all_of_the_one_before_was_applied() {
     let continues = |predecessor, resumed_at| {
         let mut follower = joined();

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// Starts relays with this failpoint, and an instance.
 fn start(failpoint: &str) -> Scenario<Hubbed> {
     let mut run = stage::<Hubbed>();
-    run.database.with_relays(failpoint, "3s");
+    run.database.with_relays(failpoint, "1500ms");
     Scenario::over(run, &[])
 }
 
@@ -96,7 +96,7 @@ fn confirm(failpoint: &str) -> (bool, ScenarioOutcome) {
     scenario.run.database.mute_relays();
     scenario.run.change(KEY);
     // Confirmations are sent with every probe.
-    scenario.run.pass(BOUND * 2);
+    scenario.run.pass(BOUND);
     scenario.run.database.kill_muted_leader();
     scenario.run.await_readyz(scenario.instance, 503);
     scenario.run.await_readyz(scenario.instance, 200);
