@@ -123,8 +123,11 @@ impl Candidate {
         }
         match self.store.update(KEY, self.owner.clone().into(), held.revision).await {
             Ok(revision) => Ok(Some(self.lease(revision, looked_at))),
-            Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Ok(None),
-            Err(error) => Err(HubError::new(DOING, error)),
+            Err(error) if error.kind() == UpdateErrorKind::TimedOut => {
+                Err(HubError::new(DOING, error))
+            }
+            // Another was faster; servers of a cluster say so in several ways.
+            Err(_) => Ok(None),
         }
     }
 
@@ -149,11 +152,30 @@ impl Lease {
                 self.renewed_at = sent_at;
                 Ok(())
             }
+            Err(error) if error.kind() == UpdateErrorKind::TimedOut => {
+                Err(HubError::new(DOING, error))
+            }
             Err(error) => {
-                self.is_lost |= error.kind() != UpdateErrorKind::TimedOut;
+                self.adopt().await?;
                 Err(HubError::new(DOING, error))
             }
         }
+    }
+
+    /// Looks at a lease whose renewal was refused: an earlier one may have arrived without an
+    /// answer. Otherwise the lease is lost.
+    async fn adopt(&mut self) -> Result<(), HubError> {
+        const DOING: &str = "looking at the relays' lease";
+        let found = timeout(self.times.renewal(), self.store.entry(KEY)).await;
+        let found = found.map_err(|_| HubError::new(DOING, "no answer"))?;
+        let own = found.map_err(failed(DOING))?.filter(|entry| {
+            entry.operation == Operation::Put && *entry.value == *self.owner.as_bytes()
+        });
+        match own {
+            Some(entry) => self.revision = entry.revision,
+            None => self.is_lost = true,
+        }
+        Ok(())
     }
 
     /// Returns whether no other relay can have the lease, by this machine's clock.

@@ -58,6 +58,7 @@ impl Server {
             hidden: Some(Vec::new()),
             gaps: Vec::new(),
             collections: vec![tag("t"), tag("u"), tag("v")],
+            watched: None,
             origin: "db".to_owned(),
         };
         change(&mut watermark);

@@ -370,7 +370,8 @@ fn a_server_of_a_cluster_may_die() {
         cluster[victim].restart();
         // The next one may be killed once this one has what the others have.
         await_until("all replicas to be current", SOON, || {
-            let answer = cluster[victim].request("$JS.API.STREAM.INFO.hotrow", "");
+            let other = &cluster[(victim + 1) % cluster.len()];
+            let answer = other.request("$JS.API.STREAM.INFO.hotrow", "");
             answer.matches("\"current\":true").count() == 2
         });
     }
