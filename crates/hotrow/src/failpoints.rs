@@ -6,6 +6,7 @@
 //! | failpoint | effect |
 //! |---|---|
 //! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
+//! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
 //! | `panic:THREAD` | the next iteration of that thread's loop panics, once |
 //! | `panic-always:THREAD` | every iteration of that thread's loop panics |
 //! | `…:THREAD@FILE` | the same, once that file exists |
@@ -34,6 +35,9 @@ const SAFEGUARDS: [(&str, Safeguard); 4] = [
 pub struct Failpoints {
     /// Safeguards to disable.
     pub safeguards: Vec<Safeguard>,
+    /// Rules of the hub to disable.
+    #[cfg(feature = "hub")]
+    pub rules: Vec<hotrow_hub_nats::config::Rule>,
     /// Threads to panic.
     pub panic_points: Vec<PanicPoint>,
     /// Queries to hold or delay.
@@ -71,6 +75,13 @@ impl Failpoints {
             self.safeguards.push(*safeguard);
             return Ok(());
         }
+        #[cfg(feature = "hub")]
+        if let Some(name) = failpoint.strip_prefix("hub:")
+            && let Some(rule) = hotrow_hub_nats::config::Rule::named(name)
+        {
+            self.rules.push(rule);
+            return Ok(());
+        }
         if let Some(read) = ReadFailpoint::parse(failpoint) {
             self.reads.push(read);
             return Ok(());
@@ -87,6 +98,14 @@ impl Failpoints {
             Some((thread, file)) => PanicPoint::new(thread, mode).when_exists(file.into()),
         });
         Ok(())
+    }
+
+    /// Returns the rules of the hub that are in force.
+    #[cfg(feature = "hub")]
+    #[must_use]
+    pub fn rules_in_force(&self) -> hotrow_hub_nats::config::Rules {
+        // Once per process.
+        hotrow_hub_nats::config::Rules::without(self.rules.clone().leak())
     }
 
     /// Returns whether a safeguard is disabled.
@@ -108,8 +127,12 @@ mod tests {
         assert_eq!(read.safeguards, [Safeguard::Lease, Safeguard::Probe]);
         assert_eq!((read.panic_points.len(), read.reads.len()), (2, 1));
         assert!(read.disables(Safeguard::Probe) && !read.disables(Safeguard::Fence));
+        #[cfg(feature = "hub")]
+        assert_eq!(Failpoints::parse("hub:Hidden").unwrap().rules.len(), 1);
         assert!(Failpoints::parse("").unwrap().safeguards.is_empty());
-        for unknown in ["leases", "panic", "panics:feed", "read-gate", "read-delay:slow=5"] {
+        for unknown in
+            ["leases", "panic", "panics:feed", "hub:hid", "read-gate", "read-delay:slow=5"]
+        {
             let error = Failpoints::parse(&format!("lease,{unknown}")).unwrap_err();
             assert_eq!(error, UnknownFailpoint(unknown.to_owned()));
         }

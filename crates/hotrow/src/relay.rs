@@ -11,12 +11,14 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::output::print_line;
 use hotrow_cli::signals::{OnAbort, Phase};
-use hotrow_hub_nats::config::{HubConfig, tags};
+use hotrow_hub_nats::config::{HubConfig, Slot, tags};
 use hotrow_hub_nats::relay::{EngineFeed, Relay, RelayCounts};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::documents::{Document, Documents, DocumentsListener};
 use hotrow_source::Sink;
+use hotrow_source::place::Place;
 use hotrow_source::spec::Follow;
+use hotrow_source_postgres::config::KeptSlot;
 use hotrow_source_postgres::{self as postgres, Hooks, Postgres};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
@@ -83,6 +85,8 @@ pub fn relay(args: &RelayArgs) -> Result<(), RelayError> {
     let overrides = Overrides { data: None, admin: args.admin };
     let mut resolved = auto::load(&args.config, &overrides, None)?.resolved;
     let hub = resolved.hub.take().ok_or(RelayError::NoHub)?;
+    #[cfg(feature = "failpoints")]
+    let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
     logging::start(resolved.log, &host.supervisor, Arc::default()).map_err(subsystem)?;
     let supervisor = host.supervisor.clone();
     // No replacement: this thread owns the composition.
@@ -107,6 +111,8 @@ fn compose(resolved: Resolved, hub: HubConfig, host: &Host) -> Result<(), RelayE
     source.server.follow = Follow::Changes;
     // The reader is closed at once: a relay reads no records.
     source.server.reads_in_flight = 1;
+    let kept = |Slot { name, has_failover }| KeptSlot { name, has_failover };
+    source.slot = hub.slot.clone().map(kept);
     let collections = source.server.collections.clone();
     let Postgres { source, feed } =
         postgres::open_supervised(source, Hooks::default(), &host.supervisor).map_err(subsystem)?;
@@ -150,8 +156,12 @@ fn start(
 pub(crate) struct Engine(pub(crate) postgres::PostgresFeed);
 
 impl EngineFeed for Engine {
-    fn follow<'a>(&'a self, sink: &'a dyn Sink) -> Pin<Box<dyn Future<Output = Infallible> + 'a>> {
-        Box::pin(self.0.follow(sink))
+    fn follow<'a>(
+        &'a self,
+        sink: &'a dyn Sink,
+        place: Option<&'a dyn Place>,
+    ) -> Pin<Box<dyn Future<Output = Infallible> + 'a>> {
+        Box::pin(self.0.follow(sink, place))
     }
 }
 

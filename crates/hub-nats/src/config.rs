@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "failpoints")]
+pub use hotrow_hub::rules::Rule;
+pub use hotrow_hub::rules::Rules;
 use hotrow_hub::tag::Tag;
 use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::KeySchema;
@@ -22,6 +25,21 @@ pub struct HubConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Stream that a relay creates.
     pub limits: StreamLimits,
+    /// Slot that keeps the relays' place in the database; `None`: every take-over is a loss.
+    pub slot: Option<Slot>,
+    /// Time without a renewal after which another relay takes the lease.
+    pub lease: Duration,
+    /// Rules in force: all of them, but for tests.
+    pub rules: Rules,
+}
+
+/// Replication slot of the relays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// Standbys of the database synchronize it.
+    pub has_failover: bool,
 }
 
 /// Credential for NATS.
@@ -73,7 +91,7 @@ impl HubConfig {
     }
 
     /// Returns the key-value store of the lease.
-    pub(crate) fn lease(&self) -> String {
+    pub(crate) fn lease_store(&self) -> String {
         format!("{}-lease", self.stream)
     }
 }
@@ -88,7 +106,8 @@ pub fn is_address(text: &str) -> bool {
 #[must_use]
 pub fn tags(collections: &[CollectionConfig], schemas: &[KeySchema]) -> Vec<Tag> {
     let of = |(config, schema): (&CollectionConfig, &KeySchema)| {
-        Tag::of(&config.table, &config.key, schema.types())
+        let tag = if config.is_alias { Tag::of_alias } else { Tag::of };
+        tag(&config.table, &config.key, schema.types())
     };
     collections.iter().zip(schemas).map(of).collect()
 }

@@ -34,8 +34,9 @@ pub use crate::server_state::Bounds;
 const CONSUMER_KEPT_FOR: Duration = Duration::from_secs(5);
 /// Shortest time without a message after which the server subscribes again.
 const SILENCE_MIN: Duration = Duration::from_millis(1_000);
-/// Silent subscriptions that continue the one before, until the next one begins at the end.
-const CONTINUED_MAX: u32 = 4;
+/// Silent subscriptions that continue the one before, until the next one begins at the end. While a
+/// take-over lasts, all of them are silent.
+const CONTINUED_MAX: u32 = 30;
 
 /// Feed from the hub.
 pub struct HubFeed {
@@ -73,12 +74,13 @@ impl HubFeed {
         let collections = (self.names.clone(), self.tags.clone(), self.schemas.clone());
         let instance = RandomState::new().hash_one("instance");
         let origins = Arc::clone(&self.origins);
-        let state = ServerState::new(sink, collections, origins, self.bounds, instance);
+        let bounds = (self.bounds, self.config.rules);
+        let state = ServerState::new(sink, collections, origins, bounds, instance);
         let state = Arc::new(Mutex::new(state));
         let readers = ReadersSink(Arc::clone(&state));
         feed_loop::run(shutdown, async {
             tokio::select! {
-                never = watch.follow(&readers) => never,
+                never = watch.follow(&readers, None) => never,
                 never = Box::pin(self.follow(&state)) => never,
             }
         })

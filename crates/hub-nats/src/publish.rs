@@ -17,20 +17,33 @@ use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use futures_util::StreamExt as _;
 use hotrow_hub::codec::{decode, decode_nonce, encode};
-use hotrow_hub::message::Message;
+use hotrow_hub::message::{Body, Message};
+use hotrow_hub::rules::Rule;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::feed_loop::every;
 use hotrow_supervisor as supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 use tokio::time::sleep;
 
 use crate::config::HubConfig;
 use crate::connection::{self, HubError, failed};
-use crate::lease::{Lease, RENEW_EVERY};
+use crate::lease::Lease;
 use crate::relay::RelayCounts;
 use crate::relay_sink::Shared;
 
 /// Pause after a beginning that could not be written.
-const BEGIN_AGAIN_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const BEGIN_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// End of a term.
+pub(crate) enum TermEnd {
+    /// Another relay may have the lease.
+    LeaseLost(HubError),
+    /// A message could not be written, and the database has the changes: a new term delivers them
+    /// again.
+    Broken(String),
+    /// The process ends.
+    Shutdown,
+}
 
 type Ack = Pin<Box<dyn Future<Output = Result<PublishAck, PublishError>> + Send>>;
 
@@ -47,12 +60,14 @@ pub(crate) struct Term<'a> {
     /// Acknowledgements under way, with the counters of their messages.
     pub(crate) acks: VecDeque<(u64, Ack)>,
     pub(crate) last_failure: String,
+    /// Reason for which the term ends, with a slot.
+    pub(crate) broken: Option<String>,
 }
 
 impl Term<'_> {
-    /// Publishes until the lease is lost. Returns the reason.
-    pub(crate) async fn run(&mut self, nonces: &mut Subscriber) -> HubError {
-        let mut renew_tick = every(RENEW_EVERY);
+    /// Publishes until the lease is lost, or everything must end.
+    pub(crate) async fn run(&mut self, nonces: &mut Subscriber, shutdown: &Shutdown) -> TermEnd {
+        let mut renew_tick = every(self.lease.renew_every());
         loop {
             supervisor::turn();
             let mut pause = None;
@@ -70,15 +85,21 @@ impl Term<'_> {
                 self.send().await;
             }
             if !self.lease.is_owned() {
-                return HubError::new("renewing the relays' lease", "it could not be renewed");
+                let what = "it could not be renewed";
+                return TermEnd::LeaseLost(HubError::new("renewing the relays' lease", what));
+            }
+            if let Some(why) = self.broken.take() {
+                return TermEnd::Broken(why);
             }
             tokio::select! {
                 () = self.shared.changed.notified(), if pause.is_none() => {}
                 () = wait(pause) => {}
+                () = shutdown.ending() => return TermEnd::Shutdown,
                 acknowledged = next_ack(&mut self.acks) => self.acknowledge(acknowledged),
                 nonce = nonces.next() => {
                     let Some(nonce) = nonce else {
-                        return HubError::new("receiving nonces", "the subscription ended");
+                        let what = "the subscription ended";
+                        return TermEnd::LeaseLost(HubError::new("receiving nonces", what));
                     };
                     // A later time than that of its arrival, never an earlier one.
                     if let Some(nonce) = decode_nonce(&nonce.payload) {
@@ -86,12 +107,18 @@ impl Term<'_> {
                     }
                 }
                 _ = renew_tick.tick() => {
-                    if let Err(error) = self.lease.renew().await {
+                    if let Err(error) = self.renew().await {
                         self.report(&error);
                     }
                 }
             }
         }
+    }
+
+    async fn renew(&mut self) -> Result<(), HubError> {
+        let renewed = self.lease.renew().await;
+        *self.shared.owned_until.lock() = self.lease.owned_until();
+        renewed
     }
 
     fn report(&mut self, error: &HubError) {
@@ -124,7 +151,7 @@ impl Term<'_> {
         };
         // After the end was read: a relay that took over before that is noticed here, and one that
         // takes over later finds this beginning or makes it fail.
-        self.lease.renew().await?;
+        self.renew().await?;
         let identity = RandomState::new().hash_one("chain");
         let number_min = self.lease.number();
         let beginning = self.shared.publisher.lock().begin(last.as_ref(), number_min, identity);
@@ -135,11 +162,20 @@ impl Term<'_> {
         self.shared.publisher.lock().began();
         self.counts.beginnings.fetch_add(1, Ordering::Relaxed);
         self.counts.generation.store(beginning.generation.number, Ordering::Relaxed);
-        tracing::info!(
-            chain = beginning.generation.number,
-            sequence = ack.sequence,
-            "a chain of the hub begins"
-        );
+        let chain = beginning.generation.number;
+        let continues = matches!(&beginning.body, Body::Beginning(b) if b.resumed_at.is_some());
+        if continues {
+            self.counts.continued.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = last.as_ref().map(|last| last.complete);
+        tracing::info!(chain, continues, sequence = ack.sequence, "a chain of the hub begins");
+        if self.config.slot.is_some() && !continues {
+            tracing::warn!(
+                chain,
+                complete_before = before,
+                "the chain does not continue the one before it: servers read everything anew"
+            );
+        }
         Ok(())
     }
 
@@ -148,11 +184,14 @@ impl Term<'_> {
         let bytes = encode(message);
         self.counts.published_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.counts.published.fetch_add(1, Ordering::Relaxed);
-        let message = PublishMessage::build()
-            .payload(bytes.into())
-            .expected_stream(&self.config.stream)
-            .expected_last_sequence(expected)
-            .outbound_message(self.config.changes());
+        let message =
+            PublishMessage::build().payload(bytes.into()).expected_stream(&self.config.stream);
+        let message = if self.config.rules.has(Rule::CompareAndSet) {
+            message.expected_last_sequence(expected)
+        } else {
+            message
+        };
+        let message = message.outbound_message(self.config.changes());
         use async_nats::jetstream::context::traits::Publisher as _;
         let ack = self.context.publish_message(message).await;
         let ack = ack.map_err(failed("publishing"))?;
@@ -174,7 +213,10 @@ impl Term<'_> {
 
     fn acknowledge(&mut self, (counter, ack): (u64, Result<PublishAck, PublishError>)) {
         match ack {
-            Ok(ack) if ack.sequence == self.began_at + counter => {
+            Ok(ack)
+                if ack.sequence == self.began_at + counter
+                    || !self.config.rules.has(Rule::CompareAndSet) =>
+            {
                 self.shared.publisher.lock().acknowledged(counter);
             }
             Ok(ack) => {
@@ -184,10 +226,15 @@ impl Term<'_> {
         }
     }
 
-    /// Ends the chain. The next one begins with a loss.
+    /// Ends the chain. Without a slot the next one begins with a loss.
     fn fail(&mut self, why: &str) {
-        tracing::warn!(why, "the chain of the hub is broken: servers lose their changes");
         self.acks.clear();
+        if self.config.slot.is_some() {
+            tracing::warn!(why, "the chain of the hub is broken: it goes on from the slot");
+            self.broken = Some(why.to_owned());
+            return;
+        }
+        tracing::warn!(why, "the chain of the hub is broken: servers lose their changes");
         self.shared.publisher.lock().failed(why);
     }
 }

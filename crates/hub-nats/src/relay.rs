@@ -1,5 +1,6 @@
 //! Relay: gets the lease, follows the database while it has it, and publishes.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -8,25 +9,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_nats::Subscriber;
 use async_nats::jetstream::kv::Store;
+use futures_util::StreamExt as _;
+use hotrow_hub::codec::decode_nonce;
+use hotrow_hub::message::{ANSWERS_MAX, Nonce};
 use hotrow_hub::publisher::Publisher;
-use hotrow_hub::rules::Rules;
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Sink;
 use hotrow_source::feed_loop::{self, Pauses};
 use hotrow_source::origin::Origins;
+use hotrow_source::place::Place;
 use hotrow_supervisor as supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::HubConfig;
 use crate::connection::{self, HubError, failed};
-use crate::lease::{self, Lease, TRY_EVERY};
-use crate::publish::Term;
+use crate::lease::{self, Candidate, Lease, LeaseTimes};
+use crate::publish::{BEGIN_AGAIN_AFTER, Term, TermEnd};
 use crate::relay_sink::{RelaySink, Shared};
+
+/// Time limit for the lease to be given back at the end.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Counters and state of a relay, for its admin side.
 #[derive(Debug, Default)]
@@ -35,6 +43,8 @@ pub struct RelayCounts {
     pub(crate) is_leading: AtomicBool,
     pub(crate) terms: AtomicU64,
     pub(crate) beginnings: AtomicU64,
+    pub(crate) continued: AtomicU64,
+    slot: Option<String>,
     pub(crate) generation: AtomicU64,
     pub(crate) published: AtomicU64,
     pub(crate) published_bytes: AtomicU64,
@@ -51,7 +61,7 @@ impl std::fmt::Debug for TermView {
 }
 
 /// State of a relay at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayState {
     /// NATS answered last.
     pub is_connected: bool,
@@ -65,6 +75,12 @@ pub struct RelayState {
     pub terms_total: u64,
     /// Chains that it began.
     pub beginnings_total: u64,
+    /// Those of them that continued the one before without a loss.
+    pub continued_total: u64,
+    /// Slot that keeps the relays' place.
+    pub slot: Option<String>,
+    /// What the feed waits for before it can start.
+    pub waits_for: Option<String>,
     /// Messages.
     pub published_total: u64,
     /// Their bytes.
@@ -92,6 +108,9 @@ impl RelayCounts {
             generation: self.generation.load(Ordering::Relaxed),
             terms_total: self.terms.load(Ordering::Relaxed),
             beginnings_total: self.beginnings.load(Ordering::Relaxed),
+            continued_total: self.continued.load(Ordering::Relaxed),
+            slot: self.slot.clone(),
+            waits_for: term.as_ref().and_then(|term| term.0.waits_for.lock().clone()),
             published_total: self.published.load(Ordering::Relaxed),
             published_bytes_total: self.published_bytes.load(Ordering::Relaxed),
             queued_bytes: publisher.as_ref().map_or(0, |p| p.queued_bytes()),
@@ -103,8 +122,13 @@ impl RelayCounts {
 
 /// Feed of an engine.
 pub trait EngineFeed {
-    /// Runs without end, and reports to the sink.
-    fn follow<'a>(&'a self, sink: &'a dyn Sink) -> Pin<Box<dyn Future<Output = Infallible> + 'a>>;
+    /// Runs without end, and reports to the sink. `place` is used if the database keeps the feed's
+    /// place.
+    fn follow<'a>(
+        &'a self,
+        sink: &'a dyn Sink,
+        place: Option<&'a dyn Place>,
+    ) -> Pin<Box<dyn Future<Output = Infallible> + 'a>>;
 }
 
 /// A relay.
@@ -122,7 +146,9 @@ impl Relay {
     #[must_use]
     pub fn new(config: HubConfig, tags: Vec<Tag>, origins: Arc<Origins>) -> Self {
         let owner = format!("{:016x}", RandomState::new().hash_one("relay"));
-        Self { config, tags: tags.into(), origins, counts: Arc::default(), owner }
+        let slot = config.slot.as_ref().map(|slot| slot.name.clone());
+        let counts = Arc::new(RelayCounts { slot, ..RelayCounts::default() });
+        Self { config, tags: tags.into(), origins, counts, owner }
     }
 
     /// Returns its counters.
@@ -136,19 +162,41 @@ impl Relay {
     /// # Errors
     /// The system has no event loop left.
     pub fn run(&mut self, engine: &dyn EngineFeed, shutdown: &Shutdown) -> io::Result<()> {
-        let done = feed_loop::run(shutdown, Box::pin(self.work(engine)));
+        let ended = Shutdown::new();
+        let done = feed_loop::run(&ended, async {
+            tokio::select! {
+                never = Box::pin(self.work(engine, shutdown, &ended)) => never,
+                () = self.last_moment(shutdown) => {
+                    ended.now();
+                    std::future::pending().await
+                }
+            }
+        });
         self.end_term();
         self.counts.is_connected.store(false, Ordering::Relaxed);
         done
     }
 
-    async fn work(&self, engine: &dyn EngineFeed) -> Infallible {
+    /// Waits until everything must end, and then for the lease to be given back.
+    async fn last_moment(&self, shutdown: &Shutdown) {
+        shutdown.ending().await;
+        if self.counts.is_leading.load(Ordering::Relaxed) {
+            sleep(RELEASE_TIMEOUT).await;
+        }
+    }
+
+    async fn work(
+        &self,
+        engine: &dyn EngineFeed,
+        shutdown: &Shutdown,
+        ended: &Shutdown,
+    ) -> Infallible {
         let mut pauses = Pauses::new();
         let mut last_failure = String::new();
         loop {
             supervisor::turn();
-            let began_at = tokio::time::Instant::now();
-            let failure = match Box::pin(self.session(engine)).await {
+            let began_at = Instant::now();
+            let failure = match Box::pin(self.session(engine, shutdown, ended)).await {
                 Ok(never) => match never {},
                 Err(failure) => failure.to_string(),
             };
@@ -163,21 +211,34 @@ impl Relay {
     }
 
     /// Works while NATS answers.
-    async fn session(&self, engine: &dyn EngineFeed) -> Result<Infallible, HubError> {
+    async fn session(
+        &self,
+        engine: &dyn EngineFeed,
+        shutdown: &Shutdown,
+        ended: &Shutdown,
+    ) -> Result<Infallible, HubError> {
         let client = connection::connect(&self.config, "hotrow relay").await?;
         let context = connection::jetstream(&client);
         let stream = connection::stream(&context, &self.config).await?;
         let store = lease::store(&context, &self.config).await?;
         self.counts.is_connected.store(true, Ordering::Relaxed);
+        // Also while it stands by: what was asked then is answered by the first look.
+        let nonces = client.subscribe(self.config.nonces()).await;
+        let mut nonces = nonces.map_err(failed("receiving nonces"))?;
+        let mut asked = HashMap::new();
+        let mut lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         loop {
-            let lease = self.await_lease(&store).await?;
-            // Before the feed: a nonce that came earlier is sent again soon.
-            let nonces = client.subscribe(self.config.nonces()).await;
-            let mut nonces = nonces.map_err(failed("receiving nonces"))?;
+            let mut publisher = Publisher::new(self.tags.to_vec(), self.config.rules);
+            for (instance, sequence) in asked.drain() {
+                // A later time than that of its arrival, never an earlier one.
+                publisher.ask(Nonce { instance, sequence }, Nanos::now());
+            }
             let shared = Arc::new(Shared {
-                publisher: Mutex::new(Publisher::new(self.tags.to_vec(), Rules::default())),
+                publisher: Mutex::new(publisher),
                 changed: Notify::new(),
                 delivered_at: AtomicU64::new(0),
+                owned_until: Mutex::new(lease.owned_until()),
+                waits_for: Mutex::default(),
             });
             let mut term = Term {
                 context: &context,
@@ -189,6 +250,7 @@ impl Relay {
                 began_at: 0,
                 acks: std::collections::VecDeque::new(),
                 last_failure: String::new(),
+                broken: None,
             };
             self.begin_term(&shared);
             let sink = RelaySink {
@@ -196,31 +258,67 @@ impl Relay {
                 tags: Arc::clone(&self.tags),
                 origins: Arc::clone(&self.origins),
             };
-            let ended = tokio::select! {
-                never = engine.follow(&sink) => match never {},
-                ended = Box::pin(term.run(&mut nonces)) => ended,
+            let end = tokio::select! {
+                never = engine.follow(&sink, Some(&sink)) => match never {},
+                end = Box::pin(term.run(&mut nonces, shutdown)) => end,
             };
+            match end {
+                TermEnd::Broken(_) if term.lease.is_owned() => {
+                    lease = term.lease;
+                    sleep(BEGIN_AGAIN_AFTER).await;
+                    continue;
+                }
+                TermEnd::Shutdown => {
+                    // The feed has ended: another relay may begin.
+                    term.lease.release().await;
+                    ended.now();
+                    std::future::pending::<()>().await;
+                }
+                TermEnd::Broken(why) => tracing::warn!(%why, "this relay stands by"),
+                TermEnd::LeaseLost(why) => tracing::warn!(%why, "this relay stands by"),
+            }
             self.end_term();
-            tracing::warn!(%ended, "this relay stands by");
             // The session with NATS may be the reason.
             stream.get_info().await.map_err(failed("reaching the hub's stream"))?;
+            lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         }
     }
 
-    async fn await_lease(&self, store: &Store) -> Result<Lease, HubError> {
+    /// Waits for the lease. `asked` gets the newest nonce of each instance.
+    async fn await_lease(
+        &self,
+        store: &Store,
+        nonces: &mut Subscriber,
+        asked: &mut HashMap<u64, u64>,
+    ) -> Result<Lease, HubError> {
+        let times = LeaseTimes::new(&self.config);
+        let mut candidate = Candidate::new(store, &self.owner, times);
         loop {
             supervisor::turn();
-            if let Some(lease) = Lease::take(store, &self.owner).await? {
+            if let Some(lease) = candidate.take().await? {
+                tracing::info!(owner = %self.owner, "this relay follows the database");
+                self.counts.terms.fetch_add(1, Ordering::Relaxed);
                 return Ok(lease);
             }
-            sleep(TRY_EVERY).await;
+            let next_look = Instant::now() + times.look_every();
+            while Instant::now() < next_look {
+                let Ok(nonce) = timeout_at(next_look, nonces.next()).await else { break };
+                let Some(nonce) = nonce else {
+                    return Err(HubError::new("receiving nonces", "the subscription ended"));
+                };
+                if asked.len() >= ANSWERS_MAX {
+                    // Instances that are there ask again soon.
+                    asked.clear();
+                }
+                if let Some(nonce) = decode_nonce(&nonce.payload) {
+                    asked.insert(nonce.instance, nonce.sequence);
+                }
+            }
         }
     }
 
     fn begin_term(&self, shared: &Arc<Shared>) {
-        tracing::info!(owner = %self.owner, "this relay follows the database");
         *self.counts.term.lock() = Some(Arc::new(TermView(Arc::clone(shared))));
-        self.counts.terms.fetch_add(1, Ordering::Relaxed);
         self.counts.is_leading.store(true, Ordering::Relaxed);
     }
 

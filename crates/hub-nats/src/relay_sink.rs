@@ -1,5 +1,6 @@
 //! What the engine's feed reports, for the publisher.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,11 +9,13 @@ use hotrow_hub::publisher::{Publisher, mark_of};
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::origin::Origins;
+use hotrow_source::place::Place;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// State of a term, shared by the feed and the task that publishes.
 pub(crate) struct Shared {
@@ -21,6 +24,10 @@ pub(crate) struct Shared {
     pub(crate) changed: Notify,
     /// Time before which every commit was delivered; 0 while no feed runs.
     pub(crate) delivered_at: AtomicU64,
+    /// Time until which the lease is owned.
+    pub(crate) owned_until: Mutex<Instant>,
+    /// What the feed waits for before it can start.
+    pub(crate) waits_for: Mutex<Option<String>>,
 }
 
 pub(crate) struct RelaySink {
@@ -94,14 +101,54 @@ impl Sink for RelaySink {
     }
 
     fn started(&self, position: Option<Position>) {
-        let origin = self.origins.current().map(|origin| origin.name).unwrap_or_default();
         let at = position.map_or(0, |position| position.at);
-        self.publish(|publisher| publisher.feed_started(origin, at));
+        self.publish(|publisher| publisher.feed_started(self.origin(), at));
     }
 
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
         self.shared.delivered_at.store(probe_sent_at.0, Ordering::Release);
         let at = position.map_or(0, |position| position.at);
         self.publish(|publisher| publisher.advance(probe_sent_at, at, visible));
+    }
+}
+
+impl RelaySink {
+    fn origin(&self) -> String {
+        self.origins.current().map(|origin| origin.name).unwrap_or_default()
+    }
+
+    /// Adds the collections and their keys to a digest of the engine.
+    fn digest(&self, watched: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (watched, &self.tags).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Place for RelaySink {
+    fn resumed(&self, position: Position, watched: u64) {
+        let watched = Some(self.digest(watched));
+        self.publish(|publisher| publisher.feed_resumed(self.origin(), position.at, watched));
+    }
+
+    fn settled(&self) {
+        self.publish(Publisher::settled);
+    }
+
+    fn watching(&self, watched: Option<u64>) {
+        let watched = watched.map(|watched| self.digest(watched));
+        self.publish(|publisher| publisher.watching(watched));
+    }
+
+    fn confirmable(&self) -> u64 {
+        self.shared.publisher.lock().confirmable()
+    }
+
+    fn is_entitled(&self) -> bool {
+        Instant::now() < *self.shared.owned_until.lock()
+    }
+
+    fn waits_for(&self, what: Option<&str>) {
+        *self.shared.waits_for.lock() = what.map(str::to_owned);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotrow_hub::codec::{self, DecodeError};
 use hotrow_hub::follower::{Answer, Follower, Lost, Obstacle, Step};
 use hotrow_hub::message::{Event, FlushReason, Mark, Nonce};
-use hotrow_hub::rules::Rules;
+use hotrow_hub::rules::{Rule, Rules};
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::CatalogWatermark;
@@ -31,6 +31,7 @@ pub struct Bounds {
 /// State of a server that follows the hub.
 pub(crate) struct ServerState {
     sink: Arc<dyn Sink>,
+    rules: Rules,
     follower: Follower,
     schemas: Vec<KeySchema>,
     names: Vec<String>,
@@ -54,7 +55,7 @@ impl ServerState {
         sink: Arc<dyn Sink>,
         (names, tags, schemas): (Vec<String>, Vec<Tag>, Vec<KeySchema>),
         origins: Arc<Origins>,
-        bounds: Bounds,
+        (bounds, rules): (Bounds, Rules),
         instance: u64,
     ) -> Self {
         let mut by_tag: HashMap<Tag, Vec<usize>> = HashMap::new();
@@ -63,7 +64,8 @@ impl ServerState {
         }
         Self {
             sink,
-            follower: Follower::new(instance, tags, Rules::default()),
+            rules,
+            follower: Follower::new(instance, tags, rules),
             schemas,
             names,
             by_tag,
@@ -164,7 +166,9 @@ impl ServerState {
                 self.origins.expect(relay);
                 LossCause::OtherDatabase
             }
-            Lost::Began { .. } | Lost::Gap { .. } | Lost::NoBeginning(_) => LossCause::Hub,
+            Lost::Began { .. } | Lost::Gap { .. } | Lost::NoBeginning(_) | Lost::Lower(_) => {
+                LossCause::Hub
+            }
         };
         self.sink.loss(cause, &lost.to_string());
     }
@@ -207,7 +211,8 @@ impl ServerState {
         self.answered = None;
         self.sink.started(Some(self.position()));
         // Reads of this server may not see them yet: marks of every key.
-        for mark in watermark.hidden.iter().flatten() {
+        let hidden = watermark.hidden.iter().flatten();
+        for mark in hidden.filter(|_| self.rules.has(Rule::Hidden)) {
             for schema in &self.schemas {
                 let mark = Some(self.change(*mark));
                 self.sink.flush(schema.collection(), FlushCause::Unlisted, mark);

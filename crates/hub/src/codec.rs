@@ -19,7 +19,7 @@ mod reader;
 mod writer;
 
 /// Version of the form.
-pub const FORM: u8 = 1;
+pub const FORM: u8 = 2;
 /// Length of a nonce in bytes.
 pub const NONCE_BYTES: usize = 17;
 /// Most events in a message: each takes two bytes at least.
@@ -64,6 +64,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
                 writer.number(predecessor.counter);
             });
             writer.option(beginning.resumed_at.as_ref(), |writer, at| writer.number(*at));
+            writer.option(beginning.watched.as_ref(), |writer, digest| writer.number(*digest));
             writer.text(&cut(&beginning.origin));
             writer.text(&cut(&beginning.reason));
         }
@@ -101,6 +102,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
                 Ok(Predecessor { generation, counter: reader.number()? })
             })?,
             resumed_at: reader.option(Reader::number)?,
+            watched: reader.option(Reader::number)?,
             origin: reader.text(TEXT_BYTES_MAX)?,
             reason: reader.text(TEXT_BYTES_MAX)?,
         }),
@@ -238,6 +240,7 @@ fn write_watermark(writer: &mut Writer, watermark: &Watermark) {
     });
     writer.list(&watermark.gaps, |writer, tag| writer.tag(*tag));
     writer.list(&watermark.collections, |writer, tag| writer.tag(*tag));
+    writer.option(watermark.watched.as_ref(), |writer, digest| writer.number(*digest));
     writer.text(&cut(&watermark.origin));
 }
 
@@ -265,6 +268,7 @@ fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
         hidden: reader.option(|reader| reader.list(HIDDEN_MAX, read_mark))?,
         gaps: reader.list(COLLECTIONS_MAX, Reader::tag)?,
         collections: reader.list(COLLECTIONS_MAX, Reader::tag)?,
+        watched: reader.option(Reader::number)?,
         origin: reader.text(TEXT_BYTES_MAX)?,
     })
 }

@@ -8,6 +8,10 @@ use crate::message::{Beginning, Body, Event, Generation, Message, Watermark};
 use crate::rules::{Rule, Rules};
 use crate::tag::Tag;
 
+/// Messages of lower chains, without one of the followed chain between them, after which the server
+/// follows the lower chain.
+const IGNORED_MAX: u32 = 8;
+
 /// State of one server.
 #[derive(Debug)]
 pub struct Follower {
@@ -18,6 +22,8 @@ pub struct Follower {
     /// Database that its readers lead to; `None` while they lead to none.
     origin: Option<String>,
     followed: Option<Followed>,
+    /// Messages of lower chains since the last one of the followed chain.
+    ignored: u32,
     is_joined: bool,
 }
 
@@ -26,6 +32,8 @@ struct Followed {
     generation: Generation,
     counter: u64,
     complete: u64,
+    /// See [`Watermark::watched`]: as the chain said last.
+    watched: Option<u64>,
 }
 
 /// What a message requires of the server.
@@ -88,6 +96,9 @@ pub enum Lost {
     /// A message of a chain whose beginning did not come.
     #[error("messages of chain {0} of the hub came without its beginning")]
     NoBeginning(u64),
+    /// Only messages of a lower chain come: its number.
+    #[error("the stream of the hub lost its end: it goes on with chain {0}")]
+    Lower(u64),
     /// The server's readers lead to another database.
     #[error("the relay follows {relay}, and the readers lead to {readers}")]
     OtherOrigin {
@@ -121,8 +132,8 @@ impl Follower {
     /// Creates the state of a server that serves these collections.
     #[must_use]
     pub fn new(instance: u64, collections: Vec<Tag>, rules: Rules) -> Self {
-        let (origin, followed) = (None, None);
-        Self { rules, instance, collections, origin, followed, is_joined: false }
+        let (origin, followed, ignored) = (None, None, 0);
+        Self { rules, instance, collections, origin, followed, ignored, is_joined: false }
     }
 
     /// Sets the database that the readers lead to. Returns whether it changed while the server
@@ -162,6 +173,10 @@ impl Follower {
             generation: message.generation,
             counter: message.counter,
             complete: message.complete,
+            watched: match &message.body {
+                Body::Watermark(watermark) => watermark.watched,
+                _ => self.followed.and_then(|followed| followed.watched),
+            },
         };
         let Some(followed) = self.followed.as_mut() else {
             self.followed = Some(here);
@@ -177,11 +192,12 @@ impl Follower {
         }
         if !is_same(self.rules, followed.generation, message.generation) {
             if message.generation.number < followed.generation.number {
-                return Step::Ignored;
+                return self.ignore(here);
             }
-            *followed = here;
+            *followed = Followed { watched: None, ..here };
             return self.lose(Lost::NoBeginning(message.generation.number));
         }
+        self.ignored = 0;
         let expected = followed.counter.saturating_add(1);
         let complete = here.complete.max(followed.complete);
         *followed = Followed { complete, ..here };
@@ -219,14 +235,17 @@ impl Follower {
 
     fn begin<'m>(&mut self, message: &'m Message, beginning: &Beginning) -> Step<'m> {
         let before = self.followed;
-        if before.is_some_and(|before| message.generation.number < before.generation.number) {
-            return Step::Ignored;
-        }
-        self.followed = Some(Followed {
+        let here = Followed {
             generation: message.generation,
             counter: 0,
             complete: message.complete,
-        });
+            watched: beginning.watched,
+        };
+        if before.is_some_and(|before| message.generation.number < before.generation.number) {
+            return self.ignore(here);
+        }
+        self.followed = Some(here);
+        self.ignored = 0;
         let continues = || {
             let (before, predecessor) = before.zip(beginning.predecessor)?;
             let resumed_at = beginning.resumed_at?;
@@ -234,13 +253,27 @@ impl Follower {
             let is_next = is_same(self.rules, before.generation, predecessor.generation)
                 && before.counter == predecessor.counter
                 && self.origin.as_ref() == Some(&beginning.origin);
-            (is_within && is_next).then_some(())
+            let is_watched = before.watched.is_some() && before.watched == beginning.watched;
+            let is_watched = is_watched || !self.rules.has(Rule::SameWatch);
+            (is_within && is_next && is_watched).then_some(())
         };
         if self.is_joined && continues().is_some() {
             return Step::Continued;
         }
         let number = message.generation.number;
         self.lose(Lost::Began { number, reason: beginning.reason.clone() })
+    }
+
+    /// Ignores a message of a lower chain, unless the followed chain has no messages any more: then
+    /// the stream lost its end, and with it the numbers that were given.
+    fn ignore<'m>(&mut self, here: Followed) -> Step<'m> {
+        self.ignored += 1;
+        if self.ignored < IGNORED_MAX {
+            return Step::Ignored;
+        }
+        self.ignored = 0;
+        self.followed = Some(Followed { watched: None, ..here });
+        self.lose(Lost::Lower(here.generation.number))
     }
 
     fn lose<'m>(&mut self, lost: Lost) -> Step<'m> {
@@ -273,7 +306,7 @@ impl Follower {
 }
 
 fn is_same(rules: Rules, a: Generation, b: Generation) -> bool {
-    a.number == b.number && (a.identity == b.identity || !rules.has(Rule::Identity))
+    a == b || !rules.has(Rule::Identity)
 }
 
 #[cfg(test)]

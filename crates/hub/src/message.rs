@@ -64,6 +64,8 @@ pub struct Beginning {
     /// Point of the log from which the relay delivers; `None` if changes between the chains may be
     /// missing. Only then does the beginning continue its predecessor without a loss.
     pub resumed_at: Option<u64>,
+    /// See [`Watermark::watched`].
+    pub watched: Option<u64>,
     /// Database that the relay follows.
     pub origin: String,
     /// Reason for which the chain begins, for the log.
@@ -160,6 +162,10 @@ pub struct Watermark {
     pub gaps: Vec<Tag>,
     /// Collections that the relay follows.
     pub collections: Vec<Tag>,
+    /// Digest of what decides which changes the database delivers. It changes for good when a table
+    /// leaves the publication and comes back, so that two relays with the same digest have missed
+    /// nothing between them. `None`: not known, or changes of a collection are missed now.
+    pub watched: Option<u64>,
     /// Database that the relay follows.
     pub origin: String,
 }

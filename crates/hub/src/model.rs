@@ -85,7 +85,7 @@ impl World {
     fn new(seed: u64, rules: Rules) -> Self {
         let mut random = Random(seed);
         let has_slot = random.one_in(2);
-        let mixture = random.below(3);
+        let mixture = random.below(4);
         Self {
             mixture,
             now: 1,
@@ -164,6 +164,9 @@ impl World {
             (1, 12..18) => 3,
             (1, 18..) => 6,
             (2, 12..) => 5,
+            // The publication changes while no relay looks.
+            (3, 12..18) => 11,
+            (3, 18..) => 3,
             (_, fault) => fault % 12,
         };
         match fault {
@@ -195,6 +198,9 @@ impl World {
             9..11 => {
                 let server = self.random.below(self.servers.len());
                 self.servers[server].move_reader(self.zombie.is_some(), &self.database);
+            }
+            11 if self.is_followed => {
+                self.database.write_unpublished(&mut self.random, self.now);
             }
             _ => {}
         }
@@ -352,7 +358,9 @@ fn travel(message: &Message) -> Message {
 }
 
 fn run(seed: u64, disabled: Option<Rule>) -> (Result<(), String>, World) {
-    let mut world = World::new(seed, Rules { disabled });
+    let index = Rule::ALL.iter().position(|rule| Some(*rule) == disabled);
+    let disabled = index.map_or(&Rule::ALL[..0], |index| &Rule::ALL[index..=index]);
+    let mut world = World::new(seed, Rules::without(disabled));
     let result = world.run();
     (result, world)
 }
@@ -377,6 +385,11 @@ fn no_fault_breaks_a_promise() {
 fn find(rule: Rule, seeds: u64) {
     let found = (0..seeds).find(|seed| run(*seed, Some(rule)).0.is_err());
     assert!(found.is_some(), "{rule:?} is disabled, and {seeds} runs show no difference");
+}
+
+#[test]
+fn a_change_that_is_not_published_is_found() {
+    find(Rule::EveryChange, 100);
 }
 
 #[test]
@@ -407,6 +420,11 @@ fn a_join_without_hidden_changes_is_found() {
 #[test]
 fn a_chain_that_resumes_too_late_is_found() {
     find(Rule::ResumeWithin, 30_000);
+}
+
+#[test]
+fn a_table_that_was_not_published_between_two_chains_is_found() {
+    find(Rule::SameWatch, 30_000);
 }
 
 #[test]

@@ -34,6 +34,10 @@ pub struct Publisher {
     nonces: Nonces,
     hidden: Hidden,
     gaps: Vec<Tag>,
+    /// See [`Watermark::watched`].
+    watched: Option<u64>,
+    /// The feed has lost changes since the last chain began.
+    has_lost: bool,
     feed: Feed,
     chain: Chain,
     queue: VecDeque<Queued>,
@@ -44,6 +48,8 @@ pub struct Publisher {
     /// Written messages without an acknowledgement: counter and complete point.
     in_flight: VecDeque<(u64, u64)>,
     confirmable: u64,
+    #[cfg(any(test, feature = "failpoints"))]
+    faults: faults::Faults,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -84,6 +90,8 @@ impl Publisher {
             nonces: Nonces::new(rules),
             hidden: Hidden::default(),
             gaps: Vec::new(),
+            watched: None,
+            has_lost: false,
             feed: Feed::Stopped,
             chain: Chain::Broken("the relay starts".to_owned()),
             queue: VecDeque::new(),
@@ -92,6 +100,8 @@ impl Publisher {
             complete: 0,
             in_flight: VecDeque::new(),
             confirmable: 0,
+            #[cfg(any(test, feature = "failpoints"))]
+            faults: faults::Faults::default(),
         }
     }
 
@@ -99,17 +109,27 @@ impl Publisher {
     /// them are visible.
     pub fn feed_started(&mut self, origin: String, position: u64) {
         self.start(origin, position, None, "the relay follows the database anew");
+        self.watched = None;
         self.hidden.clear();
     }
 
     /// Records that a feed goes on at `position`, where the database kept its place. Until
-    /// [`Self::settled`] changes before it may be invisible.
-    pub fn feed_resumed(&mut self, origin: String, position: u64) {
-        self.start(origin, position, Some(position), "another relay took over");
+    /// [`Self::settled`] changes before it may be invisible. `watched` is the digest of
+    /// [`Watermark::watched`].
+    pub fn feed_resumed(&mut self, origin: String, position: u64, watched: Option<u64>) {
+        // A reported loss may still be in the queue, which is dropped.
+        let resumed_at = (!self.has_lost).then_some(position);
+        self.start(origin, position, resumed_at, "another relay took over");
+        self.watched = watched;
         self.hidden.resume();
         if !self.rules.has(Rule::SettleFirst) {
             self.hidden.settle();
         }
+    }
+
+    /// Records what the database delivers from now on, after a change of its catalogue.
+    pub fn watching(&mut self, watched: Option<u64>) {
+        self.watched = watched;
     }
 
     /// Records that all changes before the place of the resumed feed are visible.
@@ -130,6 +150,7 @@ impl Publisher {
     /// Records that the feed may have missed changes; it starts again later.
     pub fn feed_lost(&mut self, cause: u8, detail: &str) {
         self.feed = Feed::Stopped;
+        self.has_lost = true;
         let detail = crate::message::cut(detail);
         self.push(Body::Loss(Loss { cause, detail }), 0);
     }
@@ -149,6 +170,10 @@ impl Publisher {
             Event::CloseGap { collection } => self.gaps.retain(|open| open != collection),
         }
         if self.feed == Feed::Stopped {
+            return;
+        }
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.drops(&event) {
             return;
         }
         self.is_inside_commit = true;
@@ -199,6 +224,7 @@ impl Publisher {
             hidden,
             gaps: self.gaps.clone(),
             collections: self.collections.clone(),
+            watched: self.watched,
             origin,
         };
         // A watermark that was not taken is replaced only by a chain's end: its bytes count.
@@ -247,6 +273,7 @@ impl Publisher {
             predecessor: last
                 .map(|last| Predecessor { generation: last.generation, counter: last.counter }),
             resumed_at: continued.map(|(_, at)| at),
+            watched: self.watched,
             origin: origin.clone(),
             reason,
         };
@@ -261,17 +288,25 @@ impl Publisher {
     pub fn began(&mut self) {
         if let Chain::Opening(generation) = self.chain {
             self.chain = Chain::Open { generation, next: 1 };
+            // Nothing was lost since the beginning was made.
+            self.has_lost &= self.feed == Feed::Stopped;
         }
     }
 
     /// Returns the next message to write, if one waits and not too many are under way.
     pub fn take(&mut self) -> Option<Message> {
-        let Chain::Open { generation, next } = &mut self.chain else { return None };
-        if self.in_flight.len() >= IN_FLIGHT_MAX {
+        if self.in_flight.len() >= IN_FLIGHT_MAX || !matches!(self.chain, Chain::Open { .. }) {
+            return None;
+        }
+        #[cfg(any(test, feature = "failpoints"))]
+        self.reorder();
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.holds() {
             return None;
         }
         let Queued { body, bytes, complete } = self.queue.pop_front()?;
         self.queue_bytes = self.queue_bytes.saturating_sub(bytes);
+        let Chain::Open { generation, next } = &mut self.chain else { return None };
         let message = Message { generation: *generation, counter: *next, complete, body };
         *next += 1;
         if !self.rules.has(Rule::ConfirmAfterAck) {
@@ -351,5 +386,7 @@ pub fn mark_of(change: hotrow_types::version::ChangeId) -> Option<Mark> {
     }
 }
 
+#[cfg(any(test, feature = "failpoints"))]
+mod faults;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,19 @@ impl Tag {
     /// these columns as found in the database.
     #[must_use]
     pub fn of(table: &str, columns: &[String], types: &[KeyType]) -> Self {
+        Self::of_kind(b"", table, columns, types)
+    }
+
+    /// Returns the tag of an alias: of its changes only the values that a row has after them are
+    /// published.
+    #[must_use]
+    pub fn of_alias(table: &str, columns: &[String], types: &[KeyType]) -> Self {
+        Self::of_kind(b"alias", table, columns, types)
+    }
+
+    fn of_kind(kind: &[u8], table: &str, columns: &[String], types: &[KeyType]) -> Self {
         let mut digest = Digest::new();
+        digest.part(kind);
         digest.part(table.as_bytes());
         for (column, ty) in columns.iter().zip(types) {
             digest.part(column.as_bytes());
@@ -74,6 +86,7 @@ mod tests {
             tag("a", &["id"], &[KeyType::Text(Collation::Binary)]),
             tag("a", &["id"], &[KeyType::Text(Collation::RightTrim)]),
             tag("a", &["id"], &[KeyType::Canonical(CanonicalForm::Date)]),
+            Tag::of_alias("a", &["id".to_owned()], &[integer]),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(all.iter().skip(i + 1).all(|b| a != b), "{i}");

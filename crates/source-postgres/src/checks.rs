@@ -2,9 +2,9 @@
 
 use tokio_postgres::Client;
 
-use super::config::Tuning;
-use super::config::{Config, Follow};
+use super::config::{Config, Follow, KeptSlot, Tuning};
 use super::connect;
+use super::kept_slot;
 use super::link::{Connector, attempt_finding};
 use super::publication::Repair;
 use super::server::Identity;
@@ -75,7 +75,17 @@ pub(super) async fn server(
         return Ok((vec![finding], None));
     }
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
-    let mut findings = settings(&session.client).await.map_err(failed)?;
+    let slot = config.slot.as_ref();
+    let mut findings = settings(&session.client, slot).await.map_err(failed)?;
+    if slot.is_some_and(|slot| slot.has_failover)
+        && session.identity.major < kept_slot::FAILOVER_MAJOR_MIN
+    {
+        let major = session.identity.major;
+        findings.push(Finding::new(
+            format!("the server runs PostgreSQL {major}, whose slots standbys do not have"),
+            "remove `hub.slot_failover`, or use PostgreSQL 17 or later",
+        ));
+    }
     if let Err(attempt) = connector.connect_replication(&session.host, &session.identity).await {
         findings.push(attempt_finding(&attempt));
     }
@@ -83,7 +93,10 @@ pub(super) async fn server(
 }
 
 /// Checks the server's settings.
-async fn settings(client: &Client) -> Result<Vec<Finding>, tokio_postgres::Error> {
+async fn settings(
+    client: &Client,
+    slot: Option<&KeptSlot>,
+) -> Result<Vec<Finding>, tokio_postgres::Error> {
     const SQL: &str = "SELECT current_setting('wal_level'), \
                        current_setting('max_replication_slots')::int8, \
          (SELECT count(*) FROM pg_catalog.pg_replication_slots)";
@@ -92,6 +105,26 @@ async fn settings(client: &Client) -> Result<Vec<Finding>, tokio_postgres::Error
     let slots_max: i64 = row.try_get(1)?;
     let slots: i64 = row.try_get(2)?;
     let mut findings = Vec::new();
+    let kept = match slot {
+        Some(slot) => kept_slot::find(client, slot).await?,
+        None => None,
+    };
+    if let Some(slot) = slot {
+        match kept_slot::log_bound(client).await? {
+            Some(bound) => tracing::info!(
+                slot = %slot.name,
+                max_slot_wal_keep_size = %bound,
+                "the slot is lost when it is further behind than this"
+            ),
+            None => tracing::warn!(
+                slot = %slot.name,
+                "`max_slot_wal_keep_size` is unlimited: while no relay runs, the slot keeps log \
+                 until the disk is full"
+            ),
+        }
+    }
+    let has_slot = kept.is_some();
+    findings.extend(kept.and_then(|found| found.unusable).map(kept_slot::unusable_finding));
     if level != "logical" {
         findings.push(Finding::new(
             format!("`wal_level` is `{level}`; the feed needs `logical`"),
@@ -99,7 +132,7 @@ async fn settings(client: &Client) -> Result<Vec<Finding>, tokio_postgres::Error
              have a parameter for it)",
         ));
     }
-    if slots >= slots_max {
+    if slots >= slots_max && !has_slot {
         findings.push(Finding::new(
             format!(
                 "all {slots_max} replication slots (`max_replication_slots`) are in use; \

@@ -16,6 +16,18 @@ pub struct Config {
     pub server: ServerConfig,
     /// Name of the publication that the feed reads.
     pub publication: String,
+    /// Slot that keeps the feed's place; `None`: a temporary one for each session. Only a feed with
+    /// a [`hotrow_source::place::Place`] uses it.
+    pub slot: Option<KeptSlot>,
+}
+
+/// A replication slot that outlives its sessions. It is created if it is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSlot {
+    /// Name: lower-case letters, digits and underscores.
+    pub name: String,
+    /// Standbys synchronize it, so that a new primary has it. PostgreSQL 17 and later.
+    pub has_failover: bool,
 }
 
 /// Checks a connection string without connecting.

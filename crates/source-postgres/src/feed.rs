@@ -11,8 +11,8 @@ use hotrow_types::version::Position;
 use parking_lot::Mutex;
 use tokio_postgres::Client;
 
-use super::config::Tuning;
-use super::config::{Config, Follow};
+use super::config::{Config, Follow, KeptSlot, Tuning};
+use super::kept_slot::Taking;
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
@@ -29,6 +29,7 @@ use super::{Finding, PreflightErrors};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{self, Ended, Sessions};
 use hotrow_source::origin::{Origin, Origins};
+use hotrow_source::place::Place;
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
@@ -52,7 +53,7 @@ impl PostgresFeed {
     // The feed owns the sink and is the last to drop it.
     #[allow(clippy::needless_pass_by_value)]
     pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
-        feed_loop::run(shutdown, self.follow(&*sink))
+        feed_loop::run(shutdown, self.follow(&*sink, None))
     }
 
     /// Returns where the feed reports the database that its sessions lead to.
@@ -65,10 +66,12 @@ impl PostgresFeed {
         &self.schemas
     }
 
-    /// Follows on the caller's event loop, without end.
-    pub async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop =
-            FeedLoop { feed: self, sink, server: None, incarnation: None, gaps: Mutex::default() };
+    /// Follows on the caller's event loop, without end. With a `place` and a configured slot the
+    /// end of a session is no loss.
+    pub async fn follow(&self, sink: &dyn Sink, place: Option<&dyn Place>) -> Infallible {
+        let kept = place.zip(self.config.slot.as_ref());
+        let (server, incarnation, gaps) = (None, None, Mutex::default());
+        let mut feed_loop = FeedLoop { feed: self, sink, kept, server, incarnation, gaps };
         feed_loop::follow(&mut feed_loop, sink).await
     }
 }
@@ -77,6 +80,8 @@ impl PostgresFeed {
 struct FeedLoop<'a> {
     feed: &'a PostgresFeed,
     sink: &'a dyn Sink,
+    /// Slot that outlives the sessions, and what it confirms.
+    kept: Option<(&'a dyn Place, &'a KeptSlot)>,
     server: Option<Identity>,
     /// Incarnation of that session's positions.
     incarnation: Option<u64>,
@@ -130,11 +135,22 @@ impl Sessions for FeedLoop<'_> {
         }
         let mut wire = connector.connect_replication(&sql.host, &sql.identity).await?;
         let layout = link::log_layout(client, tuning).await?;
-        let slot = SlotName::new(random);
-        let start = link::slot(&mut wire, client, &slot, &target.user, tuning).await?;
-        let snapshot = link::listing_snapshot(client, tuning).await?;
-        link::fence(client, &snapshot, tuning).await?;
-        wire.start_replication(&slot, &config.publication, deadline(tuning.silence_max)).await?;
+        let (start, snapshot) = match self.kept {
+            None => {
+                let slot = SlotName::Temporary(random);
+                let start = link::slot(&mut wire, client, &slot, &target.user, tuning).await?;
+                let snapshot = link::listing_snapshot(client, tuning).await?;
+                link::fence(client, &snapshot, tuning).await?;
+                let limit = deadline(tuning.silence_max);
+                wire.start_replication(&slot, &config.publication, limit).await?;
+                (start, snapshot)
+            }
+            Some((place, slot)) => {
+                let (publication, user) = (&config.publication, &target.user);
+                let wire = &mut wire;
+                Taking { wire, client, slot, publication, user, place, tuning }.start().await?
+            }
+        };
         let incarnation = sql.incarnation ^ shared.history();
         tracing::info!(
             host = %sql.host,
@@ -144,11 +160,27 @@ impl Sessions for FeedLoop<'_> {
         );
         // The start of this session closes the gaps of the last one.
         self.gaps.get_mut().drain(..).for_each(|collection| self.sink.close_gap(collection));
-        self.sink.started(Some(Position { incarnation, at: start.0 }));
+        let watched = survey.watched();
+        let position = Position { incarnation, at: start.0 };
+        match self.kept {
+            None => self.sink.started(Some(position)),
+            Some((place, _)) => place.resumed(position, watched),
+        }
+        let place = self.kept.map(|(place, _)| place);
         let catalog =
             CatalogWatermark::new(tuning.schema_poll, tuning.max_staleness, check_sent_at);
-        let session_start =
-            SessionStart { client, wire: &mut wire, incarnation, layout, start, snapshot, catalog };
+        let wire = &mut wire;
+        let session_start = SessionStart {
+            client,
+            wire,
+            incarnation,
+            layout,
+            start,
+            snapshot,
+            catalog,
+            place,
+            watched,
+        };
         let followed = survey.followed();
         let surveyed = Mutex::new(Surveyed::once(print));
         let catalogue = Catalogue {
@@ -164,6 +196,10 @@ impl Sessions for FeedLoop<'_> {
 
     fn explain(&self, why: &str) {
         self.feed.shared.published.explain(why);
+    }
+
+    fn keeps_place(&self, cause: LossCause) -> bool {
+        self.kept.is_some() && cause == LossCause::Unavailable
     }
 
     fn lost(&mut self, _: LossCause) {
@@ -344,11 +380,12 @@ impl Catalogue<'_> {
             }
             sink.flush(feed.schemas[i].collection(), FlushCause::Schema, None);
         }
-        let followed = now.followed();
+        let (followed, watched) = (now.followed(), now.watched());
         *before = now;
         CheckResult::Follow {
             followed,
             gaps: gaps.into_iter().map(|(i, _)| feed.schemas[i].collection()).collect(),
+            watched,
         }
     }
 }

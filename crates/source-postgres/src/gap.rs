@@ -66,6 +66,12 @@ impl<'a> Gaps<'a> {
         Ok(())
     }
 
+    /// Returns whether changes of a collection are missed now.
+    pub(crate) fn is_open(&self) -> bool {
+        let is_left = |(_, collections): &(Lsn, Vec<CollectionId>)| !collections.is_empty();
+        !self.found.is_empty() || !self.bridging.is_empty() || self.bridged.iter().any(is_left)
+    }
+
     /// Returns the collections whose gaps end because the stream has passed the ends of their
     /// bridges.
     pub(crate) fn passed(&mut self, delivered: Lsn) -> Vec<CollectionId> {

@@ -11,8 +11,8 @@
 //!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
 //!   `shared`; a read of a standby: `standby`;
-//! - the feed: `feed`, `link` (from a connection to a replication slot), `session`, `gap`,
-//!   `delivery`, `probe`;
+//! - the feed: `feed`, `link` (from a connection to a replication slot), `kept_slot` (one that
+//!   outlives its sessions), `session`, `gap`, `delivery`, `probe`;
 //! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
 //!   `publication`.
 
@@ -59,6 +59,7 @@ mod feed;
 mod gap;
 mod inspect;
 mod json;
+mod kept_slot;
 mod key_text;
 mod link;
 pub mod pgoutput;

@@ -313,10 +313,26 @@ pub(crate) async fn fence(client: &Client, first: &Snapshot, tuning: &Tuning) ->
 /// # Errors
 /// The server's failure.
 pub(crate) async fn bridge(client: &Client, tuning: &Tuning) -> Result<Lsn, Ended> {
+    const WHAT: &str = "a collection whose table was added to the publication";
+    let first = listing_snapshot(client, tuning).await?;
+    visible(client, &first, WHAT, tuning).await?;
+    log_end(client, tuning).await
+}
+
+/// Waits until all transactions that run in a listing snapshot are visible or have ended, however
+/// long it takes.
+///
+/// # Errors
+/// The server's failure.
+pub(crate) async fn visible(
+    client: &Client,
+    first: &Snapshot,
+    what: &'static str,
+    tuning: &Tuning,
+) -> Result<(), Ended> {
     let began = Instant::now();
-    let mut fence = Fence::new(&listing_snapshot(client, tuning).await?);
-    let mut reminder =
-        Reminder::new("a collection whose table was added to the publication", tuning);
+    let mut fence = Fence::new(first);
+    let mut reminder = Reminder::new(what, tuning);
     while !fence.is_open(&snapshot(client, tuning).await?) {
         if began.elapsed() >= reminder.after {
             reminder.log_blockers(client, Some(fence.waiting()), tuning).await?;
@@ -325,7 +341,7 @@ pub(crate) async fn bridge(client: &Client, tuning: &Tuning) -> Result<Lsn, Ende
         tokio::time::sleep(tuning.fence_every.max(began.elapsed() / 10).min(tuning.probe_every))
             .await;
     }
-    log_end(client, tuning).await
+    Ok(())
 }
 
 /// Periodic log line with the transactions waited for.

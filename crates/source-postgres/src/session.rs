@@ -1,4 +1,4 @@
-//! One session of the feed, from a created slot to its end.
+//! One session of the feed, from its slot to its end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use super::config::Tuning;
 use super::connect::full_text;
 use super::delivery::{Delivery, DeliveryError, Effect, Followed};
 use super::gap::Gaps;
+use super::link;
 use super::probe::{Advance, LogLayout, Probe, Progress};
 use super::shared::Shared;
 use super::stream::Stream;
@@ -23,6 +24,7 @@ use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{BackgroundTask, EarlyProbe, Ended, every, wait_until};
+use hotrow_source::place::Place;
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -78,6 +80,10 @@ pub(crate) struct SessionStart<'a> {
     pub(crate) snapshot: Snapshot,
     /// Time at which the shapes were last confirmed.
     pub(crate) catalog: CatalogWatermark,
+    /// Where the place of the feed is kept, if the slot outlives the session.
+    pub(crate) place: Option<&'a dyn Place>,
+    /// See [`Place::watching`].
+    pub(crate) watched: u64,
 }
 
 pub(crate) struct CatalogCheck {
@@ -95,6 +101,8 @@ pub(crate) enum CheckResult {
         followed: Vec<Option<Followed>>,
         /// Collections whose changes may have been missed; the sink is informed.
         gaps: Vec<CollectionId>,
+        /// See [`hotrow_source::place::Place::watching`].
+        watched: u64,
     },
     /// Changes may have been missed.
     Ended(Ended),
@@ -183,6 +191,13 @@ impl<'a> Session<'a> {
         let mut probe = BackgroundTask::idle();
         let mut flush = BackgroundTask::idle();
         let mut check = BackgroundTask::idle();
+        let mut settling = BackgroundTask::idle();
+        if self.start.place.is_some() {
+            let (first, tuning) = (self.start.snapshot.clone(), self.tuning);
+            settling.start(async move {
+                link::visible(client, &first, "servers that are to join", tuning).await
+            });
+        }
         let mut probe_tick = every(self.tuning.probe_every);
         let mut status_tick =
             every(self.tuning.probe_every.clamp(STATUS_EVERY_MIN, STATUS_EVERY_MAX));
@@ -211,6 +226,10 @@ impl<'a> Session<'a> {
                 flushed = flush.done() => flushed?,
                 result = check.done() => self.apply_check(result)?,
                 bridged = self.gaps.bridged() => bridged?,
+                settled = settling.done() => {
+                    settled?;
+                    self.start.place.into_iter().for_each(Place::settled);
+                }
                 _ = status_tick.tick() => self.status().await?,
                 _ = probe_tick.tick(), if probe.is_idle() => {
                     let limit = self.tuning.silence_max;
@@ -249,9 +268,11 @@ impl<'a> Session<'a> {
     fn apply_check(&mut self, check: CatalogCheck) -> Result<(), Ended> {
         match check.result {
             CheckResult::Same => {}
-            CheckResult::Follow { followed, gaps } => {
+            CheckResult::Follow { followed, gaps, watched } => {
                 self.delivery.set_followed(followed);
                 self.gaps.open(gaps);
+                self.start.watched = watched;
+                self.report_watched();
             }
             CheckResult::Ended(ended) => return Err(ended),
         }
@@ -260,8 +281,12 @@ impl<'a> Session<'a> {
     }
 
     fn report_progress(&mut self) {
-        for collection in self.gaps.passed(self.progress.delivered()) {
-            self.sink.close_gap(collection);
+        let closed = self.gaps.passed(self.progress.delivered());
+        for collection in &closed {
+            self.sink.close_gap(*collection);
+        }
+        if !closed.is_empty() {
+            self.report_watched();
         }
         let Some(Advance { sent_at, to, visible }) = self.progress.advance() else { return };
         let sent_at = self.start.catalog.effective(sent_at);
@@ -271,6 +296,12 @@ impl<'a> Session<'a> {
         if self.reported.replace((sent_at, to)) != Some((sent_at, to)) || visible.is_some() {
             let position = Position { incarnation: self.start.incarnation, at: to.0 };
             self.sink.advance(sent_at, Some(position), visible.as_ref());
+        }
+    }
+
+    fn report_watched(&self) {
+        if let Some(place) = self.start.place {
+            place.watching((!self.gaps.is_open()).then_some(self.start.watched));
         }
     }
 
@@ -300,7 +331,12 @@ impl<'a> Session<'a> {
     }
 
     async fn confirm(&mut self, reply: ReplyWanted) -> Result<(), Ended> {
-        let at = self.progress.delivered();
+        let delivered = self.progress.delivered();
+        let at = match self.start.place {
+            // The rest is stored nowhere but here.
+            Some(place) => Lsn(place.confirmable()).min(delivered),
+            None => delivered,
+        };
         Ok(self.start.wire.confirm(at, reply, deadline(self.tuning.silence_max)).await?)
     }
 }

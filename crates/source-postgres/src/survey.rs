@@ -1,6 +1,8 @@
 //! Survey of the catalogue: the tables served, their publication, and all else that determines a
 //! record's content.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use tokio_postgres::types::Type;
 pub(crate) mod fingerprint;
 
@@ -74,6 +76,15 @@ impl Survey {
             depends.push(on);
         }
         Ok(Self { tables, depends, oids, publication: version, published, findings })
+    }
+
+    /// Returns a digest of what decides which changes the server delivers. It is the same in every
+    /// process with the same collections. The versions of the publication are numbers of
+    /// transactions, so that no state before a change of it comes back.
+    pub(crate) fn watched(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.publication, &self.published, &self.oids).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Returns the tables to follow.

@@ -76,7 +76,7 @@ pub async fn timely<T>(
     }
 }
 
-/// Sessions of a feed whose position does not outlive them.
+/// Sessions of a feed. Its position outlives them only where [`Self::keeps_place`] says so.
 pub trait Sessions {
     /// Runs one session, from the connection to its end. `random` is a different number for each.
     ///
@@ -86,6 +86,11 @@ pub trait Sessions {
 
     /// Reports to the readers why there is no feed.
     fn explain(&self, why: &str);
+
+    /// Returns whether the next session delivers what one that ended did not.
+    fn keeps_place(&self, _: LossCause) -> bool {
+        false
+    }
 
     /// Prepares the next session after the sink has received the loss of one.
     fn lost(&mut self, _: LossCause) {}
@@ -99,6 +104,14 @@ pub async fn follow(sessions: &mut impl Sessions, sink: &dyn Sink) -> Infallible
     loop {
         let began_at = Instant::now();
         match Box::pin(sessions.session(pauses.random())).await {
+            Ok(ended) if sessions.keeps_place(ended.cause) => {
+                tracing::warn!(
+                    detail = %ended.detail,
+                    "the change feed was interrupted; the database keeps its place"
+                );
+                last_failure.clear();
+                pauses.worked(began_at.elapsed());
+            }
             Ok(ended) => {
                 tracing::warn!(
                     cause = ?ended.cause,

@@ -351,6 +351,7 @@ pub mod hooks;
 pub mod json;
 pub mod origin;
 pub mod outage;
+pub mod place;
 pub mod pool;
 pub mod preflight;
 pub mod published;

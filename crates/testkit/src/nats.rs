@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::process::free_port;
+use crate::process::{free_port, run};
+
+pub mod credentials;
 
 /// First port of the servers.
 const PORT_FIRST: u16 = 14_000;
@@ -43,6 +45,22 @@ impl Nats {
         server
     }
 
+    /// Starts a cluster of this many servers, which store streams together.
+    #[track_caller]
+    pub fn start_cluster(count: usize) -> Vec<Self> {
+        let ports: Vec<u16> = (0..count).map(|_| free_port(PORT_FIRST)).collect();
+        let routes: Vec<String> =
+            ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let routes = routes.join(", ");
+        let server = |(index, port): (usize, &u16)| {
+            Self::start(&format!(
+                "server_name: n{index}\ncluster {{ name: hotrow, listen: \"127.0.0.1:{port}\", \
+                 routes: [{routes}] }}"
+            ))
+        };
+        ports.iter().enumerate().map(server).collect()
+    }
+
     /// Returns its address.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
@@ -59,6 +77,25 @@ impl Nats {
             _ = child.kill();
             _ = child.wait();
         }
+    }
+
+    /// Returns a copy of what it has stored. It must be stopped.
+    #[track_caller]
+    pub fn save(&self) -> TempDir {
+        let saved = TempDir::with_prefix("hotrow-nats-saved-").expect("a temporary folder");
+        run(Command::new("cp").arg("-a").arg(self.store()).arg(saved.path()));
+        saved
+    }
+
+    /// Replaces what it has stored by a copy of before. It must be stopped.
+    #[track_caller]
+    pub fn restore(&self, saved: &TempDir) {
+        std::fs::remove_dir_all(self.store()).expect("remove its store");
+        run(Command::new("cp").arg("-a").arg(saved.path().join("store")).arg(self.folder.path()));
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
     }
 
     /// Starts it (again) on its port, and waits until it answers.

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "hub")]
-use hotrow_hub_nats::config::{Credential, HubConfig, StreamLimits, is_address};
+use hotrow_hub_nats::config::{Credential, HubConfig, Rules, Slot, StreamLimits, is_address};
 
 use super::problem::shown;
 use super::reader::Section;
-use super::units::{MIB, s};
+use super::units::{MIB, ms, s};
 
 /// Longest name of a stream in bytes.
 const STREAM_BYTES_MAX: usize = 64;
+/// Longest name of a slot in bytes (PostgreSQL's NAMEDATALEN less one).
+const SLOT_BYTES_MAX: usize = 63;
 /// Most servers that store the stream; the bound of NATS.
 const REPLICAS_MAX: usize = 5;
 
@@ -39,6 +41,9 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
     let day = Duration::from_hours(24);
     let max_age = section.duration("max_age", s(600), s(10)..=day);
     let max_bytes = section.size("max_bytes", 256 * MIB, 8 * MIB..=1 << 40);
+    let slot = section.text("slot", "none", "lower-case letters, digits and _");
+    let slot_failover = section.flag("slot_failover", false);
+    let lease = section.duration("lease", ms(1_500), ms(200)..=s(60));
     let [servers, others @ ..] = feeds else {
         if section.is_present() {
             section.refuse_whole("has no meaning unless source.feed is an address of NATS");
@@ -56,6 +61,17 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
     if stream.is_empty() || stream.len() > STREAM_BYTES_MAX || !stream.bytes().all(is_plain) {
         let what = format!("must have 1 to {STREAM_BYTES_MAX} letters, digits, _ and -, not");
         section.refuse("stream", format!("{what} {}", shown(&stream)));
+    }
+    let slot = slot.map(|text| text.value);
+    let is_of_slots = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if let Some(name) = slot.as_deref()
+        && (name.is_empty() || name.len() > SLOT_BYTES_MAX || !name.bytes().all(is_of_slots))
+    {
+        let what = format!("must have 1 to {SLOT_BYTES_MAX} of a to z, digits and _, not");
+        section.refuse("slot", format!("{what} {}", shown(name)));
+    }
+    if slot_failover && slot.is_none() {
+        section.refuse("slot_failover", "has no meaning without hub.slot");
     }
     if user.is_some() != password.is_some() {
         section.refuse("user", "must be set together with hub.password");
@@ -81,6 +97,9 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
         ca,
         certificate: cert.zip(key),
         limits: StreamLimits { in_memory, replicas, max_age, max_bytes },
+        slot: slot.map(|name| Slot { name, has_failover: slot_failover }),
+        lease,
+        rules: Rules::default(),
     });
     #[cfg(not(feature = "hub"))]
     return Some(());
@@ -138,7 +157,12 @@ mod tests {
         let section = "[hub]\ntoken = \"s3cret\"\nstream = \"shop-1\"\nstorage = \"memory\"";
         let hub = resolved(URL, "nats://a", section).unwrap().unwrap();
         assert_eq!(hub.credential, Credential::Token("s3cret".to_owned()));
-        assert!(hub.limits.in_memory);
+        assert!(hub.limits.in_memory && hub.slot.is_none());
+        assert_eq!(hub.lease, Duration::from_millis(1_500));
+        let section = "[hub]\nslot = \"shop_1\"\nslot_failover = true\nlease = \"500ms\"";
+        let hub = resolved(URL, "nats://a", section).unwrap().unwrap();
+        assert_eq!(hub.slot, Some(Slot { name: "shop_1".to_owned(), has_failover: true }));
+        assert_eq!(hub.lease, Duration::from_millis(500));
         for (feed, section, rule) in [
             ("changes", "[hub]", "hub: has no meaning unless"),
             ("nats://a", "[hub]\nstream = \"a.b\"", "hub.stream: must have 1 to 64"),
@@ -146,17 +170,14 @@ mod tests {
             ("nats://a", "[hub]\ntoken = \"t\"\ncredentials = \"c\"", "one credential"),
             ("nats://a", "[hub]\ncert = \"c\"", "hub.cert: must be set together"),
             ("nats://a", "[hub]\nreplicas = 6", "hub.replicas"),
+            ("nats://a", "[hub]\nslot = \"Shop-1\"", "hub.slot: must have 1 to 63"),
+            ("nats://a", "[hub]\nslot_failover = true", "hub.slot_failover: has no meaning"),
             ("nats://u:s3cret@a b", "", "source.feed: "),
             ("http://a", "", "source.feed: must be"),
             (
                 "nats://a\"\nread_urls = [\"postgres://u@r/shop\"] # \"",
                 "",
                 "source.read_urls: is not supported with a change hub",
-            ),
-            (
-                "nats://a",
-                "by.email.columns = [\"email\"]",
-                "products.by: is not supported with a change hub",
             ),
         ] {
             let error = resolved(URL, feed, section).unwrap_err();

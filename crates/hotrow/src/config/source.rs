@@ -315,10 +315,6 @@ impl Source {
             name,
             stale_by,
             lacks_aliases: match self.engine {
-                _ if self.follow == Follow::Hub => Some(
-                    "is not supported with a change hub yet; remove it, or follow the database \
-                     itself (source.feed)",
-                ),
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => Some(
                     "is not supported for MongoDB yet: its feed delivers nothing but _id; look \
@@ -385,6 +381,8 @@ impl Source {
                 SourceConfig::Postgres(postgres::config::Config {
                     server: of_server(server, collections),
                     publication,
+                    // Of a relay only, which sets it.
+                    slot: None,
                 })
             }
             #[cfg(feature = "mysql")]

@@ -25,12 +25,15 @@ pub(super) fn status(state: &RelayState) -> Value {
         "role": role,
         "connected": state.is_connected,
         "publishing": state.is_publishing,
+        "slot": state.slot,
+        "waits_for": state.waits_for,
         "chain": state.generation,
         "instances": state.instances,
         "queued_bytes": state.queued_bytes,
         "staleness_ms": state.staleness.map(|staleness| staleness.as_millis() as u64),
         "terms": state.terms_total,
         "chains_begun": state.beginnings_total,
+        "chains_continued": state.continued_total,
         "messages": state.published_total,
         "message_bytes": state.published_bytes_total,
     })
@@ -39,7 +42,7 @@ pub(super) fn status(state: &RelayState) -> Value {
 /// Returns the text of `/metrics`.
 pub(super) fn metrics(state: &RelayState) -> String {
     let staleness = state.staleness.map_or(f64::INFINITY, |staleness| staleness.as_secs_f64());
-    let series: [(&str, &str, &str, f64); 10] = [
+    let series: [(&str, &str, &str, f64); 11] = [
         ("connected", "gauge", "1 while NATS answers.", state.is_connected.into()),
         ("leading", "gauge", "1 while this relay has the lease.", state.is_leading.into()),
         ("publishing", "gauge", "1 while a chain is open.", state.is_publishing.into()),
@@ -48,6 +51,12 @@ pub(super) fn metrics(state: &RelayState) -> String {
         ("staleness_seconds", "gauge", "Age of the newest passed look.", staleness),
         ("terms_total", "counter", "Times that the lease was taken.", state.terms_total as f64),
         ("chains_total", "counter", "Chains begun.", state.beginnings_total as f64),
+        (
+            "chains_continued_total",
+            "counter",
+            "Chains that continued the one before.",
+            state.continued_total as f64,
+        ),
         ("messages_total", "counter", "Messages published.", state.published_total as f64),
         (
             "message_bytes_total",
@@ -80,6 +89,9 @@ mod tests {
             generation: 3,
             terms_total: 1,
             beginnings_total: 1,
+            continued_total: 0,
+            slot: None,
+            waits_for: None,
             published_total: 9,
             published_bytes_total: 900,
             queued_bytes: 0,
@@ -98,7 +110,8 @@ mod tests {
         assert_eq!(unmet(&starting, bound), ["publishing", "fresh"]);
         let standby = RelayState { is_leading: false, ..starting };
         assert!(unmet(&standby, bound).is_empty());
-        assert_eq!(unmet(&RelayState { is_connected: false, ..standby }, bound), ["connected"]);
+        let alone = RelayState { is_connected: false, ..standby };
+        assert_eq!(unmet(&alone, bound), ["connected"]);
     }
 
     #[test]

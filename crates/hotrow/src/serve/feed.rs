@@ -137,7 +137,10 @@ fn open(
             if let (Some(hub), max_staleness) = hub
                 && config.server.follow == Follow::Hub
             {
-                return open_hub(config, (hub.clone(), *max_staleness), hooks, host);
+                let hub = hub.clone();
+                #[cfg(feature = "failpoints")]
+                let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
+                return open_hub(config, (hub, *max_staleness), hooks, host);
             }
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;

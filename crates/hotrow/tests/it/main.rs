@@ -173,7 +173,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], [`sources`], `hub`;
+/// [`unfollowed`], [`sources`], `hub`, `hub_slot`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -183,6 +183,8 @@ mod postgres {
     mod history;
     #[cfg(feature = "hub")]
     mod hub;
+    #[cfg(feature = "hub")]
+    mod hub_slot;
     mod proxies;
     mod reads;
     mod servers;

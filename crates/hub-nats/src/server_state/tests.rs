@@ -28,8 +28,13 @@ fn server() -> Server {
     let second = Duration::from_secs(1);
     let bounds = Bounds { max_staleness: second, schema_poll: second };
     let collections = (names, tags, (0..3).map(schema).collect());
-    let mut state =
-        ServerState::new(recorder.clone(), collections, Arc::clone(&origins), bounds, 5);
+    let mut state = ServerState::new(
+        recorder.clone(),
+        collections,
+        Arc::clone(&origins),
+        (bounds, Rules::default()),
+        5,
+    );
     origins.found(Origin { name: "db".to_owned(), incarnation: INCARNATION });
     origins.confirm_shapes(Nanos::now());
     state.readers_found();
@@ -53,6 +58,7 @@ impl Server {
             hidden: Some(Vec::new()),
             gaps: Vec::new(),
             collections: vec![tag("t"), tag("u"), tag("v")],
+            watched: None,
             origin: "db".to_owned(),
         };
         change(&mut watermark);

@@ -43,14 +43,19 @@ fn any_visible() -> impl Strategy<Value = Visible> {
     ]
 }
 
+fn any_option() -> impl Strategy<Value = Option<u64>> {
+    prop::option::of(any::<u64>())
+}
+
 fn any_body() -> impl Strategy<Value = Body> {
     let predecessor = (any_generation(), any::<u64>())
         .prop_map(|(generation, counter)| Predecessor { generation, counter });
     let beginning =
-        (prop::option::of(predecessor), prop::option::of(any::<u64>()), ".{0,20}", ".{0,20}")
-            .prop_map(|(predecessor, resumed_at, origin, reason)| {
-                Body::Beginning(Beginning { predecessor, resumed_at, origin, reason })
-            });
+        (prop::option::of(predecessor), any_option(), any_option(), ".{0,20}", ".{0,20}").prop_map(
+            |(predecessor, resumed_at, watched, origin, reason)| {
+                Body::Beginning(Beginning { predecessor, resumed_at, watched, origin, reason })
+            },
+        );
     let nonce =
         (any::<u64>(), any::<u64>()).prop_map(|(instance, sequence)| Nonce { instance, sequence });
     let watermark = (
@@ -60,11 +65,20 @@ fn any_body() -> impl Strategy<Value = Body> {
         prop::option::of(prop::collection::vec(any_mark(), 0..5)),
         prop::collection::vec(any_tag(), 0..3),
         prop::collection::vec(any_tag(), 0..3),
+        any_option(),
         ".{0,20}",
     )
-        .prop_map(|(answers, end, visible, hidden, gaps, collections, origin)| {
-            let watermark = Watermark { answers, end, visible, hidden, gaps, collections, origin };
-            Body::Watermark(Box::new(watermark))
+        .prop_map(|(answers, end, visible, hidden, gaps, collections, watched, origin)| {
+            Body::Watermark(Box::new(Watermark {
+                answers,
+                end,
+                visible,
+                hidden,
+                gaps,
+                collections,
+                watched,
+                origin,
+            }))
         });
     prop_oneof![
         beginning,
@@ -147,6 +161,7 @@ fn the_longest_messages_fit() {
         hidden: Some(vec![Mark::Transaction(1); HIDDEN_MAX]),
         gaps: tags.clone(),
         collections: tags,
+        watched: Some(1),
         origin: "x".repeat(9 * TEXT_BYTES_MAX),
     };
     let message = |body| Message {

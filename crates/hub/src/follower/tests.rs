@@ -26,6 +26,7 @@ fn watermark() -> Watermark {
         hidden: Some(Vec::new()),
         gaps: Vec::new(),
         collections: vec![Tag(1), COLLECTION],
+        watched: Some(8),
         origin: "a".to_owned(),
     }
 }
@@ -39,8 +40,9 @@ fn beginning(number: u64, predecessor: Option<(u64, u64)>, resumed_at: Option<u6
         generation: Generation { number, identity: number * 100 },
         counter,
     });
-    let (origin, reason) = ("a".to_owned(), "why".to_owned());
-    message(number, 0, Body::Beginning(Beginning { predecessor, resumed_at, origin, reason }))
+    let (origin, reason, watched) = ("a".to_owned(), "why".to_owned(), Some(8));
+    let beginning = Beginning { predecessor, resumed_at, watched, origin, reason };
+    message(number, 0, Body::Beginning(beginning))
 }
 
 /// Returns a server that has joined chain 5 by its message 20.
@@ -91,6 +93,21 @@ fn the_last_beginning_counts() {
 }
 
 #[test]
+fn a_lower_chain_that_goes_on_alone_is_followed_after_a_loss() {
+    let mut follower = joined();
+    for counter in 0..20 {
+        assert_eq!(follower.receive(&changes(4, counter)), Step::Ignored, "of a relay that woke");
+        follower.receive(&changes(5, 21 + counter));
+    }
+    let steps: Vec<bool> = (0..IGNORED_MAX)
+        .map(|counter| follower.receive(&mark(4, u64::from(counter))) == Step::Ignored)
+        .collect();
+    assert_eq!(steps.iter().filter(|ignored| !**ignored).count(), 1, "{steps:?}");
+    assert!(!follower.is_joined());
+    assert!(matches!(follower.receive(&mark(4, IGNORED_MAX.into())), Step::Join(_)));
+}
+
+#[test]
 fn a_chain_continues_where_all_of_the_one_before_was_applied() {
     let continues = |predecessor, resumed_at| {
         let mut follower = joined();
@@ -110,6 +127,24 @@ fn a_chain_continues_where_all_of_the_one_before_was_applied() {
     follower.receive(&changes(5, 20));
     assert_eq!(follower.receive(&beginning(6, Some((5, 20)), Some(200))), Step::Ignored);
     assert_eq!(follower.receive(&changes(6, 1)), Step::Ignored);
+}
+
+#[test]
+fn a_chain_continues_only_what_the_database_published_alike() {
+    let continues = |before, now| {
+        let mut follower = follower();
+        let mark = Body::Watermark(Box::new(Watermark { watched: before, ..watermark() }));
+        follower.receive(&message(5, 20, mark));
+        follower.receive(&changes(5, 21));
+        let mut message = beginning(6, Some((5, 21)), Some(200));
+        let Body::Beginning(beginning) = &mut message.body else { panic!() };
+        beginning.watched = now;
+        matches!(follower.receive(&message), Step::Continued)
+    };
+    assert!(continues(Some(8), Some(8)));
+    for (before, now) in [(Some(8), Some(9)), (None, Some(8)), (Some(8), None), (None, None)] {
+        assert!(!continues(before, now), "{before:?} {now:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub(super) struct Database {
     versions: HashMap<u64, Vec<u64>>,
     /// Position that the relay's slot has confirmed.
     pub(super) confirmed: u64,
+    /// Version of the publication.
+    pub(super) publication: u64,
+    /// Transactions that no feed delivers: the publication lacked the table.
+    pub(super) unpublished: Vec<u64>,
 }
 
 impl Database {
@@ -32,6 +36,8 @@ impl Database {
             log: Vec::new(),
             versions: HashMap::new(),
             confirmed: 0,
+            publication: 0,
+            unpublished: Vec::new(),
         }
     }
 
@@ -50,6 +56,19 @@ impl Database {
                 self.next_xid += 1;
             }
         }
+    }
+
+    /// Removes the table from the publication, changes a key, and adds the table again.
+    pub(super) fn write_unpublished(&mut self, random: &mut Random, now: u64) {
+        let key = random.next() % KEYS;
+        if self.running.iter().any(|(_, locked, _)| *locked == key) {
+            return;
+        }
+        self.publication += 1;
+        self.unpublished.push(self.next_xid);
+        self.log.push((self.end() + 10, self.next_xid, key));
+        self.next_xid += 1;
+        self.versions.entry(key).or_default().push(now);
     }
 
     /// Makes a transaction of the log visible: its commit returns.

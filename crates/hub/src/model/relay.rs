@@ -32,6 +32,8 @@ pub(super) struct Relay {
 
 struct Feed {
     timeline: u32,
+    /// Version of the publication at its start.
+    publication: u64,
     has_slot: bool,
     /// Number of transactions of the log that were delivered.
     delivered: usize,
@@ -107,6 +109,7 @@ impl Relay {
         let from = if has_slot { database.confirmed } else { database.end() };
         self.feed = Some(Feed {
             timeline: database.timeline,
+            publication: database.publication,
             has_slot,
             delivered: database.log.partition_point(|(end, ..)| *end <= from),
             waits_for: Some(database.snapshot().running),
@@ -127,6 +130,7 @@ impl Relay {
         for nonce in std::mem::take(&mut self.backlog) {
             self.publisher.ask(nonce, Nanos(now));
         }
+        self.look_at_publication(database);
         self.start(database);
         match random.below(10) {
             0..2 => self.deliver(database),
@@ -151,6 +155,16 @@ impl Relay {
         Ok(false)
     }
 
+    /// Ends a session whose publication changed, and begins another.
+    fn look_at_publication(&mut self, database: &Database) {
+        let Some(feed) = self.feed.as_ref() else { return };
+        if feed.publication != database.publication {
+            let has_slot = feed.has_slot;
+            self.publisher.feed_lost(4, "the publication changed");
+            self.connect(database, has_slot);
+        }
+    }
+
     /// Reports the start of the feed: at once with a slot, or after the wait for visibility.
     fn start(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_mut() else { return };
@@ -162,7 +176,7 @@ impl Relay {
         let position = feed.delivered.checked_sub(1).map_or(0, |last| database.log[last].0);
         let origin = origin(feed.timeline);
         if !feed.is_started && feed.has_slot {
-            self.publisher.feed_resumed(origin, position);
+            self.publisher.feed_resumed(origin, position, Some(feed.publication));
             feed.is_started = true;
         } else if !feed.is_started && is_settled {
             self.publisher.feed_started(origin, position);
@@ -178,11 +192,13 @@ impl Relay {
         let Some(feed) = self.feed.as_mut().filter(|feed| feed.is_started) else { return };
         let Some((end, xid, key)) = database.log.get(feed.delivered) else { return };
         feed.delivered += 1;
-        self.publisher.deliver(Event::Change {
-            collection: COLLECTION,
-            key: key.to_be_bytes().into(),
-            mark: Mark::Transaction(*xid),
-        });
+        if !database.unpublished.contains(xid) {
+            self.publisher.deliver(Event::Change {
+                collection: COLLECTION,
+                key: key.to_be_bytes().into(),
+                mark: Mark::Transaction(*xid),
+            });
+        }
         self.publisher.advance(feed.looked_at, *end, None);
     }
 
@@ -267,8 +283,8 @@ impl Relay {
     fn check_continuity(&self, body: &Body, stream: &Stream) -> Result<(), String> {
         let Body::Beginning(beginning) = body else { return Ok(()) };
         let is_first = beginning.reason == "another relay took over";
-        if is_first && stream.last().is_some() && !stream.has_lost && beginning.resumed_at.is_none()
-        {
+        let has_lost = stream.has_lost || beginning.watched != Some(0);
+        if is_first && stream.last().is_some() && !has_lost && beginning.resumed_at.is_none() {
             return Err(format!("a take-over is a loss: {beginning:?}, {:?}", stream.last()));
         }
         Ok(())

@@ -125,7 +125,7 @@ fn a_chain_continues_only_what_is_complete() {
         (100, 150, Body::Loss(Loss { cause: 0, detail: String::new() }), false),
     ] {
         let mut publisher = publisher();
-        publisher.feed_resumed("a".to_owned(), at);
+        publisher.feed_resumed("a".to_owned(), at, None);
         let message = publisher.begin(Some(&last(complete, body)), 0, 5).unwrap();
         assert_eq!(message.generation.number, 10);
         assert_eq!(resumed_at(&message).is_some(), continues, "{complete}");
@@ -133,15 +133,52 @@ fn a_chain_continues_only_what_is_complete() {
     }
     // A chain that broke has dropped changes.
     let mut publisher = publisher();
-    publisher.feed_resumed("a".to_owned(), 100);
+    publisher.feed_resumed("a".to_owned(), 100, Some(7));
     publisher.failed("no answer");
     assert_eq!(resumed_at(&publisher.begin(Some(&last(150, empty())), 0, 5).unwrap()), None);
 }
 
 #[test]
+fn a_feed_that_resumes_after_a_loss_continues_nothing() {
+    let empty = last(150, Body::Changes(Vec::new()));
+    let mut publisher = publisher();
+    publisher.feed_resumed("a".to_owned(), 100, None);
+    begin(&mut publisher);
+    publisher.feed_lost(2, "why");
+    // The loss was not written, and its message is dropped.
+    publisher.feed_resumed("a".to_owned(), 100, None);
+    assert_eq!(resumed_at(&publisher.begin(Some(&empty), 0, 5).unwrap()), None);
+    // Another loss comes before that beginning is written.
+    publisher.feed_lost(2, "why");
+    publisher.began();
+    publisher.feed_resumed("a".to_owned(), 100, None);
+    assert_eq!(resumed_at(&publisher.begin(Some(&empty), 0, 5).unwrap()), None);
+    publisher.began();
+    publisher.feed_resumed("a".to_owned(), 100, None);
+    assert_eq!(resumed_at(&publisher.begin(Some(&empty), 0, 5).unwrap()), Some(100));
+}
+
+#[test]
+fn messages_say_what_is_watched() {
+    let mut publisher = publisher();
+    publisher.feed_resumed("a".to_owned(), 100, Some(7));
+    let Body::Beginning(beginning) = begin(&mut publisher).body else { panic!() };
+    assert_eq!(beginning.watched, Some(7));
+    for watched in [Some(7), None, Some(8)] {
+        publisher.watching(watched);
+        publisher.advance(Nanos(1), 110, Some(&version(12, &[])));
+        let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
+        assert_eq!(watermark.watched, watched);
+    }
+    publisher.feed_started("a".to_owned(), 100);
+    let Body::Beginning(beginning) = begin(&mut publisher).body else { panic!() };
+    assert_eq!(beginning.watched, None, "a feed without a place is not continued");
+}
+
+#[test]
 fn only_what_is_acknowledged_is_confirmed() {
     let mut publisher = publisher();
-    publisher.feed_resumed("a".to_owned(), 100);
+    publisher.feed_resumed("a".to_owned(), 100, Some(7));
     begin(&mut publisher);
     for xid in 10..13 {
         publisher.deliver(change(xid));

@@ -11,6 +11,7 @@ use hotrow_source::{FlushCause, LossCause};
 mod catalog;
 mod delivers;
 mod idle;
+mod kept;
 mod losses;
 mod poll;
 mod publication;

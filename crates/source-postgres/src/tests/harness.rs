@@ -24,7 +24,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         schema_poll: Duration::from_secs(1),
         collections: collections.iter().map(|text| spec(text)).collect(),
     };
-    Config { server, publication: "hotrow".into() }
+    Config { server, publication: "hotrow".into(), slot: None }
 }
 
 /// Source with a runtime for its reads.

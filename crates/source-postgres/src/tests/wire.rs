@@ -26,7 +26,7 @@ async fn login(
 /// Opens a session and starts its stream.
 async fn streaming(server: &Server, publication: &str) -> Wire<TcpStream> {
     let mut wire = login(server, "postgres", None).await.unwrap();
-    let slot = SlotName::new(7);
+    let slot = SlotName::Temporary(7);
     wire.create_slot(&slot, deadline(PATIENCE)).await.unwrap();
     wire.start_replication(&slot, publication, deadline(PATIENCE)).await.unwrap();
     wire

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::frame::ServerError;
 use super::{Frame, Wire, WireError};
+use crate::config::KeptSlot;
 
 /// A position in the write-ahead log, written as `16/B374D848`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,16 +77,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         })
     }
 
-    /// Creates a slot that lives as long as this session, and returns the position from which it
-    /// sees every commit. Waits for the running transactions.
+    /// Creates a slot and returns the position from which it sees every commit. Waits for the
+    /// running transactions.
     pub(crate) async fn create_slot(
         &mut self,
         name: &SlotName,
         deadline: Instant,
     ) -> Result<Lsn, WireError> {
-        let sql = format!(
-            "CREATE_REPLICATION_SLOT \"{name}\" TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT"
-        );
+        let sql = name.creation();
         let rows = self.query(&sql, deadline, "CREATE_REPLICATION_SLOT").await?;
         let row = rows.first().ok_or_else(|| {
             WireError::Protocol("no answer to CREATE_REPLICATION_SLOT".to_owned())
@@ -106,11 +105,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
              publication_names {publication})"
         );
         self.send(deadline, |out| frontend::query(&sql, out)).await?;
-        match self.answer(deadline, "START_REPLICATION").await?.tag {
-            b'W' => Ok(()),
-            tag => {
+        match self.answer(deadline, "START_REPLICATION").await {
+            Ok(frame) if frame.tag == b'W' => Ok(()),
+            Ok(Frame { tag, .. }) => {
                 Err(WireError::Protocol(format!("`{}` instead of a stream", tag.escape_ascii())))
             }
+            Err(refused @ WireError::Server(_)) => {
+                // The session can be used again once the server says so.
+                while self.answer(deadline, "START_REPLICATION").await?.tag != b'Z' {}
+                Err(refused)
+            }
+            Err(e) => Err(e),
         }
     }
 
@@ -177,20 +182,35 @@ impl Streamed {
     }
 }
 
-/// Name of a slot: unique among all instances that share the server.
+/// Name and kind of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SlotName(u64);
+pub(crate) enum SlotName {
+    /// Lives as long as its session. The number is unique among all instances that share the
+    /// server.
+    Temporary(u64),
+    /// Outlives its sessions.
+    Kept(KeptSlot),
+}
 
 impl SlotName {
-    /// `random` must differ between processes.
-    pub(crate) fn new(random: u64) -> Self {
-        Self(random)
+    /// Returns the command that creates the slot. The form with parentheses exists since PostgreSQL
+    /// 15.
+    fn creation(&self) -> String {
+        let (kind, options) = match self {
+            Self::Temporary(_) => ("TEMPORARY ", "NOEXPORT_SNAPSHOT"),
+            Self::Kept(slot) if slot.has_failover => ("", "(SNAPSHOT 'nothing', FAILOVER true)"),
+            Self::Kept(_) => ("", "NOEXPORT_SNAPSHOT"),
+        };
+        format!("CREATE_REPLICATION_SLOT \"{self}\" {kind}LOGICAL pgoutput {options}")
     }
 }
 
 impl fmt::Display for SlotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hotrow_{:016x}", self.0)
+        match self {
+            Self::Temporary(random) => write!(f, "hotrow_{random:016x}"),
+            Self::Kept(slot) => f.write_str(&slot.name),
+        }
     }
 }
 

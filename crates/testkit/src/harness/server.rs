@@ -91,7 +91,9 @@ impl Server {
     pub fn start_relay(config: &Config) -> Self {
         let (folder, file) = written(config);
         let arguments = [OsStr::new("relay"), OsStr::new("--config"), file.as_os_str()];
-        let process = Process::spawn(&arguments, &[], Some(folder));
+        let failpoints = config.failpoints();
+        let environment = failpoints.as_deref().map(|words| ("HOTROW_FAILPOINTS", words));
+        let process = Process::spawn(&arguments, environment.as_slice(), Some(folder));
         let admin = process.await_output("its address", |out| {
             let line = out.lines().find_map(|line| line.strip_prefix("relay, admin on http://"))?;
             line.parse().ok()

@@ -26,7 +26,11 @@ fn lease<E: Networked>(environment: &[(&str, &str)]) -> ScenarioOutcome {
 /// Staleness. The stream arrives late but steadily, so its log end is outdated. The key's change is
 /// in transit when the key is read past the bound.
 fn probe<E: Networked>(environment: &[(&str, &str)]) -> ScenarioOutcome {
-    let mut scenario = Scenario::<E>::start(environment);
+    late_stream(Scenario::<E>::start(environment))
+}
+
+/// See [`probe`].
+pub(crate) fn late_stream<E: Networked>(mut scenario: Scenario<E>) -> ScenarioOutcome {
     let late = BOUND * 6;
     scenario.run.database.delay_feed(late);
     // From here on the stream is late by this much, and there is always an event in transit.

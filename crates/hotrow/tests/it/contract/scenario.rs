@@ -48,7 +48,11 @@ impl<E: Networked> Scenario<E> {
     /// Starts the service and reads every key once, so that it is cached and the reader is
     /// connected.
     pub(crate) fn start(environment: &[(&str, &str)]) -> Self {
-        let mut run = stage();
+        Self::over(stage(), environment)
+    }
+
+    /// Like [`Self::start`], over a database that is there.
+    pub(crate) fn over(mut run: Trial<E>, environment: &[(&str, &str)]) -> Self {
         let config = config(&run);
         let instance = run.serve(&config, environment);
         run.start_writers();

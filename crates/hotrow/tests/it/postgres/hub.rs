@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::e2e::carriers::certificate_for;
 use crate::postgres::shop::Shop;
 use crate::shop::{
-    await_body, await_readyz, await_started, cached, losses, path, price_sql, row, staleness,
-    starts, with_options,
+    await_body, await_readyz, await_started, await_status, cached, losses, path, price_sql, row,
+    staleness, starts, with_options,
 };
 use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
+use hotrow_testkit::nats::credentials::Credentials;
 use rustix::process::Signal;
 
 /// Bound on staleness of the tests.
@@ -100,6 +101,38 @@ fn changes_reach_every_server_through_one_slot() {
     for client in &mut clients {
         await_body(client, &path(1), r#"{"id":1,"name":"p1","price":5,"more":7}"#);
     }
+}
+
+#[test]
+fn aliases_follow_the_hub() {
+    let mut hub = Hub::over(
+        Shop::new(
+            "CREATE TABLE products(id integer PRIMARY KEY, name text UNIQUE, price integer); \
+             INSERT INTO products VALUES (1, 'p1', 100), (2, 'p2', 200)",
+        ),
+        Nats::start(""),
+    );
+    let without = hub.config.clone();
+    hub.config = hub.config.set("collections.products.by.name.columns", "\"name\"");
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    let by = |name: &str| format!("/products/by/name/{name}");
+    assert_eq!(cached(&mut client, &by("p1")).text(), row(1, 100));
+    assert_eq!(cached(&mut client, &by("new")).status, 404);
+    hub.shop.server.batch("UPDATE products SET name = 'new' WHERE id = 1");
+    let renamed = row(1, 100).replace("p1", "new");
+    await_body(&mut client, &by("new"), &renamed);
+    await_status(&mut client, &by("p1"), 404);
+    hub.shop.server.batch("UPDATE products SET name = 'p1' WHERE id = 2");
+    await_body(&mut client, &by("p1"), &row(2, 200).replace("p2", "p1"));
+    assert_eq!(losses(&server, None), 0.0, "{}", server.log());
+    // A relay whose file lacks the alias does not publish its values.
+    drop(relay);
+    let _relay = Server::start_relay(&without);
+    await_until("the reason", SOON, || {
+        server.log().contains("does not publish collection `products/by/name`")
+    });
 }
 
 #[test]
@@ -254,6 +287,33 @@ fn nats_may_require_a_user() {
 }
 
 #[test]
+fn nats_may_require_a_credentials_file() {
+    let made = Credentials::new();
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{path:?}")
+    };
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(&made.server));
+    let other = file("other.creds", &Credentials::new().file);
+    let refused = Server::start_relay(&hub.config.clone().set("hub.credentials", &other));
+    await_until("the refusal", SOON, || refused.log().contains("connecting to NATS"));
+    drop(refused);
+    hub.config = hub.config.set("hub.credentials", &file("user.creds", &made.file));
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    cached(&mut client, &path(1));
+    hub.shop.server.batch(&price_sql(1, 1));
+    await_body(&mut client, &path(1), &row(1, 1));
+    let seed = made.file.lines().find(|line| line.starts_with("SU")).expect("a seed");
+    for log in [relay.log(), server.log()] {
+        assert!(!log.contains(seed), "{log}");
+    }
+}
+
+#[test]
 fn nats_may_require_certificates() {
     let folder = tempfile::TempDir::new().unwrap();
     let (authority, certificate, key) = certificate_for("127.0.0.1");
@@ -281,6 +341,42 @@ fn nats_may_require_certificates() {
     cached(&mut client, &path(1));
     hub.shop.server.batch(&price_sql(1, 1));
     await_body(&mut client, &path(1), &row(1, 1));
+}
+
+/// Servers of a cluster are killed in turn, the leader of the stream among them.
+#[ignore = "long: elections of a NATS cluster take seconds"]
+#[test]
+fn a_server_of_a_cluster_may_die() {
+    let mut cluster = Nats::start_cluster(3);
+    let urls: Vec<String> = cluster.iter().map(Nats::url).collect();
+    let mut hub = Hub::over(Shop::with_products(), Nats::start(""));
+    hub.config = hub
+        .config
+        .set("source.feed", &format!("{:?}", urls.join(",")))
+        .set("hub.replicas", "3")
+        .set("hub.slot", "\"relays\"")
+        .set("hub.lease", "\"5s\"");
+    let relays = [hub.relay(), hub.relay()];
+    let server = hub.server();
+    let mut client = server.client();
+    await_readyz(&server, 200);
+    for price in 1..7 {
+        let victim = price as usize % cluster.len();
+        cached(&mut client, &path(1));
+        cluster[victim].kill();
+        hub.shop.server.batch(&price_sql(1, price));
+        await_body(&mut client, &path(1), &row(1, price));
+        await_readyz(&server, 200);
+        cluster[victim].restart();
+        // The next one may be killed once this one has what the others have.
+        await_until("all replicas to be current", SOON, || {
+            let other = &cluster[(victim + 1) % cluster.len()];
+            let answer = other.request("$JS.API.STREAM.INFO.hotrow", "");
+            answer.matches("\"current\":true").count() == 2
+        });
+    }
+    assert!(relays.iter().any(|relay| relay.status()["role"] == "leader"));
+    assert_eq!(hub.slots(), "1");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
 //! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`],
-//! [`views`].
+//! [`views`], `hub`, `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,6 +22,10 @@ use session::PostgresSession;
 
 mod disturbances;
 mod feed;
+#[cfg(feature = "hub")]
+mod hub;
+#[cfg(feature = "hub")]
+mod hub_rules;
 mod session;
 mod standbys;
 mod views;
