@@ -158,3 +158,53 @@ impl<B: Body + Unpin> Outgoing<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::task::Waker;
+
+    use http_body::Frame;
+
+    use super::*;
+
+    /// A body of these pieces, which has nothing yet where one is empty.
+    struct Pieces(Vec<&'static str>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.0.pop() {
+                None => Poll::Ready(None),
+                Some("") => Poll::Pending,
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(piece))))),
+            }
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0.is_empty()
+        }
+    }
+
+    fn take(outgoing: &mut Outgoing<Pieces>, bytes_max: usize) -> (String, Rest) {
+        let mut out = Vec::new();
+        let rest = outgoing.take(bytes_max, &mut Context::from_waker(Waker::noop()), &mut out);
+        (String::from_utf8(out).unwrap(), rest)
+    }
+
+    #[test]
+    fn content_is_taken_across_its_pieces_as_far_as_allowed() {
+        let mut outgoing = Outgoing::of_body(Pieces(vec!["efg", "", "d", "abc"]));
+        assert_eq!(take(&mut outgoing, 2), ("ab".to_owned(), Rest::More));
+        assert_eq!(take(&mut outgoing, 9), ("cd".to_owned(), Rest::Pending));
+        assert_eq!(take(&mut outgoing, 2), ("ef".to_owned(), Rest::More));
+        assert_eq!(take(&mut outgoing, 1), ("g".to_owned(), Rest::End), "with its last byte");
+        let mut text = Outgoing::<Pieces>::of_text(Bytes::from_static(b"text"));
+        assert_eq!(take(&mut text, 4), ("text".to_owned(), Rest::End));
+    }
+}
