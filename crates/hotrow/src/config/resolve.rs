@@ -73,6 +73,7 @@ pub(super) fn resolve<'a>(
     let access_log = super::access_log::access_log(root.section("access_log"));
     let trace = super::trace::trace(root.section("trace"));
     let hubs: Vec<&str> = sources.iter().filter_map(|(_, own)| own.hub.as_deref()).collect();
+    #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
     let hub = super::hub::hub(root.section("hub"), &hubs);
     let log = log(root.section("log"));
     let reload = super::reload::reload(root.section("reload"));
