@@ -62,9 +62,8 @@ impl ChangeLog {
     /// Creates a log of the collections for which `followed` has `true`.
     #[must_use]
     pub fn new(config: &Config, followed: &[bool]) -> Self {
-        let window = |followed: &bool| {
-            followed.then(|| Window::new(config.window_bytes, config.generation))
-        };
+        let window =
+            |followed: &bool| followed.then(|| Window::new(config.window_bytes, config.generation));
         Self {
             state: State::Lost,
             pending: Pending::new(config.pending_bytes),

@@ -287,9 +287,8 @@ impl Window {
             return Progress::Overrun;
         }
         let mut left = events_max.max(1);
-        while let Some(unit) = usize::try_from(cursor.unit - self.first)
-            .ok()
-            .and_then(|index| self.units.get(index))
+        while let Some(unit) =
+            usize::try_from(cursor.unit - self.first).ok().and_then(|index| self.units.get(index))
         {
             if left == 0 {
                 return Progress::More;
@@ -355,9 +354,7 @@ impl Window {
             // Registered when it first reads: what is released in between is not replayed.
             Plant::RegisteredLate => Some(Cursor { is_late: true, ..cursor }),
             // Continues behind the commit that was being read.
-            Plant::ResumeSkipsRest if is_behind => {
-                Some(Cursor { unit: cursor.unit + 1, ..cursor })
-            }
+            Plant::ResumeSkipsRest if is_behind => Some(Cursor { unit: cursor.unit + 1, ..cursor }),
             _ => None,
         }
     }

@@ -197,8 +197,7 @@ impl<'a> Session<'a> {
             self.report_progress();
             // One that waits to be passed may prove it.
             let is_probing = self.progress.oldest_waiting().is_some();
-            let early_at =
-                self.early_probe.due(!is_probing && self.sink.wants_visibility());
+            let early_at = self.early_probe.due(!is_probing && self.sink.wants_visibility());
             if std::mem::take(&mut self.check_now) {
                 check_tick.reset_immediately();
             }

@@ -257,9 +257,9 @@ impl Follower {
             for (collection, row) in &commit.rows {
                 let concerned = |own: &&i64| row.is_none_or(|row| row == **own);
                 let of_it = self.ids.iter().filter(concerned);
-                let stale = of_it.filter(|_| *collection == self.collection).find(|own| {
-                    self.held.get(**own as usize).is_some_and(|held| *held <= index)
-                });
+                let stale = of_it
+                    .filter(|_| *collection == self.collection)
+                    .find(|own| self.held.get(**own as usize).is_some_and(|held| *held <= index));
                 if let Some(own) = stale {
                     return Err(format!(
                         "it has {id}, and record {own} as before commit {index} at {}",

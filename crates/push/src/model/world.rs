@@ -115,9 +115,10 @@ impl Database {
     pub(super) fn read(&self, collection: CollectionId, id: i64) -> usize {
         let last = self.log.iter().rposition(|commit| {
             commit.is_visible
-                && commit.rows.iter().any(|(of, row)| {
-                    *of == collection && row.is_none_or(|row| row == id)
-                })
+                && commit
+                    .rows
+                    .iter()
+                    .any(|(of, row)| *of == collection && row.is_none_or(|row| row == id))
         });
         last.map_or(0, |index| index + 1)
     }

@@ -59,10 +59,7 @@ impl EventText {
             }
             Event::Flush { position, id } => {
                 self.begin("flush", *id);
-                _ = write!(
-                    self.0,
-                    "data: {{\"kind\":\"flush\",\"position\":\"{position}\"}}\n\n"
-                );
+                _ = write!(self.0, "data: {{\"kind\":\"flush\",\"position\":\"{position}\"}}\n\n");
             }
             Event::Reset { at } => self.reset(*at),
         }

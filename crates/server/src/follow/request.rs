@@ -12,7 +12,7 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Response};
 
-use super::stream::{Follower, FollowBody};
+use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, NotAdmitted};
 use crate::batch::parse_query;
 use crate::body::Body;

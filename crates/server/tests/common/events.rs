@@ -35,11 +35,8 @@ pub(crate) fn start_followed(config: &Config, max_staleness: Duration) -> Runnin
     let day = Duration::from_hours(24);
     let policy =
         CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
-    let settings = CacheConfig {
-        invalidation_mode: InvalidationMode::Feed,
-        max_staleness,
-        ..cache_config()
-    };
+    let settings =
+        CacheConfig { invalidation_mode: InvalidationMode::Feed, max_staleness, ..cache_config() };
     let schema = |id| KeySchema::new(CollectionId(id), vec![KeyType::Integer]);
     let source = Arc::new(OneRow::new(vec![schema(0), schema(1)]));
     Running::start_over(config, Cache::new(settings, vec![policy; 2]), source)

@@ -70,9 +70,8 @@ fn a_follower_that_returns_gets_what_it_missed_or_a_reset() {
     let first = stream.next_news().id.unwrap();
     drop(stream);
     server.commit(8, 300, &[3]);
-    let open = |id: &str| {
-        EventStream::open(server.address, ALL, &format!("Last-Event-ID: {id}\r\n"))
-    };
+    let open =
+        |id: &str| EventStream::open(server.address, ALL, &format!("Last-Event-ID: {id}\r\n"));
     assert_eq!(open(&begin).next_news().change(), ("1", 201));
     assert_eq!(open(&first).next_news().change(), ("3", 301));
     // An answer's position, in the URL.
@@ -248,10 +247,8 @@ fn a_drain_ends_followers_cleanly() {
     server.begin(100);
     let mut stream = EventStream::open(server.address, ALL, "");
     stream.next_news();
-    let mut old = EventStream::request(
-        server.address,
-        &format!("GET {ALL} HTTP/1.0\r\nHost: a\r\n\r\n"),
-    );
+    let mut old =
+        EventStream::request(server.address, &format!("GET {ALL} HTTP/1.0\r\nHost: a\r\n\r\n"));
     assert!(!old.head.contains("transfer-encoding"), "{}", old.head);
     assert_eq!(old.next_news().name, "begin");
     server.shutdown.leave();

@@ -45,10 +45,8 @@ pub struct EventStream {
 impl EventStream {
     /// Follows, which must be answered with 200.
     pub fn open(address: SocketAddr, target: &str, fields: &str) -> Self {
-        let mut stream = Self::request(
-            address,
-            &format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"),
-        );
+        let mut stream =
+            Self::request(address, &format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
         assert!(stream.head.starts_with("HTTP/1.1 200"), "{}", stream.head);
         assert!(stream.head.contains("content-type: text/event-stream\r\n"), "{}", stream.head);
         assert!(stream.head.contains("cache-control: no-store\r\n"), "{}", stream.head);
