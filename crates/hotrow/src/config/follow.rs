@@ -42,9 +42,9 @@ mod tests {
     fn a_collection_is_followed_if_it_says_so() {
         assert_eq!(resolved("[collections.products]"), Ok(Follow::default()));
         let follow = resolved(
-            "[collections.orders]\n[collections.products]\nchanges = true\n[follow]\n\
-             followers = 5\nfollowers_per_client = 2\nids = 3\nwindow = \"1MiB\"\n\
-             heartbeat = \"1s\"",
+            "watch = \"triggers\"\n[collections.orders]\n[collections.products]\n\
+             changes = true\n[follow]\nfollowers = 5\nfollowers_per_client = 2\nids = 3\n\
+             window = \"1MiB\"\nheartbeat = \"1s\"",
         );
         let expected = Follow {
             collections: vec![CollectionId(1)],

@@ -126,6 +126,7 @@ fn status_has_its_documented_shape() {
         "admin",
         "budgets",
         "cache",
+        "changes",
         "collections",
         "concurrency",
         "configuration",
