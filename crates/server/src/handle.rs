@@ -23,7 +23,6 @@ pub use self::step::Step;
 pub(crate) use self::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds};
 use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
-use crate::batch::Ids;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
