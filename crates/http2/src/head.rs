@@ -18,6 +18,8 @@ pub struct HeadText {
     has_line: bool,
     is_malformed: bool,
     is_too_large: bool,
+    /// Bytes of all names and values.
+    seen_bytes: usize,
     /// `Content-Length`, if it is a number.
     content_length: Option<u64>,
     /// Whether the head is the second of its stream.
@@ -114,11 +116,16 @@ impl HeadText {
 
     /// Adds a decoded field.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
+        // A byte of a block can name a field of 4 KiB: far behind the limit none is examined.
+        self.seen_bytes = self.seen_bytes.saturating_add(name.len() + value.len());
+        let is_far = self.seen_bytes / 2 > self.bytes_max;
+        self.is_too_large |= is_far;
         if self.is_malformed {
             return;
         }
         match name {
             [b':', name @ ..] => self.add_pseudo(name, value),
+            _ if is_far => {}
             _ => self.add_field(name, value),
         }
     }

@@ -105,6 +105,23 @@ fn trailers_have_no_pseudo_fields() {
 }
 
 #[test]
+fn behind_what_is_too_large_nothing_is_examined() {
+    let value = "x".repeat(4_000);
+    for is_trailer in [false, true] {
+        let mut head = HeadText::default();
+        head.begin(BYTES_MAX, is_trailer);
+        if !is_trailer {
+            for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", "/")] {
+                head.add(name.as_bytes(), value.as_bytes());
+            }
+        }
+        (0..2 * BYTES_MAX / 4_000 + 2).for_each(|_| head.add(b"a", value.as_bytes()));
+        head.add(b"Not A Name", b"\0");
+        assert_eq!(head.end(), Err(HeadFault::TooLarge));
+    }
+}
+
+#[test]
 fn what_the_connection_needs_is_noted() {
     let mut head = HeadText::default();
     head.begin(BYTES_MAX, false);

@@ -12,8 +12,6 @@ use hotrow_source::{Change, LossCause, Sink};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position, Snapshot, Version};
 
-pub(crate) use hotrow_testkit::harness::EventStream;
-
 use super::service::{OneRow, Running, cache_config, config};
 use super::{Client, DEADLINE};
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::events::{EventStream, followed, position, start, start_followed};
+use hotrow_testkit::harness::EventStream;
+
+use crate::common::events::{followed, position, start, start_followed};
 use crate::common::http2::Http2Connection;
 use crate::common::{Client, limits, wait_until};
 use hotrow_server::config::follow::Follow;
