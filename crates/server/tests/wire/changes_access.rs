@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::DEADLINE;
-use crate::common::events::{EventStream, followed, start};
+use hotrow_testkit::harness::EventStream;
+
+use crate::common::events::{followed, start};
 use crate::common::service::{Running, access, cache_config, policy};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
