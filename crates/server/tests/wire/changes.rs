@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use hotrow_testkit::harness::EventStream;
-
 use crate::common::events::{followed, position, start, start_followed};
 use crate::common::http2::Http2Connection;
 use crate::common::{Client, limits, wait_until};
@@ -11,6 +9,7 @@ use hotrow_server::config::follow::Follow;
 use hotrow_server::config::transport::Transport;
 use hotrow_server::config::{Config, Limits};
 use hotrow_source::{FlushCause, Sink};
+use hotrow_testkit::harness::EventStream;
 use hotrow_types::key::CollectionId;
 
 const ALL: &str = "/_changes/products";

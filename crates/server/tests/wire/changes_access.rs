@@ -3,8 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::DEADLINE;
-use hotrow_testkit::harness::EventStream;
-
 use crate::common::events::{followed, start};
 use crate::common::service::{Running, access, cache_config, policy};
 use hotrow_access::key_refresh::RefreshConfig;
@@ -13,6 +11,7 @@ use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::access::{Access, TokenKeys, Tokens};
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_server::reload::Change;
+use hotrow_testkit::harness::EventStream;
 use hotrow_testkit::tokens::{SigningKey, jwks};
 use hotrow_types::key::CollectionId;
 use serde_json::json;
