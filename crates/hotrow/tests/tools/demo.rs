@@ -7,6 +7,8 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Lines of the invitation: a heading, four commands, and how it ends.
+const LINES: usize = 6;
 
 /// Demonstration in a temporary folder of its own; killed when the value is dropped.
 struct Demo {
@@ -33,12 +35,12 @@ impl Demo {
     /// Returns the lines that it prints when it is ready.
     fn invitation(&mut self) -> Vec<String> {
         let lines: Vec<String> =
-            self.out.by_ref().lines().take(5).map(|line| line.expect("UTF-8")).collect();
+            self.out.by_ref().lines().take(LINES).map(|line| line.expect("UTF-8")).collect();
         let mut err = String::new();
-        if lines.len() < 5 {
+        if lines.len() < LINES {
             let _ = self.err.read_to_string(&mut err);
         }
-        assert!(lines.len() == 5, "it ended before it was ready: {lines:?}\n{err}");
+        assert!(lines.len() == LINES, "it ended before it was ready: {lines:?}\n{err}");
         lines
     }
 
@@ -75,15 +77,19 @@ fn folders(parent: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn get(url: &str) -> String {
+fn ask(url: &str) -> TcpStream {
     let (address, path) =
         url.strip_prefix("http://").and_then(|u| u.split_once('/')).expect("a URL");
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("settable");
     write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
         .expect("sent");
+    stream
+}
+
+fn get(url: &str) -> String {
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    ask(url).read_to_string(&mut answer).expect("an answer");
     answer
 }
 
@@ -93,7 +99,7 @@ fn its_suggested_commands_work_and_sigterm_cleans_up() {
     let mut demo = Demo::start(parent.path(), &["--demo-writes", "100"]);
     let lines = demo.invitation();
     assert_eq!(lines[0], "Serving 100000 products. Try:");
-    let urls: Vec<&str> = lines[1..4]
+    let urls: Vec<&str> = lines[1..LINES - 1]
         .iter()
         .map(|l| l.rsplit(' ').next().expect("a word").trim_matches('\''))
         .collect();
@@ -106,7 +112,10 @@ fn its_suggested_commands_work_and_sigterm_cleans_up() {
             && batch.contains("\"id\":3"),
         "{batch}"
     );
-    let metrics = get(urls[2]);
+    let mut events = BufReader::new(ask(urls[2])).lines().map(|line| line.expect("a line"));
+    assert!(events.any(|line| line == "event: change"), "the writes of the demonstration");
+    drop(events);
+    let metrics = get(urls[3]);
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("# TYPE"), "{metrics}");
 
     assert_eq!(folders(parent.path()).len(), 1);
