@@ -220,6 +220,8 @@ pub struct Service {
     pub ready_within: Duration,
     /// CPU limit of each instance, in cores.
     pub cores: Option<f64>,
+    /// How it is reached.
+    pub access: Access,
     /// Source of an instance's count of served requests.
     pub count: Option<Count>,
     /// Path of its metrics in the Prometheus text format.
@@ -228,6 +230,41 @@ pub struct Service {
     pub figures: Vec<Figure>,
     /// Commands that must succeed; otherwise its deployments are skipped.
     pub needs_commands: Vec<Vec<String>>,
+}
+
+/// How a service is reached, if not in cleartext at its port by anyone. Paths, with placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Access {
+    /// Certificates that sign the service's, which is of `localhost`; `None`: it speaks cleartext.
+    pub cacert: Option<String>,
+    /// Certificate of its clients.
+    pub cert: Option<String>,
+    /// The key of that.
+    pub key: Option<String>,
+    /// Unix socket on which it listens.
+    pub unix: Option<String>,
+    /// File of a token, which clients send as `Authorization: Bearer`.
+    pub token_file: Option<String>,
+    /// File of header fields, one a line.
+    pub headers_file: Option<String>,
+}
+
+impl Access {
+    /// Returns the paths that are set, to fill their placeholders.
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let Self { cacert, cert, key, unix, token_file, headers_file } = self;
+        [cacert, cert, key, unix, token_file, headers_file].into_iter().flatten()
+    }
+
+    /// Returns the paths that are set.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let Self { cacert, cert, key, unix, token_file, headers_file } = self;
+        [cacert, cert, key, unix, token_file, headers_file]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
 }
 
 /// Source of an instance's count of served requests.

@@ -60,6 +60,8 @@ pub(super) struct Service {
     pub(super) ready_command: Vec<String>,
     pub(super) ready_within: Option<String>,
     pub(super) cores: Option<f64>,
+    #[serde(default)]
+    pub(super) access: super::Access,
     pub(super) count: Option<String>,
     pub(super) count_metric: Option<String>,
     pub(super) metrics: Option<String>,

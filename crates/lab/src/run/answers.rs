@@ -10,6 +10,7 @@ use hotrow_transport::target::Address;
 
 use super::deployment::{Backend, Deployment};
 use super::metrics::Metrics;
+use super::reach::Reach;
 use crate::experiment::{Count, Expect, Load, Service};
 
 /// Time limit of one response.
@@ -39,22 +40,23 @@ pub(super) fn get(path: &str, host: &str) -> Result<RequestMix, RequestError> {
 /// Returns the first problem.
 pub(super) fn check(load: &Load, deployment: &Deployment, seed: u64) -> Result<(), String> {
     let entry_point = &deployment.entry_point;
-    let requests = load.requests(&entry_point.host).map_err(|e| e.to_string())?;
+    let requests =
+        load.requests(&entry_point.host, &entry_point.reach.headers).map_err(|e| e.to_string())?;
     let wrong = |who: &str, why: String| {
         format!("wrong response to {} {} by {who}: {why}", load.method, load.path)
     };
     let patience = RESPONSE_TIME_MAX.max(load.timeout);
-    let ask = |address: &Address, tls, seed| {
-        fetch::fetch(address, tls, &requests, seed, patience, ANSWER_BYTES_MAX)
+    let ask = |reach: &Reach, seed| {
+        let tls = reach.tls.as_ref();
+        fetch::fetch(&reach.address, tls, &requests, seed, patience, ANSWER_BYTES_MAX)
     };
     for backend in &deployment.backends {
-        let reply = ask(&Address::Tcp(backend.address), None, seed)
-            .map_err(|e| wrong(&backend.name, e.to_string()))?;
+        let reply = ask(&backend.reach, seed).map_err(|e| wrong(&backend.name, e.to_string()))?;
         judge(&load.expect, &reply).map_err(|why| wrong(&backend.name, why))?;
     }
     let weights: u32 = deployment.backends.iter().map(|backend| backend.weight).sum();
     for round in 0..(weights as usize).clamp(1, ROUNDS_MAX) as u64 {
-        let reply = ask(&entry_point.address, entry_point.tls.as_ref(), seed + round)
+        let reply = ask(&entry_point.reach, seed + round)
             .map_err(|e| wrong("the deployment as a whole", e.to_string()))?;
         judge(&load.expect, &reply).map_err(|why| wrong("the deployment as a whole", why))?;
     }

@@ -12,7 +12,9 @@ use hotrow_transport::target::Address;
 use hotrow_transport::tls::{Tls, TlsOptions};
 
 use super::proxy;
+use super::reach::{Reach, SERVER_NAME};
 use super::ready::{self, ReadyError};
+use super::rendered::RenderedService;
 use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
 use crate::nginx::NginxError;
 use crate::results::TierKind;
@@ -63,11 +65,13 @@ pub(super) struct Ready {
 }
 
 /// An instance of the service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub(super) name: String,
     pub(super) weight: u32,
+    /// Address at which it listens, if not on a Unix socket.
     pub(super) address: SocketAddr,
+    pub(super) reach: Reach,
     /// Address of its metrics.
     pub(super) admin: SocketAddr,
 }
@@ -75,9 +79,8 @@ pub(super) struct Backend {
 /// Target of the generator.
 #[derive(Clone, Debug)]
 pub(super) struct EntryPoint {
-    pub(super) address: Address,
+    pub(super) reach: Reach,
     pub(super) host: String,
-    pub(super) tls: Option<Tls>,
 }
 
 /// Reason a deployment cannot run.
@@ -97,6 +100,8 @@ pub(super) enum StartError {
     Placeholder { name: String, placeholder: String },
     #[error("TLS: {0}")]
     Tls(#[from] hotrow_transport::tls::TlsError),
+    #[error(transparent)]
+    Credential(#[from] hotrow_transport::credential::CredentialError),
     #[error("preparing {name} failed ({command}): {how}")]
     Prepare { name: String, command: String, how: String },
     #[error("interrupted")]
@@ -115,7 +120,7 @@ impl Deployment {
         let _ = fs::remove_dir_all(&work);
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let entry_point =
-            EntryPoint { address: Address::Tcp(loopback), host: "localhost".to_owned(), tls: None };
+            EntryPoint { reach: Reach::plain(loopback), host: SERVER_NAME.to_owned() };
         let mut deployment = Self { members: Vec::new(), backends: Vec::new(), entry_point, work };
         match deployment.build(context, stage, spec) {
             Ok(()) => Ok(deployment),
@@ -150,32 +155,25 @@ impl Deployment {
                 Role { kind: TierKind::Service, name: &spec.service, instance: Some(instance) };
             self.service(context, stage, spec, &role, &inherited)?;
         }
-        let first = self
-            .backends
-            .first()
-            .map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |backend| backend.address);
-        let (mut port, mut secure) = (first, None);
+        let Some(first) = self.backends.first() else { return Ok(()) };
+        let (mut port, mut reach) = (first.address, first.reach.clone());
         if let Some(proxy) = &spec.proxy {
             let process = proxy::nginx(proxy, &self.backends, &self.work)?;
             port = SocketAddr::from((Ipv4Addr::LOCALHOST, process.listen));
             self.begin(stage, TierKind::Proxy, StopSignal::Terminate, &process.command)?;
             self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
-            secure = process.certificate;
+            let trusted = process.certificate.map(TlsOptions::trusting);
+            reach.tls = trusted.map(|options| Tls::new(SERVER_NAME, &options)).transpose()?;
+            reach.address = Address::Tcp(port);
         }
         if let Some(delay) = spec.delay {
             let relay = proxy::relay(context.program, port, delay, &self.work)?;
             port = SocketAddr::from((Ipv4Addr::LOCALHOST, relay.listen));
             self.begin(stage, TierKind::Proxy, StopSignal::Terminate, &relay.command)?;
             self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
+            reach.address = Address::Tcp(port);
         }
-        let tls = secure
-            .map(|certificate| Tls::new("localhost", &TlsOptions::trusting(certificate)))
-            .transpose()?;
-        self.entry_point = EntryPoint {
-            address: Address::Tcp(port),
-            host: format!("localhost:{}", port.port()),
-            tls,
-        };
+        self.entry_point = EntryPoint { reach, host: format!("{SERVER_NAME}:{}", port.port()) };
         Ok(())
     }
 
@@ -224,7 +222,8 @@ impl Deployment {
             let weight =
                 spec.weights.get(role.instance.unwrap_or(1) as usize - 1).copied().unwrap_or(1);
             let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port));
-            self.backends.push(Backend { name, weight, address, admin });
+            let reach = Reach::plain(address);
+            self.backends.push(Backend { name, weight, address, reach, admin });
         }
         let Some(member) = self.members.last_mut() else { return Ok(address) };
         let ready_address = if service.ready_on_admin {
@@ -245,6 +244,11 @@ impl Deployment {
             dir: &command.dir,
         };
         ready::wait(stage, &member.process, &check, context.stop)?;
+        if role.kind == TierKind::Service
+            && let Some(backend) = self.backends.last_mut()
+        {
+            backend.reach = Reach::of(address, &rendered.access)?;
+        }
         Ok(address)
     }
 
@@ -304,9 +308,9 @@ impl Deployment {
 }
 
 /// A service's role in a deployment.
-struct Role<'a> {
-    kind: TierKind,
-    name: &'a str,
+pub(super) struct Role<'a> {
+    pub(super) kind: TierKind,
+    pub(super) name: &'a str,
     instance: Option<u32>,
 }
 
@@ -317,77 +321,6 @@ impl Role<'_> {
             Some(instance) if spec.weights.len() > 1 => format!("{}-{instance}", self.name),
             _ => self.name.to_owned(),
         }
-    }
-}
-
-/// A service's texts with all placeholders filled.
-struct RenderedService {
-    name: String,
-    key: String,
-    argv: Vec<String>,
-    env: Vec<(String, String)>,
-    files: Vec<(String, String)>,
-    prepare: Vec<Vec<String>>,
-    ready_command: Vec<String>,
-}
-
-impl RenderedService {
-    fn filled(
-        service: &Service,
-        spec: &DeploymentSpec,
-        role: &Role<'_>,
-        mut values: BTreeMap<String, String>,
-        name: &str,
-    ) -> Result<Self, StartError> {
-        let is_service = role.kind == TierKind::Service;
-        let missing =
-            |placeholder: String| StartError::Placeholder { name: name.to_owned(), placeholder };
-        let mut vars = service.vars.clone();
-        if is_service {
-            vars.extend(spec.vars.clone());
-        }
-        for (var, text) in &vars {
-            let filled = placeholder::fill(text, &values).map_err(missing)?;
-            values.insert(var.clone(), filled);
-        }
-        let fill = |text: &String| placeholder::fill(text, &values).map_err(missing);
-        let fill_all = |texts: &[String]| texts.iter().map(fill).collect::<Result<Vec<_>, _>>();
-        let pair =
-            |(key, text): (&String, &String)| Ok::<_, StartError>((key.clone(), fill(text)?));
-        let (mut argv, mut env) = (fill_all(&service.command)?, service.env.clone());
-        if is_service {
-            argv.extend(fill_all(&spec.args)?);
-            env.extend(spec.env.clone());
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            key: preparation_key(role.name, service, &vars),
-            argv,
-            env: env.iter().map(pair).collect::<Result<_, _>>()?,
-            files: service.files.iter().map(pair).collect::<Result<_, _>>()?,
-            prepare: service
-                .prepare
-                .iter()
-                .map(|command| fill_all(command))
-                .collect::<Result<_, _>>()?,
-            ready_command: fill_all(&service.ready_command)?,
-        })
-    }
-
-    fn write_files(&self, dir: &Path) -> Result<(), StartError> {
-        let failed = |path: &Path| {
-            let what = path.display().to_string();
-            move |error| StartError::File { what, error }
-        };
-        fs::create_dir_all(dir).map_err(failed(dir))?;
-        for (name, text) in &self.files {
-            let path = dir.join(name);
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder).map_err(failed(folder))?;
-            }
-            fs::write(&path, text).map_err(failed(&path))?;
-        }
-        Ok(())
     }
 }
 
@@ -431,7 +364,11 @@ fn prepare(
 }
 
 /// Returns the key of a preparation: the service, and the variables in its commands.
-fn preparation_key(name: &str, service: &Service, vars: &BTreeMap<String, String>) -> String {
+pub(super) fn preparation_key(
+    name: &str,
+    service: &Service,
+    vars: &BTreeMap<String, String>,
+) -> String {
     let named = |var: &str| {
         service.prepare.iter().flatten().any(|text| placeholder::names(text).any(|n| n == var))
     };

@@ -257,9 +257,11 @@ fn config(
 ) -> Result<Config, String> {
     let entry_point = &deployment.entry_point;
     Ok(Config {
-        address: entry_point.address.clone(),
-        tls: entry_point.tls.clone(),
-        requests: load.requests(&entry_point.host).map_err(|e| e.to_string())?,
+        address: entry_point.reach.address.clone(),
+        tls: entry_point.reach.tls.clone(),
+        requests: load
+            .requests(&entry_point.host, &entry_point.reach.headers)
+            .map_err(|e| e.to_string())?,
         plan: Plan {
             model: load.rate.map_or(LoadModel::Closed, |rate| LoadModel::Open {
                 rate,

@@ -62,6 +62,17 @@ fn resolve(
             format!("cannot be more than 1 of a service that always listens on port {port}"),
         );
     }
+    if let Some(service) = raw.services.get(&deployment.service) {
+        let (has_tls, has_unix) = (service.access.cacert.is_some(), service.access.unix.is_some());
+        if deployment.proxy.is_some() && (has_tls || has_unix) {
+            let what = "speaks cleartext over TCP to a service, and this one has access.cacert or \
+                        access.unix";
+            problems.refuse(at("proxy"), what);
+        }
+        if deployment.delay.is_some() && has_unix {
+            problems.refuse(at("delay"), "is of TCP, and the service has access.unix");
+        }
+    }
     DeploymentSpec {
         name: deployment.name.clone(),
         service: deployment.service.clone(),

@@ -110,23 +110,28 @@ fn resolve(
     if !load.path.starts_with('/') {
         let what = format!("must begin with a slash, as in {:?}, not {:?}", "/hello", load.path);
         problems.refuse(at("path"), what);
-    } else if let Err(e) = resolved.requests("localhost") {
+    } else if let Err(e) = resolved.requests("localhost", &[]) {
         problems.refuse(at("path"), e.to_string());
     }
     resolved
 }
 
 impl Load {
-    /// Builds its requests for a server of this name.
+    /// Builds its requests for a server of this name, with more header fields.
     ///
     /// # Errors
     /// Invalid requests, or ids and `{id}` of which only one is present.
-    pub fn requests(&self, host: &str) -> Result<RequestMix, hotrow_load::request::RequestError> {
+    pub fn requests(
+        &self,
+        host: &str,
+        more: &[(String, String)],
+    ) -> Result<RequestMix, hotrow_load::request::RequestError> {
+        let headers = [&self.headers[..], more].concat();
         let description = RequestSpec {
             method: &self.method,
             path: &self.path,
             host,
-            headers: &self.headers,
+            headers: &headers,
             body: self.body.as_deref(),
             weight: 1,
             keepalive: self.keepalive,

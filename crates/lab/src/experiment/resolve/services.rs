@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Problems;
 use crate::experiment::file::{self, File};
 use crate::experiment::placeholder;
-use crate::experiment::{Count, Figure, Service, values};
+use crate::experiment::{Access, Count, Figure, Service, values};
 
 const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
 const PREPARE_WITHIN_DEFAULT: Duration = Duration::from_secs(300);
@@ -49,6 +49,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
         problems.refuse(at("port"), "must be between 1 and 65535; leave it out for any free one");
     }
     placeholders(raw, name, service, problems);
+    check_access(service, &at, problems);
     for (file, _) in service.files.iter().filter(|(file, _)| !is_plain(file)) {
         problems.refuse(
             at(&format!("files.{file}")),
@@ -99,6 +100,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
         ready_command: service.ready_command.clone(),
         ready_within: within("ready_within", &service.ready_within, READY_WITHIN_DEFAULT),
         cores: service.cores,
+        access: service.access.clone(),
         count,
         metrics: service.metrics.clone(),
         figures: service
@@ -108,6 +110,31 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
             .map(|(i, f)| figure(f, &at(&format!("figures[{i}]")), problems))
             .collect(),
         needs_commands: service.needs_commands.clone(),
+    }
+}
+
+/// Refuses ways to a service that contradict each other.
+fn check_access(service: &file::Service, at: &dyn Fn(&str) -> String, problems: &Problems) {
+    let Access { cacert, cert, key, unix, .. } = &service.access;
+    if cert.is_some() != key.is_some() {
+        problems.refuse(at("access.cert"), "must be set together with access.key");
+    }
+    if cert.is_some() && cacert.is_none() {
+        problems.refuse(at("access.cert"), "needs access.cacert: it is a certificate for TLS");
+    }
+    if cacert.is_some() && unix.is_some() {
+        problems.refuse(at("access.unix"), "cannot be combined with access.cacert");
+    }
+    // These questions are asked in cleartext, over TCP and without a credential.
+    let is_open = service.access == Access::default();
+    if !is_open && service.ready.is_some() && !service.ready_on_admin {
+        problems.refuse(at("ready"), "needs ready_on_admin = true beside access");
+    }
+    if unix.is_some() && service.ready.is_none() && service.ready_command.is_empty() {
+        problems.refuse(at("access.unix"), "needs ready with ready_on_admin, or ready_command");
+    }
+    if !is_open && service.count.is_some() {
+        problems.refuse(at("count"), "cannot be combined with access; use count_metric");
     }
 }
 
@@ -148,6 +175,7 @@ fn placeholders(raw: &File, name: &str, service: &file::Service, problems: &Prob
         std::iter::once(&service.command).chain(&service.prepare).chain([&service.ready_command]);
     texts.extend(commands.flatten().map(|text| (at("command"), text.as_str())));
     texts.extend(service.env.iter().map(|(key, text)| (at(&format!("env.{key}")), text.as_str())));
+    texts.extend(service.access.paths().map(|text| (at("access"), text)));
     texts.extend(
         service.files.iter().map(|(key, text)| (at(&format!("files.{key}")), text.as_str())),
     );
