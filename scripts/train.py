@@ -26,7 +26,7 @@ import threading
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(REPOSITORY, "bench"))
 
-from lib import data, subjects  # noqa: E402
+from lib import data, openssl, subjects  # noqa: E402
 from lib.process import Failed, free_port  # noqa: E402
 
 IDS, BODY_BYTES, BATCH = 1_000, 319, 100
@@ -59,8 +59,8 @@ def profdata():
     return found[0]
 
 
-def run(*command, data=None):
-    done = subprocess.run(command, input=data, capture_output=True, timeout=LOAD_TIMEOUT_S)
+def run(*command):
+    done = subprocess.run(command, capture_output=True, timeout=LOAD_TIMEOUT_S)
     if done.returncode != 0:
         output = (done.stdout + done.stderr).decode(errors="replace")
         raise Failed(f"`{' '.join(command)[:300]}` failed:\n{output[-2000:]}")
@@ -149,12 +149,7 @@ class Trainer:
                     replies.read(int(head[1:]) + 2)
 
     def secured(self):
-        run(
-            *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            *["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"],
-            *["-addext", "subjectAltName=IP:127.0.0.1"],
-            *["-keyout", f"{self.folder}/key.pem", "-out", f"{self.folder}/cert.pem"],
-        )
+        openssl.make_certificate(self.folder)
         key = json.loads(run(self.program, "key", "new", "--name", "training", "--json"))
         more = SECURED.format(folder=self.folder, id=key["id"], sha256=key["sha256"])
         token = os.path.join(self.folder, "token")

@@ -17,7 +17,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, h2load, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, h2load, openssl, report, stats, subjects, wrk  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 IDS = 1_000
@@ -103,30 +103,15 @@ def arguments():
     return parser.parse_args()
 
 
-def openssl(*arguments, data=None):
-    done = subprocess.run(["openssl", *arguments], input=data, capture_output=True, timeout=60)
-    if done.returncode != 0:
-        raise Failed(f"openssl {arguments[0]} failed:\n{done.stderr.decode()[-1000:]}")
-    return done.stdout
-
-
 def encoded(raw):
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def make_certificate(folder):
-    openssl(
-        *["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
-        *["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
-        *["-keyout", os.path.join(folder, "key.pem"), "-out", os.path.join(folder, "cert.pem")],
-    )
 
 
 def make_token(folder):
     """Writes a JWKS with an RSA key of 2,048 bits; returns a token that it verifies."""
     key = os.path.join(folder, "issuer.pem")
-    openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
-    modulus = openssl("rsa", "-in", key, "-modulus", "-noout").decode().strip()
+    openssl.run("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
+    modulus = openssl.run("rsa", "-in", key, "-modulus", "-noout").decode().strip()
     modulus = bytes.fromhex(modulus.removeprefix("Modulus="))
     public = {"kty": "RSA", "kid": "bench", "alg": "RS256", "n": encoded(modulus), "e": "AQAB"}
     with open(os.path.join(folder, "jwks.json"), "w") as file:
@@ -140,7 +125,7 @@ def make_token(folder):
         "roles": ["reader"],
     }
     signed = ".".join(encoded(json.dumps(part).encode()) for part in (head, claims))
-    signature = openssl("dgst", "-sha256", "-sign", key, data=signed.encode())
+    signature = openssl.run("dgst", "-sha256", "-sign", key, data=signed.encode())
     return f"{signed}.{encoded(signature)}"
 
 
@@ -213,7 +198,7 @@ class Field:
             self.forms[name] = form
 
     def _start_transports(self, plain):
-        make_certificate(self.folder)
+        openssl.make_certificate(self.folder)
         hotrow = self._keep(
             subjects.start_hotrow(
                 self.folder,

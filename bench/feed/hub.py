@@ -97,14 +97,21 @@ def connect(server):
     return commit
 
 
-def measure(args):
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory("hotrow-bench") as folder:
+@contextlib.contextmanager
+def database(rows, body_bytes):
+    """Gives a function that ends later what it is given, a folder, and a database of products."""
+    with tempfile.TemporaryDirectory("hotrow-bench") as folder, contextlib.ExitStack() as stack:
         def started(made):
             stack.callback(made.end)
             return made
 
         server = started(postgres.Server(folder, {"fsync": "off", "max_connections": "200"}))
-        server.load_products(2 * args.keys, args.body_bytes)
+        server.load_products(rows, body_bytes)
+        yield started, folder, server
+
+
+def measure(args):
+    with database(2 * args.keys, args.body_bytes) as (started, folder, server):
         port = started(nats(folder)).port
         started(relay(folder, server, port))
         instances = [started(instance(folder, server, port, 0))]
@@ -119,7 +126,6 @@ def measure(args):
         of = sessions(server, args.many)
         cost[args.many] = writes(server, args.rate // 5, args.seconds, of)
         slots = len(of["walsender"])
-        stack.close()
     return figures, table, cost, slots
 
 

@@ -7,11 +7,9 @@ is the cost of the changes; that of NATS is divided by the instances. The model 
 these figures as inputs.
 """
 
-import contextlib
 import json
 import os
 import sys
-import tempfile
 import time
 import urllib.request
 
@@ -53,13 +51,7 @@ def cost(server, parts, rate, seconds):
 
 def measure(args):
     found = {}
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory("hotrow-bench") as folder:
-        def started(made):
-            stack.callback(made.end)
-            return made
-
-        server = started(postgres.Server(folder, {"fsync": "off", "max_connections": "200"}))
-        server.load_products(2 * args.keys, args.body_bytes)
+    with hub.database(2 * args.keys, args.body_bytes) as (started, folder, server):
         nats = started(hub.nats(folder))
         relay = started(hub.relay(folder, server, nats.port))
         instances = []
@@ -96,7 +88,8 @@ def main():
         for count, of in found.items()
     ]
     text = f"## CPU time in µs per change at {args.rate} changes/s\n\n{report.table(heads, rows)}"
-    return report.keep("feed-hub-cost", {"settings": vars(args), "cost": found}, text, [], args.runs)
+    kept = {"settings": vars(args), "cost": found}
+    return report.keep("feed-hub-cost", kept, text, [], args.runs)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ quarter of `max_staleness` (1 s).
 """
 
 import argparse
-import contextlib
 import json
 import os
 import signal
 import statistics
 import sys
-import tempfile
 import time
 import urllib.request
 
@@ -97,13 +95,7 @@ def round_of(relays, instance, session, number):
 
 
 def case(section, rounds):
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory("hotrow-bench") as folder:
-        def started(made):
-            stack.callback(made.end)
-            return made
-
-        server = started(postgres.Server(folder, {"fsync": "off", "max_connections": "200"}))
-        server.load_products(1000, 200)
+    with hub.database(1000, 200) as (started, folder, server):
         port = started(hub.nats(folder)).port
         numbers = iter(range(1000))
         relays = [started(relay(folder, server, port, section, next(numbers))) for _ in range(2)]
@@ -117,7 +109,6 @@ def case(section, rounds):
             seen.append(round_of(relays, process.admin_port, session, number))
             relays.append(started(relay(folder, server, port, section, next(numbers))))
             until("a second relay", lambda: role(relays[-1]) == "standby")
-        stack.close()
     return [age for age, _ in seen], sum(losses for _, losses in seen)
 
 

@@ -74,8 +74,8 @@ fn document(seed: u64, events: usize) -> String {
     ));
     text.push_str(
         "| instances | requests/s | routing | hit ratio | reads/s | database cores | NATS Mbit/s | \
-         busiest instance, cores | staleness p99, ms | reads in the second after a loss | used most, \
-         or **too small** |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         busiest instance, cores | staleness p99, ms | reads in the second after a loss | \
+         used most, or **too small** |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let zipf = Zipf::new(KEYS, SKEW);
     for requests_per_s in [1e4, 1e5, 1e6, 1e7] {

@@ -1,9 +1,9 @@
 //! What a number of instances costs, and what breaks first.
 //!
-//! Instances are alike, so one cache stands for all of them: with consistent hashing each key is in
-//! one instance, and together they are one cache of the sum of their capacities; with requests
-//! spread evenly each is a cache of its own. The cache is simulated request by request; the rest
-//! follows from its misses and from measured costs.
+//! Instances are alike, so one simulated cache serves for all of them: with consistent hashing each
+//! key is in one instance, and together they are one cache of the sum of their capacities; with
+//! requests spread evenly each is a cache of its own. The cache is simulated request by request; the
+//! rest follows from its misses and from measured costs.
 
 use crate::cache::{Policy, S3Fifo};
 use crate::inputs::{

@@ -320,7 +320,7 @@ impl<E: Clone> Cache<E> {
         self.hasher.hash_one(key)
     }
 
-    /// Returns what makes [`Cache::hash`], for who holds keys with their hashes.
+    /// Returns what makes [`Cache::hash`], for callers that hold keys with their hashes.
     #[must_use]
     pub fn hasher(&self) -> &FixedState {
         &self.hasher

@@ -231,9 +231,51 @@ async fn finish<T: Stream>(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
     use std::time::Duration;
 
+    use tokio::io::AsyncWrite;
+
     use crate::config::Limits;
+
+    /// Takes so many bytes in every second call.
+    pub(crate) struct SlowClient {
+        bytes_max: usize,
+        takes: bool,
+        pub(crate) taken_bytes: usize,
+    }
+
+    impl SlowClient {
+        pub(crate) fn taking(bytes_max: usize) -> Self {
+            Self { bytes_max, takes: false, taken_bytes: 0 }
+        }
+    }
+
+    impl AsyncWrite for SlowClient {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.takes = !self.takes;
+            if !self.takes {
+                return Poll::Pending;
+            }
+            let taken = bytes.len().min(self.bytes_max);
+            self.taken_bytes += taken;
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
 
     /// Returns small limits: 512 bytes of head, 16 fields, 64 bytes of target, 1,000 of body;
     /// header 1 s, body 2 s, idle 3 s, write 4 s.

@@ -200,6 +200,7 @@ mod tests {
     use http_body::Frame;
 
     use super::*;
+    use crate::connection::tests::SlowClient;
     use crate::metrics::WorkerMetrics;
 
     const PIECE: &[u8] = &[b'x'; 1024];
@@ -221,37 +222,6 @@ mod tests {
         }
     }
 
-    /// Takes 1,000 bytes in every second call.
-    #[derive(Default)]
-    struct SlowClient {
-        takes: bool,
-        taken_bytes: usize,
-    }
-
-    impl AsyncWrite for SlowClient {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.takes = !self.takes;
-            if !self.takes {
-                return Poll::Pending;
-            }
-            let taken = bytes.len().min(1_000);
-            self.taken_bytes += taken;
-            Poll::Ready(Ok(taken))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
     #[test]
     fn a_client_that_takes_little_at_a_time_does_not_make_the_buffer_grow() {
         const PIECES: usize = 1_024;
@@ -262,7 +232,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         output.buffer().extend_from_slice(b"head");
         assert_eq!(output.add_body(Pieces(PIECES), &mut cx), Ok(()));
-        let mut client = SlowClient::default();
+        let mut client = SlowClient::taking(1_000);
         while output.poll_flush(&mut client, &mut cx).is_pending() {
             assert!(output.buffer.len() <= 2 * BUFFER_BYTES, "{}", output.buffer.len());
         }

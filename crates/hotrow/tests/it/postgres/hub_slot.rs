@@ -1,60 +1,38 @@
 //! The change hub with a slot that outlives its relays: a take-over loses nothing.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
 
+use crate::postgres::hub::Hub;
 use crate::postgres::server::Stop;
 use crate::postgres::shop::Shop;
 use crate::shop::{
     await_body, await_readyz, await_started, cached, losses, path, price_sql, row, starts,
 };
-use hotrow_testkit::harness::{Config, SOON, Server, await_some, await_until};
+use hotrow_testkit::harness::{SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
 
-const BOUND: Duration = Duration::from_millis(800);
 const SLOT: &str = "SELECT slot_name, temporary, active FROM pg_replication_slots";
 
-struct Hub {
-    shop: Shop,
-    nats: Nats,
-    config: Config,
+/// Returns a hub whose relays share a slot.
+fn new_hub() -> Hub {
+    with_slot(Shop::with_products())
 }
 
-impl Hub {
-    fn new() -> Self {
-        Self::over(Shop::with_products())
-    }
+fn with_slot(shop: Shop) -> Hub {
+    let mut hub = Hub::over(shop, Nats::start(""));
+    hub.config = hub.config.set("hub.slot", "\"relays\"");
+    hub
+}
 
-    fn over(shop: Shop) -> Self {
-        let nats = Nats::start("");
-        let config = shop
-            .config_of(&["products"])
-            .set("source.feed", &format!("{:?}", nats.url()))
-            .set("hub.slot", "\"relays\"")
-            .set("cache.max_staleness", &format!("\"{}ms\"", BOUND.as_millis()))
-            .set("admin.ready_when", "\"fresh\"")
-            .set("log.level", "\"info\"");
-        Self { shop, nats, config }
+/// Starts a server that has a row of each of these ids.
+#[track_caller]
+fn server_with(hub: &Hub, ids: &[u32]) -> Server {
+    let server = hub.server();
+    let mut client = server.client();
+    for id in ids {
+        cached(&mut client, &path(*id));
     }
-
-    #[track_caller]
-    fn relay(&self) -> Server {
-        let relay = Server::start_relay(&self.config);
-        relay.await_ready();
-        relay
-    }
-
-    /// Starts a server that has a row of each of these ids.
-    #[track_caller]
-    fn server(&self, ids: &[u32]) -> Server {
-        let server = Server::start(&self.config);
-        let mut client = server.client();
-        for id in ids {
-            cached(&mut client, &path(*id));
-        }
-        server
-    }
+    server
 }
 
 fn role(relay: &Server) -> String {
@@ -79,12 +57,12 @@ fn assert_continued(server: &Server, started: f64, id: u32, price: u32) {
 
 #[test]
 fn a_relay_that_is_killed_is_continued_without_a_loss() {
-    let hub = Hub::new();
+    let hub = new_hub();
     let first = hub.relay();
     let second = hub.relay();
     assert_eq!((role(&first), role(&second)), ("leader".into(), "standby".into()));
     assert_eq!(hub.shop.server.query(SLOT), "relays|f|t");
-    let server = hub.server(&[1, 2]);
+    let server = server_with(&hub, &[1, 2]);
     let started = starts(&server);
     first.signal(Signal::KILL);
     // No relay sees this change when it is made.
@@ -98,7 +76,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     assert_eq!((&status["chains_begun"], &status["chains_continued"]), (&1.into(), &1.into()));
     assert_eq!(status["slot"], "relays", "{status}");
     // A server that joins after the take-over.
-    let other = hub.server(&[1]);
+    let other = server_with(&hub, &[1]);
     hub.shop.server.batch(&price_sql(1, 9));
     await_body(&mut other.client(), &path(1), &row(1, 9));
     assert_eq!((losses(&server, None), losses(&other, None)), (0.0, 0.0));
@@ -106,9 +84,9 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
 
 #[test]
 fn a_relay_that_is_paused_and_wakes_is_ignored() {
-    let hub = Hub::new();
+    let hub = new_hub();
     let relays = [hub.relay(), hub.relay()];
-    let server = hub.server(&[1, 2]);
+    let server = server_with(&hub, &[1, 2]);
     let started = starts(&server);
     // It has the slot's session, which the second ends.
     relays[0].stop();
@@ -127,12 +105,12 @@ fn a_relay_that_is_paused_and_wakes_is_ignored() {
 
 #[test]
 fn a_relay_that_is_stopped_gives_its_lease_back() {
-    let mut hub = Hub::new();
+    let mut hub = new_hub();
     // So long that it could not be waited for.
     hub.config = hub.config.set("hub.lease", "\"60s\"");
     let first = hub.relay();
     let second = hub.relay();
-    let server = hub.server(&[1]);
+    let server = server_with(&hub, &[1]);
     let started = starts(&server);
     first.signal(Signal::TERM);
     await_leader(&second);
@@ -142,9 +120,9 @@ fn a_relay_that_is_stopped_gives_its_lease_back() {
 
 #[test]
 fn sessions_with_the_database_may_end() {
-    let hub = Hub::new();
+    let hub = new_hub();
     let _relay = hub.relay();
-    let server = hub.server(&[1, 2]);
+    let server = server_with(&hub, &[1, 2]);
     let started = starts(&server);
     for price in 1..4 {
         // Those of the relay only: a server that loses its own session has a loss.
@@ -157,9 +135,9 @@ fn sessions_with_the_database_may_end() {
 
 #[test]
 fn a_restart_of_nats_loses_nothing() {
-    let mut hub = Hub::new();
+    let mut hub = new_hub();
     let _relay = hub.relay();
-    let server = hub.server(&[1, 2]);
+    let server = server_with(&hub, &[1, 2]);
     let started = starts(&server);
     hub.nats.kill();
     hub.shop.server.batch(&price_sql(1, 1));
@@ -170,9 +148,9 @@ fn a_restart_of_nats_loses_nothing() {
 
 #[test]
 fn a_slot_that_is_dropped_is_a_loud_loss() {
-    let hub = Hub::new();
+    let hub = new_hub();
     let relay = hub.relay();
-    let server = hub.server(&[1]);
+    let server = server_with(&hub, &[1]);
     let started = starts(&server);
     relay.signal(Signal::KILL);
     await_until("the slot to be free", SOON, || hub.shop.server.query(SLOT) == "relays|f|f");
@@ -187,9 +165,9 @@ fn a_slot_that_is_dropped_is_a_loud_loss() {
 
 #[test]
 fn a_table_that_was_not_published_for_a_time_is_a_loud_loss() {
-    let hub = Hub::new();
+    let hub = new_hub();
     let relay = hub.relay();
-    let server = hub.server(&[1]);
+    let server = server_with(&hub, &[1]);
     let started = starts(&server);
     relay.signal(Signal::KILL);
     hub.shop.server.batch("ALTER PUBLICATION hotrow DROP TABLE products");
@@ -203,9 +181,9 @@ fn a_table_that_was_not_published_for_a_time_is_a_loud_loss() {
 
 #[test]
 fn a_restart_of_the_database_is_a_loss_all_the_same() {
-    let mut hub = Hub::new();
+    let mut hub = new_hub();
     let _relay = hub.relay();
-    let server = hub.server(&[1]);
+    let server = server_with(&hub, &[1]);
     let started = starts(&server);
     hub.shop.server.stop(Stop::Fast);
     hub.shop.server.restart();
@@ -217,7 +195,7 @@ fn a_restart_of_the_database_is_a_loss_all_the_same() {
 
 #[test]
 fn the_role_of_another_relay_waits_and_says_so() {
-    let hub = Hub::new();
+    let hub = new_hub();
     hub.shop.server.batch("CREATE ROLE other LOGIN REPLICATION; GRANT SELECT ON products TO other");
     let first = hub.relay();
     let url = hub.shop.server.url_for("other", "postgres");

@@ -117,38 +117,8 @@ mod tests {
     use hotrow_measure::clock::Nanos;
 
     use super::*;
+    use crate::connection::tests::SlowClient;
     use crate::metrics::WorkerMetrics;
-
-    /// Takes 10 bytes in every second call.
-    #[derive(Default)]
-    struct SlowClient {
-        takes: bool,
-        taken: Vec<u8>,
-    }
-
-    impl AsyncWrite for SlowClient {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.takes = !self.takes;
-            if !self.takes {
-                return Poll::Pending;
-            }
-            let taken = bytes.len().min(10);
-            self.taken.extend_from_slice(&bytes[..taken]);
-            Poll::Ready(Ok(taken))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
 
     #[test]
     fn what_a_client_takes_is_counted_in_bytes_of_answers() {
@@ -158,14 +128,14 @@ mod tests {
         let activity = Rc::new(Activity::new(Nanos(1)));
         let mut output = Output::new(worker, Rc::clone(&activity));
         let mut cx = Context::from_waker(Waker::noop());
-        let mut client = SlowClient::default();
+        let mut client = SlowClient::taking(10);
         output.buffer().extend_from_slice(&[b'p'; 25]);
         while output.poll_flush(&mut client, &mut cx).is_pending() {}
         assert_eq!(activity.answer_bytes(), 0, "no part of an answer");
         output.buffer().extend_from_slice(&[b'a'; 25]);
         output.added(25);
         while output.poll_flush(&mut client, &mut cx).is_pending() {}
-        assert_eq!((activity.answer_bytes(), client.taken.len()), (25, 50));
+        assert_eq!((activity.answer_bytes(), client.taken_bytes), (25, 50));
         assert_eq!(output.buffer.capacity(), 0, "no memory is kept");
     }
 }

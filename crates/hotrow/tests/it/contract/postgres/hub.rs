@@ -323,6 +323,8 @@ impl Backend for Hubbed {
     /// Each end of an instance's session with the database is a loss.
     const FEED_RESUMES: bool = false;
 
+    disturbs_its_server!(primary);
+
     fn start() -> Self {
         Self::create(&Plan::default())
     }
@@ -331,61 +333,13 @@ impl Backend for Hubbed {
         <Self as Engine>::config(self, &Plan::default())
     }
 
-    fn delay_reads(&self, delay: Duration) {
-        self.primary.delay_reads(delay);
-    }
-
-    fn hold_reads(&self) {
-        self.primary.hold_reads();
-    }
-
-    fn holds_a_read(&self) -> bool {
-        self.primary.holds_a_read()
-    }
-
-    fn delay_feed(&self, delay: Duration) {
-        self.primary.delay_feed(delay);
-    }
-
-    fn hold_feed(&self) {
-        self.primary.hold_feed();
-    }
-
-    fn refuse_feed(&self) {
-        self.primary.refuse_feed();
-    }
-
-    fn cut(&self) {
-        self.primary.cut();
-    }
-
     fn clear_faults(&self) {
         self.of_instances.clear_faults();
         self.of_relays.clear_faults();
         self.primary.clear_faults();
     }
 
-    fn hide_commits(&self) {
-        self.primary.hide_commits();
-    }
-
-    fn show_commits(&self) {
-        self.primary.show_commits();
-    }
-
-    fn kill(&mut self) {
-        self.primary.kill();
-    }
-
     fn restart(&mut self) {
         self.primary.restart();
-    }
-
-    fn pause(&self) {
-        self.primary.pause();
-    }
-
-    fn resume(&self) {
-        self.primary.resume();
     }
 }

@@ -2,7 +2,6 @@
 //! those of the primary.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
@@ -185,6 +184,8 @@ fn of_standbys() -> Vec<Disturbance<Replicated>> {
 impl Backend for Replicated {
     const FEED_RESUMES: bool = Postgres::FEED_RESUMES;
 
+    disturbs_its_server!(primary);
+
     fn start() -> Self {
         Self { primary: Postgres::start(), standbys: Vec::new() }
     }
@@ -193,48 +194,8 @@ impl Backend for Replicated {
         Backend::config(&self.primary)
     }
 
-    fn delay_reads(&self, delay: Duration) {
-        self.primary.delay_reads(delay);
-    }
-
-    fn hold_reads(&self) {
-        self.primary.hold_reads();
-    }
-
-    fn holds_a_read(&self) -> bool {
-        self.primary.holds_a_read()
-    }
-
-    fn delay_feed(&self, delay: Duration) {
-        self.primary.delay_feed(delay);
-    }
-
-    fn hold_feed(&self) {
-        self.primary.hold_feed();
-    }
-
-    fn refuse_feed(&self) {
-        self.primary.refuse_feed();
-    }
-
-    fn cut(&self) {
-        self.primary.cut();
-    }
-
     fn clear_faults(&self) {
         self.primary.clear_faults();
-    }
-
-    fn hide_commits(&self) {
-        self.primary.hide_commits();
-    }
-
-    fn show_commits(&self) {
-        self.primary.show_commits();
-    }
-
-    fn kill(&mut self) {
-        self.primary.kill();
     }
 
     fn restart(&mut self) {
@@ -244,13 +205,5 @@ impl Backend for Replicated {
                 AND application_name = 'walreceiver'";
             self.primary.server.try_query(streaming).is_ok_and(|count| count == "2")
         });
-    }
-
-    fn pause(&self) {
-        self.primary.pause();
-    }
-
-    fn resume(&self) {
-        self.primary.resume();
     }
 }

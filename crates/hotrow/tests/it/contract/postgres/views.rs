@@ -2,7 +2,6 @@
 //! its role may not read.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::session::PostgresSession;
 use crate::backend::Backend;
@@ -87,6 +86,8 @@ impl Networked for Views {
 impl Backend for Views {
     const FEED_RESUMES: bool = <Postgres as Backend>::FEED_RESUMES;
 
+    disturbs_its_server!(0);
+
     fn start() -> Self {
         Self(Postgres::start())
     }
@@ -95,59 +96,11 @@ impl Backend for Views {
         Backend::config(&self.0)
     }
 
-    fn delay_reads(&self, delay: Duration) {
-        self.0.delay_reads(delay);
-    }
-
-    fn hold_reads(&self) {
-        self.0.hold_reads();
-    }
-
-    fn holds_a_read(&self) -> bool {
-        self.0.holds_a_read()
-    }
-
-    fn delay_feed(&self, delay: Duration) {
-        self.0.delay_feed(delay);
-    }
-
-    fn hold_feed(&self) {
-        self.0.hold_feed();
-    }
-
-    fn refuse_feed(&self) {
-        self.0.refuse_feed();
-    }
-
-    fn cut(&self) {
-        self.0.cut();
-    }
-
     fn clear_faults(&self) {
         self.0.clear_faults();
     }
 
-    fn hide_commits(&self) {
-        self.0.hide_commits();
-    }
-
-    fn show_commits(&self) {
-        self.0.show_commits();
-    }
-
-    fn kill(&mut self) {
-        self.0.kill();
-    }
-
     fn restart(&mut self) {
         self.0.restart();
-    }
-
-    fn pause(&self) {
-        self.0.pause();
-    }
-
-    fn resume(&self) {
-        self.0.resume();
     }
 }
