@@ -2,8 +2,8 @@
 //!
 //! Instances are alike, so one simulated cache serves for all of them: with consistent hashing each
 //! key is in one instance, and together they are one cache of the sum of their capacities; with
-//! requests spread evenly each is a cache of its own. The cache is simulated request by request; the
-//! rest follows from its misses and from measured costs.
+//! requests spread evenly each is a cache of its own. The cache is simulated request by request;
+//! the rest follows from its misses and from measured costs.
 
 use crate::cache::{Policy, S3Fifo};
 use crate::inputs::{

@@ -38,6 +38,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("columns of comments and prose", language::columns),
     ("words of comments and prose", language::words),
     ("no test is calibrated by the clock", calibration::calibration),
+    ("lines of the log are awaited", calibration::log_lines),
     ("ARCHITECTURE.md names the crates", documents::architecture),
     ("targets of links exist", documents::links),
     ("docs/configuration.md names the keys", documents::configuration),

@@ -1,5 +1,6 @@
-//! No test sizes its work by measuring the machine: on a faster or a busier one it becomes another
-//! test, or none. Slowness comes from a failpoint, a lock or a fake server.
+//! No test depends on how fast the machine is. None sizes its work by measuring the machine: on a
+//! faster or a busier one it becomes another test, or none; slowness comes from a failpoint, a lock
+//! or a fake server. None expects a line of the log at once: the log has a thread of its own.
 
 use crate::tree::{Tree, has_word, is_test_cfg, without_comments};
 use crate::{assert_complains, assert_silent};
@@ -23,6 +24,25 @@ pub(crate) fn calibration(tree: &Tree) -> Vec<String> {
                 complaints.push(format!(
                     "{path}: `{name}` measures time and lets `{amount}` grow by itself; \
                      make the work slow by a failpoint instead of sizing it by the clock"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// Refuses `assert!(server.log().contains(…` in integration tests: whatever was seen by another way
+/// may be there before its line. That a line is absent may be asserted.
+pub(crate) fn log_lines(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in tree.rust().filter(|(path, _)| path.starts_with("crates/hotrow/tests/it")) {
+        let code: String = without_comments(text).split_whitespace().collect();
+        for (at, _) in code.match_indices(".log().contains(") {
+            let name_at = code[..at].rfind(|c: char| !c.is_alphanumeric() && c != '_');
+            if name_at.is_some_and(|at| code[..=at].ends_with("assert!(")) {
+                let expected: String = code[at..].chars().skip(16).take(40).collect();
+                complaints.push(format!(
+                    "{path}: asserts that the log has {expected} already; use `await_log`"
                 ));
             }
         }
@@ -130,5 +150,23 @@ fn calibration_complains() {
          assert!(n >= n * 2);\n}\n",
     ] {
         assert_silent(calibration, &[("crates/a/tests/a.rs", fine)]);
+    }
+}
+
+#[test]
+fn log_lines_complain() {
+    let at = "crates/hotrow/tests/it/a.rs";
+    for refused in [
+        "fn f() {\n    assert!(server.log().contains(\"late\"), \"{}\", server.log());\n}\n",
+        "fn f() {\n    assert!(\n        a.log().contains(x)\n    );\n}\n",
+    ] {
+        assert_complains(log_lines, &[(at, refused)], "use `await_log`");
+    }
+    for fine in [
+        "fn f() {\n    assert!(!server.log().contains(\"secret\"));\n}\n",
+        "fn f() {\n    server.await_log(\"late\");\n    // assert!(server.log().contains(x))\n}\n",
+        "fn f() {\n    until(|| server.log().contains(\"late\"));\n}\n",
+    ] {
+        assert_silent(log_lines, &[(at, fine)]);
     }
 }

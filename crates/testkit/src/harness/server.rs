@@ -233,6 +233,13 @@ impl Server {
         self.process.stderr.text()
     }
 
+    /// Waits until its log contains `text`. The log has a thread of its own in the process and a
+    /// reader here: what `/status` shows already may reach it later.
+    #[track_caller]
+    pub fn await_log(&self, text: &str) {
+        await_until(&format!("`{text}` in the log"), SOON, || self.log().contains(text));
+    }
+
     /// Returns its standard output so far.
     pub fn output(&self) -> String {
         self.process.stdout.text()

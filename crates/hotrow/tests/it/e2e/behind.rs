@@ -83,7 +83,7 @@ fn bypass_reads_the_database_and_reports_when_it_cannot() {
     assert_eq!(metrics.sum("hotrow_feed_current", &[]), 0.0);
     assert_eq!(metrics.sum("hotrow_source_reachable", &[]), 0.0);
     assert!(metrics.sum("hotrow_feed_gaps_total", &[("cause", "unavailable")]) >= 1.0);
-    await_until("the loss in the log", SOON, || server.log().contains("lost its position"));
+    server.await_log("lost its position");
     move_back(&database);
     server.await_ready();
     database.execute("UPDATE products SET price = 7 WHERE id = 1");

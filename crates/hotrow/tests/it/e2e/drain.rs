@@ -197,7 +197,7 @@ fn sighup_ends_nothing() {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
     if u64::from_str_radix(mask.trim(), 16).expect("a number") & 1 == 0 {
-        await_until("the log line", SOON, || server.log().contains("says what is in force"));
+        server.await_log("says what is in force");
     }
     server.signal(Signal::TERM);
     assert_eq!(server.ended(SOON).code(), 0);

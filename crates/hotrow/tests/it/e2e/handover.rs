@@ -221,7 +221,7 @@ fn a_next_process_that_ends_before_it_is_ready_changes_nothing() {
     let line = greeting(&mut next);
     assert!(line.starts_with(&format!("hotrow-handover 1 {} ", first.pid())), "{line}");
     drop(next);
-    await_until("the warning", SOON, || first.log().contains("this one goes on serving"));
+    first.await_log("this one goes on serving");
     assert_eq!(first.get("/products/1").status, 200);
     assert_eq!(first.admin_client().get("/readyz").status, 200);
     // The next one after it takes over.
@@ -256,7 +256,7 @@ fn a_next_process_that_is_stopped_before_it_is_ready_changes_nothing() {
     await_until("its end", SOON, || next.0.try_wait().expect("wait").is_some());
     let text = std::fs::read_to_string(&log).unwrap_or_default();
     assert!(next.0.wait().expect("wait").success() && text.contains("draining"), "{text}");
-    await_until("the warning", SOON, || first.log().contains("this one goes on serving"));
+    first.await_log("this one goes on serving");
     assert_eq!(first.get("/products/1").status, 200);
     assert_eq!(first.admin_client().get("/readyz").status, 200);
     succession.replace(first);

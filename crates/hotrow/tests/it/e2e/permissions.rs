@@ -135,7 +135,7 @@ fn read_access_that_is_added_while_it_runs_ends_the_refusals() {
     std::fs::rename(&restored, database.path()).unwrap();
     let mut client = server.client();
     await_until("refusals", SOON, || client.get("/products/1").status == 503);
-    await_until("the reason", SOON, || server.log().contains("give this user read access"));
+    server.await_log("give this user read access");
     account.own(database.folder(), 0o700, 0o600);
     await_until("answers", SOON, || client.get("/products/1").status == 200);
     server.await_ready();

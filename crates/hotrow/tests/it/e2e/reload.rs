@@ -133,8 +133,8 @@ fn the_admin_api_applies_what_can_change_and_names_the_rest() {
         (&"admin".into(), &"applied".into())
     );
     assert_eq!([reloads(&server, "applied"), reloads(&server, "unchanged")], [1.0, 1.0]);
-    let log = server.log();
-    assert!(log.contains("restart or hand over") && log.contains("collections.more"), "{log}");
+    server.await_log("restart or hand over");
+    server.await_log("collections.more");
     // The file differs only in what is left.
     assert_eq!(reload(&server)["result"], "restart_needed");
 }
@@ -229,7 +229,7 @@ fn the_level_of_the_log_changes() {
     assert!(!server.log().contains(in_force), "that is less important than an error");
     place.write(&place.config().set("log.level", "\"info\""));
     assert_eq!(reload(&server)["result"], "applied");
-    await_until("the line", SOON, || server.log().contains(in_force));
+    server.await_log(in_force);
 }
 
 #[test]

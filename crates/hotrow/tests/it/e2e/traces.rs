@@ -297,7 +297,7 @@ fn a_collector_that_does_not_work_delays_no_request_and_takes_no_memory() {
         if !matches!(behaviour, Some(Behaviour::Silence)) {
             await_until("a failure", SOON, || sum("hotrow_trace_export_failures_total", &[]) > 0.0);
             let line = if what == "503" { "answers 503" } else { "spans were not exported" };
-            await_until("a line", SOON, || server.log().contains(line));
+            server.await_log(line);
         }
         assert_eq!(sum("hotrow_trace_spans_total", &[("outcome", "exported")]), 0.0, "{what}");
         // The end does not wait for it.
@@ -335,12 +335,12 @@ fn rejected_and_refused_spans_are_counted() {
     let sum =
         |outcome: &str| server.metrics().sum("hotrow_trace_spans_total", &[("outcome", outcome)]);
     await_until("a rejected span", SOON, || sum("rejected") == 1.0);
-    await_until("the line", SOON, || server.log().contains("detail=\"too old\""));
+    server.await_log("detail=\"too old\"");
     collector.behave(Behaviour::Answer(400, "", Vec::new()));
     server.client().get_with("/products/1", &[("traceparent", &traceparent(1, true))]);
     // The server span, the wait and the query; none is sent again.
     await_until("failed spans", SOON, || sum("failed") == 3.0);
-    assert!(server.log().contains("answers 400"), "{}", server.log());
+    server.await_log("answers 400");
     // A body that is no message rejects nothing.
     collector.behave(Behaviour::Answer(200, "", b"<html>".to_vec()));
     server.client().get_with("/products/2", &[("traceparent", &traceparent(2, true))]);
@@ -418,7 +418,7 @@ fn a_reload_leaves_traces_as_they_are() {
         server.get("/products/1").header("cache-control") == Some("max-age=9")
     });
     // The log is written by a thread of its own.
-    await_until("the key that is left", SOON, || server.log().contains("path=\"trace.endpoint\""));
+    server.await_log("path=\"trace.endpoint\"");
     server.client().get_with("/products/2", &[("traceparent", &traceparent(1, true))]);
     collector.await_server_span(1);
     assert!(other.received().is_empty());

@@ -42,9 +42,7 @@ fn an_entry_lives_until_its_ttl_regardless_of_changes() {
 fn a_missing_feed_is_logged_as_a_warning() {
     let database = Database::with_products(3);
     let server = Server::start(&config(&database));
-    await_until("the warning", SOON, || {
-        server.log().contains("changes in the database are not followed")
-    });
+    server.await_log("changes in the database are not followed");
     let status = server.status();
     assert_eq!(
         (

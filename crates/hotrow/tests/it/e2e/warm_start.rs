@@ -107,7 +107,7 @@ fn unusable_files_and_folders_are_reported_and_nothing_else_is_lost() {
     std::fs::write(&file, good.replace("0 1\n", "0 3\n")).unwrap();
     let server = Server::start(&config);
     assert_eq!(ended(&server)["stage"], "file_refused");
-    assert!(server.log().contains("its last line does not fit"), "{}", server.log());
+    server.await_log("its last line does not fit");
     assert_eq!(server.get("/products/1").cache(), "miss");
     drop(server);
 

@@ -16,7 +16,7 @@ fn a_flood_of_connections_leaves_descriptors_to_the_admin_side_and_evicts_its_id
     // The active client is never idle for so long, even if the machine pauses for a second.
     let server =
         Server::start_with_files(&config.set("limits.idle_reclaim", "\"4s\""), SERVER_FILES);
-    await_until("the warning", SOON, || server.log().contains("limits.connections does not fit"));
+    server.await_log("limits.connections does not fit");
     let limit = server.status()["limits"]["connections"].as_f64().unwrap();
     let mut client = server.client();
     assert_eq!(client.get("/products/1").status, 200);

@@ -386,7 +386,7 @@ fn a_batch_that_the_address_space_cannot_hold_is_503_and_the_process_lives() {
     // The limit of `ulimit -v 300000`.
     let mut server = with_address_space(&config(&database, &[]), 300_000 * KIB);
     let line = "cache.capacity does not fit the limit on address space";
-    await_until("the warning", SOON, || server.log().contains(line));
+    server.await_log(line);
     let mut client = server.client();
     let ids = json!({ "ids": (1..=1_000).collect::<Vec<_>>() }).to_string();
     for _ in 0..3 {

@@ -130,9 +130,7 @@ fn aliases_follow_the_hub() {
     // A relay whose file lacks the alias does not publish its values.
     drop(relay);
     let _relay = Server::start_relay(&without);
-    await_until("the reason", SOON, || {
-        server.log().contains("does not publish collection `products/by/name`")
-    });
+    server.await_log("does not publish collection `products/by/name`");
 }
 
 #[test]
@@ -271,7 +269,7 @@ fn nats_may_require_a_user() {
     let mut hub = Hub::over(Shop::with_products(), Nats::start(users));
     let wrong = hub.config.clone().set("hub.user", "\"hotrow\"").set("hub.password", "\"no\"");
     let refused = Server::start_relay(&wrong);
-    await_until("the refusal", SOON, || refused.log().contains("connecting to NATS"));
+    refused.await_log("connecting to NATS");
     assert_eq!(refused.admin_client().get("/readyz").status, 503);
     drop(refused);
     hub.config = hub.config.set("hub.user", "\"hotrow\"").set("hub.password", "\"s3cret\"");
@@ -304,7 +302,7 @@ fn nats_may_require_a_credentials_file() {
     let mut hub = Hub::over(Shop::with_products(), Nats::start(&made.server));
     let other = file("other.creds", &Credentials::new().file);
     let refused = Server::start_relay(&hub.config.clone().set("hub.credentials", &other));
-    await_until("the refusal", SOON, || refused.log().contains("connecting to NATS"));
+    refused.await_log("connecting to NATS");
     drop(refused);
     hub.config = hub.config.set("hub.credentials", &file("user.creds", &made.file));
     let seed = made.file.lines().find(|line| line.starts_with("SU")).expect("a seed");
@@ -388,7 +386,7 @@ fn a_collection_that_no_relay_publishes_is_named() {
     );
     let _relay = hub.relay();
     let server = Server::start_unready(&with_options(hub.config, &["other"]));
-    await_until("the reason", SOON, || server.log().contains("does not publish collection"));
+    server.await_log("does not publish collection");
     assert_eq!(server.admin_client().get("/readyz").status, 503);
     assert_eq!(server.get("/products/1").status, 404, "it is read");
 }

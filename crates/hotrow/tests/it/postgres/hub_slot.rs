@@ -159,7 +159,7 @@ fn a_slot_that_is_dropped_is_a_loud_loss() {
     let relay = hub.relay();
     await_started(&server, started);
     assert!(losses(&server, Some("hub")) >= 1.0, "{}", server.log());
-    assert!(relay.log().contains("does not continue the one before it"), "{}", relay.log());
+    relay.await_log("does not continue the one before it");
     await_body(&mut server.client(), &path(1), &row(1, 1));
 }
 
@@ -207,7 +207,7 @@ fn the_role_of_another_relay_waits_and_says_so() {
         status["waits_for"].as_str().map(str::to_owned)
     });
     assert!(waits_for.contains("`relays`") && waits_for.contains("may not end"), "{waits_for}");
-    assert!(second.log().contains("GRANT pg_signal_backend"), "{}", second.log());
+    second.await_log("GRANT pg_signal_backend");
     assert_eq!(second.admin_client().get("/readyz").status, 503);
     // The server ends the session when its process is gone.
     first.signal(Signal::KILL);
