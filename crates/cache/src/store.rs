@@ -91,15 +91,22 @@ impl Store {
             return;
         }
         let mut wanted = [(0, &[][..]); BATCH_MAX];
-        for (wanted, (key, hash)) in wanted.iter_mut().zip(keys.iter().zip(hashes)) {
+        let mut shard_of = [0; BATCH_MAX];
+        for (i, (key, hash)) in keys.iter().zip(hashes).enumerate() {
             debug_assert_eq!(*hash, self.hasher.hash_one(key), "a hash of another key");
-            *wanted = (*hash, key.as_bytes());
+            wanted[i] = (*hash, key.as_bytes());
+            shard_of[i] = self.index_of(*hash);
         }
-        for shard in 0..self.shards.len() {
-            let of_shard = |i: &usize| self.index_of(wanted[*i].0) == shard;
-            let some = (0..keys.len()).filter(of_shard);
-            if some.clone().next().is_some() {
-                self.shards[shard].read().get_some(some, &wanted, peek, found);
+        for (shard, lock) in self.shards.iter().enumerate() {
+            let mut some = [0; BATCH_MAX];
+            let mut count = 0;
+            for (i, shard_of) in shard_of[..keys.len()].iter().enumerate() {
+                // Each is written, and counts only if it is of the shard: without a branch.
+                some[count] = i as u8;
+                count += usize::from(*shard_of == shard);
+            }
+            if count > 0 {
+                lock.read().get_some(&some[..count], &wanted, peek, found);
             }
         }
     }

@@ -7,6 +7,7 @@ mod ids;
 mod list;
 mod number;
 mod render;
+mod seen;
 
 use std::borrow::Borrow;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
-use crate::lookups::{LookupKind, mode_of};
+use crate::lookups::{LookupCounts, LookupKind, mode_of};
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::precondition;
@@ -132,13 +133,13 @@ impl Handler {
         let mut answers = self.answers(ids, budgets.answer(), View::of(request));
         let mut unseen = Vec::new();
         // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
-        let mut kinds = Vec::with_capacity(ids.keys.len());
+        let mut kinds = LookupCounts::default();
         let mut expired = Vec::new();
         let found = |place, record: Record, freshness| {
             if sight.must_read_again(&record) {
                 return unseen.push(place);
             }
-            kinds.push(LookupKind::of_memory(&record, freshness));
+            kinds.add(LookupKind::of_memory(&record, freshness));
             if self.may_refresh(id, freshness, now) {
                 expired.push(place);
             }
@@ -173,7 +174,7 @@ impl Handler {
         if let Some(size) = size {
             answers.size = size;
         }
-        kinds.into_iter().for_each(|kind| self.count_lookup(subject, id, kind));
+        kinds.each(|kind, times| self.count_lookups(subject, id, kind, times));
         let mut refresh = false;
         for place in expired {
             refresh |= cache.refresh(&ids.keys[place]);

@@ -42,6 +42,35 @@ impl LookupKind {
     }
 }
 
+/// Outcomes of the lookups of one request.
+#[derive(Debug, Default)]
+pub(crate) struct LookupCounts([u32; LABELS.len()]);
+
+impl LookupCounts {
+    #[inline]
+    pub(crate) fn add(&mut self, kind: LookupKind) {
+        self.0[kind as usize] += 1;
+    }
+
+    /// Calls `each` for the outcomes that there were.
+    pub(crate) fn each(&self, mut each: impl FnMut(LookupKind, u32)) {
+        for (kind, times) in KINDS.into_iter().zip(self.0).filter(|(_, times)| *times > 0) {
+            each(kind, times);
+        }
+    }
+}
+
+/// By their number.
+const KINDS: [LookupKind; LABELS.len()] = [
+    LookupKind::Hit,
+    LookupKind::Negative,
+    LookupKind::Miss,
+    LookupKind::Coalesced,
+    LookupKind::Stale,
+    LookupKind::Bypass,
+    LookupKind::Refused,
+];
+
 /// Labels, in the order of [`LookupKind`].
 pub const LABELS: [&str; 7] =
     ["hit", "negative", "miss", "coalesced", "stale", "bypass", "refused"];
@@ -59,7 +88,11 @@ impl WorkerLookups {
 
     /// Counts one lookup.
     pub fn count(&self, collection: u16, kind: LookupKind) {
-        self.0[usize::from(collection)][kind as usize].increment();
+        self.add(collection, kind, 1);
+    }
+
+    fn add(&self, collection: u16, kind: LookupKind, times: u32) {
+        self.0[usize::from(collection)][kind as usize].add(times.into());
     }
 
     /// Returns one collection's counts, in the order of [`LABELS`].
@@ -154,11 +187,22 @@ impl Handler {
     pub(crate) fn count_lookup(
         &self,
         subject: ScanSubject<'_>,
-        CollectionId(id): CollectionId,
+        id: CollectionId,
         kind: LookupKind,
     ) {
-        subject.note(kind, &self.shared.baseline_hit_ratio);
-        self.lookups.count(id, kind);
+        self.count_lookups(subject, id, kind, 1);
+    }
+
+    /// Counts some lookups of this kind.
+    pub(crate) fn count_lookups(
+        &self,
+        subject: ScanSubject<'_>,
+        CollectionId(id): CollectionId,
+        kind: LookupKind,
+        times: u32,
+    ) {
+        subject.note(kind, times, &self.shared.baseline_hit_ratio);
+        self.lookups.add(id, kind, times);
     }
 }
 

@@ -74,18 +74,23 @@ impl ScanDetector {
         self.is_classified.get()
     }
 
-    /// Records the outcome of a lookup.
-    pub(crate) fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
-        let found = match kind {
-            LookupKind::Hit | LookupKind::Negative | LookupKind::Stale => 1,
-            LookupKind::Miss | LookupKind::Coalesced => 0,
+    /// Records the outcome of a number of lookups.
+    pub(crate) fn note(&self, kind: LookupKind, times: u32, baseline: &BaselineHitRatio) {
+        let is_found = match kind {
+            LookupKind::Hit | LookupKind::Negative | LookupKind::Stale => true,
+            LookupKind::Miss | LookupKind::Coalesced => false,
             // They say nothing about the requested keys.
             LookupKind::Bypass | LookupKind::Refused => return,
         };
-        self.looked_up.set(self.looked_up.get() + 1);
-        self.found.set(self.found.get() + found);
-        if self.looked_up.get() == ROUND {
-            self.classify(baseline);
+        let mut rest = times;
+        while rest > 0 {
+            let some = rest.min(ROUND - self.looked_up.get());
+            self.looked_up.set(self.looked_up.get() + some);
+            self.found.set(self.found.get() + if is_found { some } else { 0 });
+            if self.looked_up.get() == ROUND {
+                self.classify(baseline);
+            }
+            rest -= some;
         }
     }
 

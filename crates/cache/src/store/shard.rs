@@ -287,26 +287,31 @@ impl<R: Entry + Clone> Shard<R> {
     }
 
     /// Looks up the keys of a batch that this shard holds, and counts a use of each unless `peek`.
-    /// First all are found and then all are cloned: looks at memory that do not wait for each
-    /// other, with the locked instructions behind them.
+    /// First all slots are found, then all records are looked at, and then all are cloned: looks
+    /// at memory that do not wait for each other, with the locked instructions behind them.
     pub(super) fn get_some(
         &self,
-        some: impl Iterator<Item = usize> + Clone,
+        some: &[u8],
         wanted: &[(u64, &[u8])],
         peek: bool,
         found: &mut [Option<R>],
     ) {
         let mut slots = [NONE; BATCH_MAX];
-        for i in some.clone() {
-            let (hash, key) = wanted[i];
-            slots[i] = self.slab.find(hash, key).unwrap_or(NONE);
+        for i in some {
+            slots[usize::from(*i)] = self.slab.find_tag(wanted[usize::from(*i)].0);
         }
         for i in some {
-            let at = slots[i];
+            let (slot, (hash, key)) = (&mut slots[usize::from(*i)], wanted[usize::from(*i)]);
+            if *slot != NONE && !self.slab.has_key(*slot, key) {
+                *slot = self.slab.find(hash, key).unwrap_or(NONE);
+            }
+        }
+        for i in some {
+            let at = slots[usize::from(*i)];
             if at != NONE && !peek {
                 self.slab.note_use(at);
             }
-            found[i] = self.slab.record(at).cloned();
+            found[usize::from(*i)] = self.slab.record(at).cloned();
         }
     }
 

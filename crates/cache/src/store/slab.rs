@@ -135,6 +135,26 @@ impl<R: Entry> Slab<R> {
         None
     }
 
+    /// Returns the first slot whose tag is that of the hash, and nearly always the key's; `NONE`:
+    /// the key is not here. Reads no record.
+    #[inline]
+    pub(super) fn find_tag(&self, hash: u64) -> u32 {
+        let tag = tag_of(hash);
+        let mut at = self.buckets[self.bucket(tag)];
+        while let Some(slot) = self.slots.get(at as usize)
+            && (slot.mark.get() ^ tag) >> TAG_SHIFT != 0
+        {
+            at = slot.chain;
+        }
+        at
+    }
+
+    /// Returns whether the entry in a slot has this key.
+    #[inline]
+    pub(super) fn has_key(&self, at: u32, key: &[u8]) -> bool {
+        self.record(at).is_some_and(|record| is_same(record.key_bytes(), key))
+    }
+
     #[inline]
     pub(super) fn record(&self, at: u32) -> Option<&R> {
         self.slots.get(at as usize)?.record.as_ref()

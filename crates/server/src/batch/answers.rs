@@ -117,14 +117,23 @@ impl Answers {
         }
         self.worst.age = self.worst.age.max(how.age);
         self.token.take_in(record.position());
-        let item = match &self.view.columns {
-            _ if record.presence() == Presence::Missing => return 0,
-            None => Item::Whole(record),
-            Some(columns) => Item::View(record.view(columns).into()),
-        };
-        let bytes = item.body().len() as u64;
+        if record.presence() == Presence::Missing {
+            return 0;
+        }
+        let bytes = match &self.view.columns {
+            None => {
+                let bytes = record.body().len();
+                self.items[place] = Some(Item::Whole(record));
+                bytes
+            }
+            Some(columns) => {
+                let view = record.view(columns);
+                let bytes = view.len();
+                self.items[place] = Some(Item::View(view.into()));
+                bytes
+            }
+        } as u64;
         self.bytes += bytes;
-        self.items[place] = Some(item);
         bytes
     }
 

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use hotrow_types::key::{Key, KeyError, KeySchema};
 
+use super::seen::Seen;
 use crate::config::Limits;
 use crate::http_error::HttpError;
 
@@ -21,8 +20,7 @@ pub(crate) struct Ids {
     pub(crate) keys: Vec<Key>,
     /// Of the keys, in their order, as the cache has them.
     pub(crate) hashes: Vec<u64>,
-    /// Indexes of `keys`, by the key's hash.
-    places: HashTable<u32>,
+    seen: Seen,
     hasher: FixedState,
     /// Longest name in bytes.
     name_bytes_max: usize,
@@ -57,23 +55,21 @@ impl Ids {
     #[inline]
     fn place(&mut self, key: Key) -> (usize, bool) {
         let hash = self.hasher.hash_one(&key);
-        let (keys, hashes) = (&self.keys, &self.hashes);
-        let known = self.places.entry(
-            hash,
-            |place| hashes[*place as usize] == hash && keys[*place as usize] == key,
-            |place| hashes[*place as usize],
-        );
-        match known {
-            Entry::Occupied(known) => (*known.get() as usize, false),
-            Entry::Vacant(new) => {
-                let place = self.keys.len();
-                // `max_batch` fits 32 bits: so many ids fit no request.
-                new.insert(place as u32);
-                self.keys.push(key);
-                self.hashes.push(hash);
-                (place, true)
-            }
+        if self.seen.note(hash, &self.hashes)
+            && let Some(place) = self.find(hash, &key)
+        {
+            return (place, false);
         }
+        self.keys.push(key);
+        self.hashes.push(hash);
+        (self.keys.len() - 1, true)
+    }
+
+    /// Returns the place of a key that is probably there.
+    #[cold]
+    fn find(&self, hash: u64, key: &Key) -> Option<usize> {
+        let mut same = self.hashes.iter().enumerate().filter(|(_, other)| **other == hash);
+        same.find_map(|(place, _)| (self.keys[place] == *key).then_some(place))
     }
 
     /// Adds a key unless it is there. Returns its place.
@@ -88,7 +84,7 @@ impl Ids {
             named: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
             hashes: Vec::with_capacity(ids),
-            places: HashTable::with_capacity(ids),
+            seen: Seen::with_capacity(ids),
             hasher: hasher.clone(),
             name_bytes_max,
         }
@@ -96,24 +92,47 @@ impl Ids {
 
     /// Adds an id with its name (its URL form).
     pub(super) fn push(&mut self, name: &str, key: Result<Key, KeyError>) -> Result<(), HttpError> {
+        match key {
+            Ok(key) if name.len() <= self.name_bytes_max => {
+                self.push_key(name, key);
+                Ok(())
+            }
+            unusable => Err(self.refusal(name.len(), unusable.err())),
+        }
+    }
+
+    #[inline]
+    fn push_key(&mut self, name: &str, key: Key) {
         let start = self.names.len();
         self.names.push_str(name);
-        if !self.add(start, self.names.len(), key)? {
+        if !self.add_key(start, self.names.len(), key) {
             self.names.truncate(start);
         }
+    }
+
+    /// Adds an id with a name of some digits, as [`Ids::push`] does. The key goes straight to its
+    /// place: each copy of it would wait for the one before.
+    #[inline]
+    pub(super) fn push_integer(&mut self, name: &str, key: Key) -> Result<(), HttpError> {
+        if name.len() > self.name_bytes_max {
+            return Err(self.refusal(name.len(), None));
+        }
+        self.push_key(name, key);
         Ok(())
     }
 
-    /// Adds an id whose name is in the text already. Returns `false` if it has been added before.
-    #[inline]
+    /// Adds an id whose name is in the text already.
     fn add(
         &mut self,
         start: usize,
         end: usize,
         key: Result<Key, KeyError>,
-    ) -> Result<bool, HttpError> {
+    ) -> Result<(), HttpError> {
         match key {
-            Ok(key) if end - start <= self.name_bytes_max => Ok(self.add_key(start, end, key)),
+            Ok(key) if end - start <= self.name_bytes_max => {
+                self.add_key(start, end, key);
+                Ok(())
+            }
             unusable => Err(self.refusal(end - start, unusable.err())),
         }
     }
@@ -128,6 +147,7 @@ impl Ids {
         })
     }
 
+    /// Adds a key whose name is in the text already. Returns `false` if both have been added before.
     #[inline]
     fn add_key(&mut self, start: usize, end: usize, key: Key) -> bool {
         let (key, is_new) = self.place(key);
@@ -202,8 +222,13 @@ pub(crate) fn parse_query(
         if text.is_empty() {
             return Err(empty_id(ids.named.len() + 1));
         }
-        ids.add(start, start + text.len(), schema.parse_url(text))?;
-        start += text.len() + 1;
+        let end = start + text.len();
+        // The usual key goes straight to its place: each copy would wait for the one before.
+        match schema.parse_integer_key(text) {
+            Some(key) if text.len() <= ids.name_bytes_max => _ = ids.add_key(start, end, key),
+            _ => ids.add(start, end, schema.parse_url(text))?,
+        }
+        start = end + 1;
     }
     Ok(ids)
 }

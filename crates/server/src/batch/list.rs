@@ -139,7 +139,7 @@ impl<'a> List<'a> {
             )));
         }
         if let Some((text, key)) = self.integer_id() {
-            return self.ids.push(text, Ok(key));
+            return self.ids.push_integer(text, key);
         }
         if self.eat(b'[') {
             let parts = self.parts(number)?;

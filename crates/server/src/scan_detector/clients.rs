@@ -67,15 +67,15 @@ impl ScanSubject<'_> {
         }
     }
 
-    /// Records the outcome of a lookup.
-    pub(crate) fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
+    /// Records the outcome of a number of lookups.
+    pub(crate) fn note(&self, kind: LookupKind, times: u32, baseline: &BaselineHitRatio) {
         match self {
-            Self::Connection(detector) => detector.note(kind, baseline),
+            Self::Connection(detector) => detector.note(kind, times, baseline),
             Self::Client { own, unclassified } => {
                 if !own.is_some_and(ScanDetector::is_classified) {
-                    unclassified.note(kind, baseline);
+                    unclassified.note(kind, times, baseline);
                 }
-                own.iter().for_each(|own| own.note(kind, baseline));
+                own.iter().for_each(|own| own.note(kind, times, baseline));
             }
         }
     }
@@ -124,7 +124,7 @@ mod tests {
 
     fn note(detectors: &ClientDetectors, client: u32, is_hit: bool, baseline: &BaselineHitRatio) {
         let kind = if is_hit { LookupKind::Hit } else { LookupKind::Miss };
-        detectors.subject(&key(client)).note(kind, baseline);
+        detectors.subject(&key(client)).note(kind, 1, baseline);
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         baseline.set(0.8);
         let set: [Slot; WAYS] = Default::default();
         let detector = &slot(&set, 1).expect("a free slot").detector;
-        (0..ROUND + 1).for_each(|_| detector.note(LookupKind::Miss, &baseline));
+        (0..ROUND + 1).for_each(|_| detector.note(LookupKind::Miss, 1, &baseline));
         assert!(detector.is_classified() && detector.mode() == ReadMode::NoAdmit);
         set[0].activity.set(0);
         let taken = &slot(&set, 2).expect("the free slot").detector;

@@ -12,7 +12,7 @@ use super::*;
 fn round(detector: &ScanDetector, baseline: &BaselineHitRatio, hits_percent: u32) -> ReadMode {
     for i in 0..ROUND {
         let is_hit = i * 100 < hits_percent * ROUND;
-        detector.note(if is_hit { LookupKind::Hit } else { LookupKind::Miss }, baseline);
+        detector.note(if is_hit { LookupKind::Hit } else { LookupKind::Miss }, 1, baseline);
     }
     detector.mode()
 }
@@ -77,8 +77,8 @@ fn refusals_and_bypasses_do_not_count() {
     let detector = ScanDetector::default();
     (0..20).for_each(|_| _ = round(&detector, &baseline, 90));
     for _ in 0..10 * ROUND {
-        detector.note(LookupKind::Bypass, &baseline);
-        detector.note(LookupKind::Refused, &baseline);
+        detector.note(LookupKind::Bypass, 1, &baseline);
+        detector.note(LookupKind::Refused, 1, &baseline);
     }
     assert_eq!(detector.mode(), ReadMode::Normal);
 }
@@ -184,7 +184,7 @@ impl World {
             }
             other => panic!("{other:?}"),
         };
-        client.note(kind, &self.baseline_hit_ratio);
+        client.note(kind, 1, &self.baseline_hit_ratio);
         kind == LookupKind::Hit
     }
 

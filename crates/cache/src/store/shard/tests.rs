@@ -277,3 +277,20 @@ fn evicted_keys_that_return_become_hot_and_removed_keys_are_forgotten() {
     assert!(!bench.shard.found.ghosts.take(hashes[newest as usize]), "it is an entry again");
     assert!(bench.remove(newest) && !bench.remove(newest));
 }
+
+#[test]
+fn every_key_of_one_hash_is_found_in_a_batch() {
+    let mut bench = Bench::new(1 << 20, 1 << 20);
+    const HASH: u64 = 77;
+    for id in [1, 2] {
+        let (mut replaced, mut evicted) = (None, Vec::new());
+        let record = record(&key_of(FIRST, id), Some(id as usize));
+        bench.shard.insert(HASH, record, &mut replaced, &mut evicted);
+    }
+    let keys: Vec<Key> = [2, 3, 1].map(|id| key_of(FIRST, id)).into();
+    let wanted: Vec<(u64, &[u8])> = keys.iter().map(|key| (HASH, key.as_bytes())).collect();
+    let mut found = [const { None }; 3];
+    bench.shard.get_some(&[0, 1, 2], &wanted, false, &mut found);
+    let bodies = found.map(|record: Option<Record>| record.map(|record| record.body().len()));
+    assert_eq!(bodies, [Some(2), None, Some(1)]);
+}
