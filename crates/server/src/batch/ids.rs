@@ -147,7 +147,7 @@ impl Ids {
         })
     }
 
-    /// Adds a key whose name is in the text already. Returns `false` if both have been added before.
+    /// Adds a key whose name is in the text already. `false`: both have been added before.
     #[inline]
     fn add_key(&mut self, start: usize, end: usize, key: Key) -> bool {
         let (key, is_new) = self.place(key);
