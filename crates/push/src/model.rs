@@ -5,8 +5,10 @@
 //! has read the effect of every commit up to there; and what it reads for an event shows the event.
 
 mod follower;
+mod tracking;
 mod world;
 
+pub(crate) use self::tracking::TrackingPlant;
 use self::world::World;
 
 /// Mistake that the model must find.
