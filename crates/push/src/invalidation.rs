@@ -271,9 +271,8 @@ mod tests {
     fn beyond_the_bounds_the_oldest_leave_and_a_slow_reader_loses_its_place() {
         let mut log = InvalidationLog::new(BOUNDS, 1);
         let mut slow = log.end();
-        let news = (1..=9).filter(|xid| {
-            log.change(SOURCE, record(*xid as i64), transaction(*xid), Nanos(0))
-        });
+        let news = (1..=9)
+            .filter(|xid| log.change(SOURCE, record(*xid as i64), transaction(*xid), Nanos(0)));
         assert!(news.count() > 0, "without room the oldest does not wait");
         assert!(log.unproven_bytes() <= BOUNDS.unproven_bytes);
         assert_eq!(log.read(&mut slow, 1, &mut Vec::new()), Reading::More);

@@ -254,11 +254,8 @@ mod tests {
             open_for_max: second,
             probes: 1,
         }));
-        let checker = Checker {
-            handover: shared.consistency_check,
-            fetcher: shared.fetcher,
-            tracking: None,
-        };
+        let checker =
+            Checker { handover: shared.consistency_check, fetcher: shared.fetcher, tracking: None };
         let reads = &checker.fetcher.sources[0];
         let may_read = |now| reads.may_read_in_background(now);
         let start = Nanos(1_000_000_000);

@@ -160,7 +160,9 @@ impl Current {
             let mut bytes = Vec::new();
             // What is ready has been counted.
             match newest.command(&again, &mut bytes) {
-                Replied::Done | Replied::Last | Replied::Commands(_) => return Reply::counted(bytes, None),
+                Replied::Done | Replied::Last | Replied::Commands(_) => {
+                    return Reply::counted(bytes, None);
+                }
                 Replied::Body(body) => return Reply::counted(bytes, Some(body)),
                 Replied::Later(later) => pending = later,
             }

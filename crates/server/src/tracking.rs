@@ -30,8 +30,8 @@ use hotrow_types::version::{ChangeId, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use self::counts::TrackingCounts;
 pub(crate) use self::access::Judged;
+pub(crate) use self::counts::TrackingCounts;
 pub(crate) use self::mailbox::{CHANNEL, Mailbox};
 pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};
 use crate::config::Config;

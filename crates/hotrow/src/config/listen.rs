@@ -61,11 +61,9 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
     const RULE: &str = "an address and a port such as 127.0.0.1:6379 or [::1]:6379";
     let text = section.text("redis", "none", RULE)?;
     match text.value.parse() {
-        Ok(address) => Some(Redis {
-            address,
-            allow_stale: false,
-            tracking_bytes: Redis::TRACKING_BYTES,
-        }),
+        Ok(address) => {
+            Some(Redis { address, allow_stale: false, tracking_bytes: Redis::TRACKING_BYTES })
+        }
         Err(_) => {
             section.refuse("redis", format!("must be {RULE}, not {}", text.shown));
             None
@@ -77,15 +75,15 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
 pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
     let allow_stale = section.flag("allow_stale", false);
     let has_tracking_bytes = section.has("tracking_bytes");
-    let tracking_bytes =
-        section.size_in_memory("tracking_bytes", 64 * MIB, 64 * KIB..=1 << 40);
+    let tracking_bytes = section.size_in_memory("tracking_bytes", 64 * MIB, 64 * KIB..=1 << 40);
     match &mut transport.redis {
         Some(redis) => (redis.allow_stale, redis.tracking_bytes) = (allow_stale, tracking_bytes),
         None if allow_stale => {
             section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
         }
         None if has_tracking_bytes => {
-            section.refuse("tracking_bytes", "has no meaning without listen.redis; name an address");
+            section
+                .refuse("tracking_bytes", "has no meaning without listen.redis; name an address");
         }
         None => {}
     }

@@ -222,7 +222,8 @@ impl World {
         let row = self.commits[at].row;
         self.commits[at].is_delivered = true;
         self.memory.remove(&row);
-        for (_, of, read) in self.clients.iter_mut().flat_map(|own| own.command.iter_mut().flatten())
+        for (_, of, read) in
+            self.clients.iter_mut().flat_map(|own| own.command.iter_mut().flatten())
         {
             if let Err(read) = read
                 && *of == row
@@ -320,8 +321,9 @@ impl World {
         match client.inbox.pop_front() {
             Some(Message::Reply(found)) => {
                 // Beyond its prefixes a broadcasting client is promised nothing.
-                let is_promised =
-                    |(spelling, _): &(String, Found)| !client.is_broadcast || spelling.starts_with("0:");
+                let is_promised = |(spelling, _): &(String, Found)| {
+                    !client.is_broadcast || spelling.starts_with("0:")
+                };
                 client.copies.extend(found.into_iter().filter(is_promised));
             }
             Some(Message::Key(spelling)) => _ = client.copies.remove(&spelling),
@@ -357,9 +359,10 @@ impl World {
             self.register(number, &spelled);
         }
         let command = spelled.into_iter().map(|(text, row)| {
-            let held = self.memory.get(&row).filter(|(found, epoch)| {
-                *epoch == self.epoch && found.expires_at > self.now
-            });
+            let held = self
+                .memory
+                .get(&row)
+                .filter(|(found, epoch)| *epoch == self.epoch && found.expires_at > self.now);
             let result = match held {
                 Some((found, _)) => Ok(*found),
                 None => Err(Read {

@@ -99,9 +99,7 @@ impl TrackingTable {
 
     /// Adds prefixes of a broadcasting client.
     pub fn add_prefixes(&mut self, id: TrackedClient, more: Prefixes) {
-        if let Some(Prefixes(own)) =
-            self.client(id).and_then(|client| client.broadcast.as_mut())
-        {
+        if let Some(Prefixes(own)) = self.client(id).and_then(|client| client.broadcast.as_mut()) {
             own.extend(more.0);
         }
     }
@@ -319,7 +317,9 @@ impl TrackingTable {
             Invalidation::Collection(id) => {
                 self.concerned_give_up(&|other| other == *id, false, AllCause::Flush, emit);
             }
-            Invalidation::Source(source) => self.source_gives_up(*source, AllCause::Feed, names, emit),
+            Invalidation::Source(source) => {
+                self.source_gives_up(*source, AllCause::Feed, names, emit)
+            }
         }
     }
 

@@ -102,7 +102,11 @@ impl Handler {
         }
     }
 
-    fn hello(self: &Rc<Self>, request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn hello(
+        self: &Rc<Self>,
+        request: &CommandRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let (arguments, session) = (request.arguments, request.session);
         let version = match arguments.get(1) {
             None => session.version.get(),
@@ -162,7 +166,11 @@ impl Handler {
     }
 
     /// Serves the commands that have nothing to do with records.
-    pub(super) fn describe_or_name(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+    pub(super) fn describe_or_name(
+        self: &Rc<Self>,
+        asked: &Asked<'_>,
+        out: &mut Vec<u8>,
+    ) -> Replied {
         let Asked { request, spec, .. } = *asked;
         let (arguments, session) = (request.arguments, request.session);
         let first = arguments.get(1);

@@ -93,11 +93,7 @@ impl Handler {
             return self.refuse_command(spec.command as usize, &wrong_arity(spec.name), out);
         }
         if subscribe::is_refused(request.session, spec) {
-            return self.refuse_command(
-                spec.command as usize,
-                &subscribe::refusal(spec.name),
-                out,
-            );
+            return self.refuse_command(spec.command as usize, &subscribe::refusal(spec.name), out);
         }
         let credential = request.session.credential();
         let context = request.context(credential.as_fields());
@@ -123,11 +119,7 @@ impl Handler {
 
     /// Serves a command of a sender who may send commands.
     #[inline]
-    pub(super) fn serve_command(
-        self: &Rc<Self>,
-        asked: &Asked<'_>,
-        out: &mut Vec<u8>,
-    ) -> Replied {
+    pub(super) fn serve_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
         let Asked { request, spec, .. } = *asked;
         match (spec.command, request.arguments.len()) {
             (Command::Get, _) => self.one(Wanted::Value, asked, out),

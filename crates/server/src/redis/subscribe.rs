@@ -3,10 +3,10 @@
 
 use hotrow_resp::{Version, write};
 
+use super::Replied;
 use super::Session;
 use super::commands::{Command, Spec};
 use super::dispatch::CommandRequest;
-use super::Replied;
 use crate::handle::Handler;
 use crate::tracking::CHANNEL;
 

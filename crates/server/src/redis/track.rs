@@ -77,7 +77,7 @@ impl Options {
                     }
                     let number = std::str::from_utf8(number).ok().and_then(|n| n.parse().ok());
                     options.redirect =
-                        number.ok_or("ERR Invalid client ID".to_owned())?;
+                        number.ok_or("ERR value is not an integer or out of range")?;
                 }
                 b"prefix" => {
                     options.prefixes.0.push(arguments.next().ok_or(SYNTAX)?.into());
@@ -392,7 +392,10 @@ impl Handler {
     /// Has a tracking client give up everything, because its sender is another one now.
     pub(super) fn changed_credential(self: &Rc<Self>, session: &Session, sender: &Sender) {
         if let Some(tracked) = &*session.tracked.borrow() {
-            tracked.guard.changed_credential(Judged::by(self, sender));
+            let judged = Judged::by(self, sender);
+            // Whether it may broadcast still is judged at the next look.
+            let judged = if tracked.options.is_broadcast { judged.expired() } else { judged };
+            tracked.guard.changed_credential(judged);
         }
     }
 }

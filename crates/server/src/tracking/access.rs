@@ -38,6 +38,11 @@ impl Judged {
         Self { handler: Rc::downgrade(handler), generation, expires }
     }
 
+    /// Returns the same, to be judged again soon.
+    pub(crate) fn expired(self) -> Self {
+        Self { expires: Some(UnixSeconds(0)), ..self }
+    }
+
     /// Judges a client again. `None`: nothing has changed.
     pub(super) fn again(
         &mut self,

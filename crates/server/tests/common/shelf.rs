@@ -102,7 +102,11 @@ pub(crate) fn record(id: i64, price: i64) -> String {
 }
 
 /// Starts a service whose records 1 to 9 have the price 0. The feed has begun at point 100.
-pub(crate) fn start(config: &Config, ttl: Duration, max_staleness: Duration) -> (Running, Arc<Shelf>) {
+pub(crate) fn start(
+    config: &Config,
+    ttl: Duration,
+    max_staleness: Duration,
+) -> (Running, Arc<Shelf>) {
     let policy = CollectionPolicy { ttl, negative_ttl: ttl, has_tenants: false, has_views: false };
     let settings =
         CacheConfig { invalidation_mode: InvalidationMode::Feed, max_staleness, ..cache_config() };

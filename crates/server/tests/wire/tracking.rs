@@ -30,11 +30,7 @@ fn a_client_is_informed_once_of_each_copy_that_has_changed() {
     assert_eq!(client.ask("GET products:1"), Reply::text(&record(1, 0)));
     assert_eq!(
         client.ask("MGET products:2 products:99 products:1"),
-        Reply::Array(vec![
-            Reply::text(&record(2, 0)),
-            Reply::Null,
-            Reply::text(&record(1, 0))
-        ])
+        Reply::Array(vec![Reply::text(&record(2, 0)), Reply::Null, Reply::text(&record(1, 0))])
     );
     assert_eq!(client.ask("EXISTS products:3"), Reply::Integer(1));
     shelf.set(1, 7);
@@ -94,8 +90,7 @@ fn a_change_leaves_when_it_is_visible_and_a_reply_without_it_is_not_kept() {
 
 #[test]
 fn a_hidden_commit_does_not_delay_others_and_leaves_itself_in_the_end() {
-    let (server, shelf) =
-        start(&with_redis(config()), DAY, Duration::from_millis(400));
+    let (server, shelf) = start(&with_redis(config()), DAY, Duration::from_millis(400));
     let mut client = tracking(&server, "");
     client.ask("GET products:1");
     client.ask("GET products:2");

@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::common::events::followed;
 use crate::common::redis::{RedisClient, Reply, with_redis};
 use crate::common::service::{Running, access, cache_config, config, policy};
-use crate::common::shelf::{
-    all_invalidated, assert_quiet, invalidated, record, start_lasting,
-};
+use crate::common::shelf::{all_invalidated, assert_quiet, invalidated, record, start_lasting};
 use crate::common::tenants::{Options, TenantService};
 use hotrow_access::jwks::KeySet;
 use hotrow_access::verify::TokenPolicy;
@@ -80,8 +78,7 @@ fn copies_end_with_the_token_and_with_another_credential() {
         policy: TokenPolicy { leeway_s: 0, ..policy() },
         keys: TokenKeys::Secret(KeySet::from_secret(&secret).unwrap().into()),
     });
-    let (server, _shelf) =
-        start_lasting(&Config { access: Some(granted), ..with_redis(config()) });
+    let (server, _shelf) = start_lasting(&Config { access: Some(granted), ..with_redis(config()) });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({"iss": "issuer", "aud": "hotrow", "exp": now + 3, "roles": ["reader"]});
     let token = SigningKey::secret(&secret).token(&claims);

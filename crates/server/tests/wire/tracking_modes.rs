@@ -99,8 +99,11 @@ fn errors_have_the_texts_of_redis() {
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
         ),
-        ("SUBSCRIBE news", "ERR the only channel is __redis__:invalidate: this server publishes \
-            nothing but invalidations of CLIENT TRACKING"),
+        (
+            "SUBSCRIBE news",
+            "ERR the only channel is __redis__:invalidate: this server publishes \
+            nothing but invalidations of CLIENT TRACKING",
+        ),
         ("EXEC", "ERR EXEC without MULTI"),
         ("DISCARD", "ERR DISCARD without MULTI"),
     ] {
