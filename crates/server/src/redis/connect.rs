@@ -234,8 +234,13 @@ fn select(database: &[u8]) -> Result<(), String> {
 
 fn write_hello(session: &Session, out: &mut Vec<u8>) {
     let version = session.version.get();
-    write::map(out, version, 7);
-    for (name, value) in [("server", "hotrow"), ("version", env!("CARGO_PKG_VERSION"))] {
+    write::map(out, version, 8);
+    // Libraries refuse client-side caching to servers of another name, and of an older version.
+    for (name, value) in [
+        ("server", "redis"),
+        ("version", super::describe::FOLLOWED_VERSION),
+        ("hotrow", env!("CARGO_PKG_VERSION")),
+    ] {
         write::bulk(out, name.as_bytes());
         write::bulk(out, value.as_bytes());
     }

@@ -121,11 +121,12 @@ fn a_client_is_answered_what_it_asks_when_it_connects() {
     let service = start();
     let mut client = RedisClient::connect(service.redis);
     let Reply::Array(hello) = client.ask("HELLO") else { panic!("RESP2 has no maps") };
-    assert_eq!(hello[..2], [Reply::text("server"), Reply::text("hotrow")]);
+    assert_eq!(hello[..2], [Reply::text("server"), Reply::text("redis")]);
     let Reply::Map(hello) = client.ask("HELLO 3 AUTH default any SETNAME me") else { panic!() };
-    assert_eq!(hello[4..6], [Reply::text("proto"), Reply::Integer(3)]);
+    assert_eq!(hello[4], Reply::text("hotrow"));
+    assert_eq!(hello[6..8], [Reply::text("proto"), Reply::Integer(3)]);
     let Reply::Integer(id) = client.ask("CLIENT ID") else { panic!() };
-    assert_eq!(hello[6..8], [Reply::text("id"), Reply::Integer(id)]);
+    assert_eq!(hello[8..10], [Reply::text("id"), Reply::Integer(id)]);
     for (command, reply) in [
         ("PING", Reply::Status("PONG".to_owned())),
         ("PING a", Reply::text("a")),
