@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
-use triomphe::ThinArc;
 
 use super::Record;
 
@@ -37,7 +36,7 @@ impl Lifetime {
 impl Record {
     /// Returns whether both are one record in memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        ThinArc::ptr_eq(&self.0, &other.0)
+        std::ptr::eq(self.0.ptr(), other.0.ptr())
     }
 
     /// Returns the time at which its TTL ends: at most 2^-25 of it before the time that the record

@@ -80,6 +80,9 @@ struct Read {
     is_lease_alive: bool,
 }
 
+/// A spelling, its record, and what was found or is being read.
+type Part = (String, Row, Result<Found, Read>);
+
 enum Message {
     Reply(Vec<(String, Found)>),
     Key(String),
@@ -91,8 +94,8 @@ struct Client {
     id: Option<TrackedClient>,
     inbox: VecDeque<Message>,
     copies: HashMap<String, Found>,
-    /// The command under way: spellings, and what was found or is being read.
-    command: Option<Vec<(String, Row, Result<Found, Read>)>>,
+    /// The command under way.
+    command: Option<Vec<Part>>,
     is_broadcast: bool,
 }
 
@@ -174,7 +177,7 @@ impl World {
     }
 
     fn row(&mut self) -> Row {
-        (self.rng.u16(..COLLECTIONS), self.rng.i64(..KEYS))
+        (self.rng.u16(..COLLECTIONS), self.rng.i64(0..KEYS))
     }
 
     /// Returns the newest visible commit of a row.
@@ -408,6 +411,7 @@ impl World {
             // Two reads of one key in a command: the worse of the two.
             let both = kept.entry(key(row)).or_insert(own);
             both.is_kept &= own.is_kept && both.value == own.value;
+            both.expires_at = both.expires_at.min(own.expires_at);
             found.push((text, own));
         }
         if self.plant == TrackingPlant::RegisteredLate {
@@ -416,9 +420,10 @@ impl World {
         let client = &mut self.clients[number];
         client.inbox.push_back(Message::Reply(found));
         let id = client.id.unwrap();
-        let mut keeps = |key: &Key| {
-            kept.get(key).filter(|found| found.is_kept).map(|found| Nanos(found.expires_at))
-        };
+        // What has expired by now is no longer in memory.
+        let now = self.now;
+        let is_held = |found: &&Found| found.is_kept && found.expires_at > now;
+        let mut keeps = |key: &Key| kept.get(key).filter(is_held).map(|own| Nanos(own.expires_at));
         self.on_table(|table, emit| table.replied(id, false, &mut keeps, emit));
         if self.rng.u8(..100) == 0 {
             // It connects again, with nothing.

@@ -33,8 +33,8 @@ impl Prefixes {
     /// Returns the first of them that overlaps with `other`.
     #[must_use]
     pub fn overlap(&self, other: &[u8]) -> Option<&[u8]> {
-        let overlaps = |own: &&Box<[u8]>| own.starts_with(other) || other.starts_with(own);
-        self.0.iter().find(overlaps).map(|own| &**own)
+        let mut own = self.0.iter().map(|own| &**own);
+        own.find(|own| own.starts_with(other) || other.starts_with(own))
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Client {
     pub(super) interests: HashMap<Key, Vec<Interest>>,
     pub(super) under_way: Vec<UnderWay>,
     /// Collections of its copies.
-    touched: Vec<CollectionId>,
+    pub(super) touched: Vec<CollectionId>,
     pub(super) bytes: usize,
     /// `Some`: it is informed of all keys with these beginnings, and has no interests.
     pub(super) broadcast: Option<Prefixes>,
