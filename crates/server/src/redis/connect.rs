@@ -205,7 +205,7 @@ impl Handler {
                 Ok(())
             }
             Command::Select => select(first.unwrap_or_default()).map(|()| write::status(out, "OK")),
-            Command::Client => self.client(asked, out),
+            Command::Client => self.client_command(asked, out),
             Command::Describe => super::describe::command(request, out),
             Command::Info => {
                 let text = super::describe::info();
@@ -258,7 +258,7 @@ fn write_hello(session: &Session, out: &mut Vec<u8>) {
 
 impl Handler {
     /// Serves `CLIENT`.
-    fn client(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn client_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         let (arguments, session) = (asked.request.arguments, asked.request.session);
         let name = arguments.get(1).unwrap_or_default().to_ascii_lowercase();
         match (&*name, arguments.len()) {
