@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::DEADLINE;
+use super::events::position;
 use super::redis::{RedisClient, Reply};
 use super::service::{Running, cache_config};
 
@@ -55,7 +56,8 @@ impl Source for Shelf {
         let version = Version::Snapshot { incarnation: 0xab, snapshot };
         Box::pin(async move {
             self.gate.subscribe().wait_for(|is_open| *is_open).await.unwrap();
-            Ok(ReadSet { version, position: None, rows })
+            // Without one, a read that lacks a change could not be distinguished.
+            Ok(ReadSet { version, position: Some(position(50)), rows })
         })
     }
 
@@ -147,6 +149,29 @@ pub(crate) fn invalidated(keys: &[&str]) -> Reply {
 /// Returns the message that all copies may be.
 pub(crate) fn all_invalidated() -> Reply {
     Reply::Push(vec![Reply::text("invalidate"), Reply::Null])
+}
+
+/// A client whose invalidation shows that those before it have been put on their way.
+pub(crate) struct Witness {
+    client: RedisClient,
+    xid: u64,
+}
+
+impl Witness {
+    pub(crate) fn new(server: &Running) -> Self {
+        Self { client: tracking(server, ""), xid: 500_000 }
+    }
+
+    /// Waits until the worker has handled all changes that were proven visible.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, server: &Running) {
+        self.xid += 1;
+        self.client.ask("GET products:9");
+        let mark = 10 * self.xid;
+        server.deliver(self.xid, mark, &[9]);
+        server.advance(mark + 5, Some(&[]));
+        assert_eq!(self.client.reply(), invalidated(&["products:9"]));
+    }
 }
 
 /// Asserts that nothing has come but what was received.

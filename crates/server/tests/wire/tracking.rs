@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::{Running, config};
 use crate::common::shelf::{
-    all_invalidated, assert_quiet, invalidated, record, start, start_lasting, tracking,
+    Witness, all_invalidated, assert_quiet, invalidated, record, start, start_lasting, tracking,
 };
 use crate::common::{Client, DEADLINE, limits, wait_until};
 use hotrow_server::config::{Config, Limits};
@@ -16,7 +16,8 @@ use hotrow_types::key::CollectionId;
 const DAY: Duration = Duration::from_hours(24);
 
 fn purge(server: &Running, target: &str) {
-    let request = format!("POST /purge/{target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let request =
+        format!("POST /purge/{target} HTTP/1.1\r\nHost: 127.0.0.1\r\nHotrow-Admin: 1\r\n\r\n");
     let answer = Client::connect(server.admin).send(&request).answer();
     assert!(answer.body.contains("purged"), "{}", answer.body);
 }
@@ -26,6 +27,7 @@ fn a_client_is_informed_once_of_each_copy_that_has_changed() {
     let (server, shelf) = start_lasting(&with_redis(config()));
     let mut client = tracking(&server, "");
     let mut other = RedisClient::connect(server.redis);
+    let mut witness = Witness::new(&server);
     assert_eq!(other.ask("GET products:1"), Reply::text(&record(1, 0)));
     assert_eq!(client.ask("GET products:1"), Reply::text(&record(1, 0)));
     assert_eq!(
@@ -37,6 +39,7 @@ fn a_client_is_informed_once_of_each_copy_that_has_changed() {
     server.commit(7, 200, &[1, 5]);
     assert_eq!(client.reply(), invalidated(&["products:1"]));
     server.commit(8, 300, &[1]);
+    witness.wait(&server);
     assert_quiet(&mut client);
     assert_eq!(client.ask("GET products:1"), Reply::text(&record(1, 7)));
     server.commit(9, 400, &[99, 3]);
@@ -47,9 +50,9 @@ fn a_client_is_informed_once_of_each_copy_that_has_changed() {
     assert_quiet(&mut other);
     wait_until(|| server.metric("hotrow_redis_tracked_keys ") == 1);
     assert!(server.metric("hotrow_redis_tracking_bytes ") > 0);
-    assert_eq!(server.metric("hotrow_redis_tracking_clients "), 1);
-    assert_eq!(server.metric("hotrow_redis_invalidations_total "), 4);
-    drop(client);
+    assert_eq!(server.metric("hotrow_redis_tracking_clients "), 2);
+    assert_eq!(server.metric("hotrow_redis_invalidations_total "), 5);
+    drop((client, witness));
     wait_until(|| server.metric("hotrow_redis_tracking_clients ") == 0);
     wait_until(|| server.metric("hotrow_redis_tracking_bytes ") == 0);
 }
@@ -60,10 +63,16 @@ fn a_change_leaves_when_it_is_visible_and_a_reply_without_it_is_not_kept() {
     let (server, shelf) = start_lasting(&with_redis(config()));
     let mut client = tracking(&server, "");
     let old = Reply::text(&record(1, 0));
+    let mut witness = Witness::new(&server);
     assert_eq!(client.ask("GET products:1"), old);
     shelf.hide(&[7]);
     server.deliver(7, 200, &[1]);
     server.advance(300, Some(&[7]));
+    // Another change, which is visible.
+    assert_eq!(client.ask("GET products:2"), Reply::text(&record(2, 0)));
+    server.deliver(8, 310, &[2]);
+    server.advance(320, Some(&[7]));
+    assert_eq!(client.reply(), invalidated(&["products:2"]));
     assert_quiet(&mut client);
     // Reads do not see it, and their replies must not be kept.
     for _ in 0..3 {
@@ -83,9 +92,11 @@ fn a_change_leaves_when_it_is_visible_and_a_reply_without_it_is_not_kept() {
     assert_eq!(client.reply(), old);
     assert_eq!(client.reply(), invalidated(&["products:1"]));
     assert_quiet(&mut client);
+    witness.wait(&server);
     assert_eq!(client.ask("GET products:1"), Reply::text(&record(1, 7)));
+    witness.wait(&server);
     assert_quiet(&mut client);
-    assert_eq!(server.metric("hotrow_redis_tracked_keys "), 1);
+    wait_until(|| server.metric("hotrow_redis_tracked_keys ") == 1);
 }
 
 #[test]
@@ -116,6 +127,7 @@ fn a_hidden_commit_does_not_delay_others_and_leaves_itself_in_the_end() {
 fn what_changes_while_a_command_is_under_way_follows_its_reply() {
     let (server, shelf) = start_lasting(&with_redis(config()));
     let mut client = tracking(&server, "");
+    let mut witness = Witness::new(&server);
     client.ask("GET products:5");
     for command in ["GET products:1", "MGET products:1 products:2"] {
         shelf.shut(true);
@@ -129,6 +141,7 @@ fn what_changes_while_a_command_is_under_way_follows_its_reply() {
         shelf.shut(false);
         assert!(matches!(client.reply(), Reply::Text(_) | Reply::Array(_)));
         assert_eq!(client.reply(), invalidated(&["products:1"]));
+        witness.wait(&server);
         assert_quiet(&mut client);
         client.ask("GET products:5");
     }
@@ -164,6 +177,7 @@ fn flushes_purges_and_gaps_end_copies() {
     let mut client = tracking(&server, "");
     client.ask("GET products:1");
     server.sink.flush(CollectionId(1), FlushCause::Schema, None);
+    Witness::new(&server).wait(&server);
     assert_quiet(&mut client);
     server.sink.flush(CollectionId(0), FlushCause::Schema, None);
     assert_eq!(client.reply(), all_invalidated());
