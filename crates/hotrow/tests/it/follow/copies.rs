@@ -35,12 +35,11 @@ impl Tracking {
         line.trim_end().to_owned()
     }
 
-    /// Returns a record.
+    /// Returns a record, or an error.
     fn get(&mut self, key: &str) -> String {
         self.send(&format!("GET {key}"));
-        let length = self.line();
-        assert!(length.starts_with('$'), "{length}");
-        self.line()
+        let first = self.line();
+        if first.starts_with('$') { self.line() } else { first }
     }
 
     /// Returns the next message: the lines between it and the next reply.
