@@ -193,6 +193,19 @@ impl<E: Clone> Cache<E> {
         }
     }
 
+    /// Returns the time up to which a copy of `record` may be kept by who is informed of changes:
+    /// its expiry, if memory holds this very record and would answer with it. Otherwise the record
+    /// may lack a change that was delivered before. Counts as no use.
+    #[must_use]
+    pub fn keeps_until(&self, key: &Key, record: &Record, now: Nanos) -> Option<Nanos> {
+        let (held, freshness) = self.peek(key, now)?;
+        let (collection, _) = self.collection(key.collection());
+        // Past the bound an answer is shared for a time, and no change would end that.
+        let is_current = self.is_collection_current(collection, now);
+        let is_held = freshness == Freshness::Fresh && held.is_same(record);
+        (is_current && is_held).then(|| record.expires_at())
+    }
+
     /// Queues a refresh of a record that was served with [`Freshness::Expired`]. On `true`, call
     /// [`Cache::batch_loader`].
     #[must_use]

@@ -4,8 +4,6 @@ mod incarnations;
 mod lifetime;
 mod variants;
 
-use std::time::Duration;
-
 use hotrow_measure::clock::Nanos;
 use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -399,15 +397,6 @@ impl Record {
     /// Returns whether it was hit [`HOT_HITS_MIN`] times.
     pub(crate) fn is_hot(&self) -> bool {
         self.0.header.header.uses.hits() >= HOT_HITS_MIN
-    }
-
-    /// At most 2^-25 of the lifetime before the time that the record was made with.
-    pub(crate) fn expires_at(&self) -> Nanos {
-        Nanos(self.read_at().0.saturating_add(self.0.header.header.lifetime.nanos()))
-    }
-
-    pub(crate) fn expired_for(&self, now: Nanos) -> Option<Duration> {
-        (now >= self.expires_at()).then(|| now.since(self.expires_at()))
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

@@ -14,10 +14,16 @@
 //!
 //! Whenever changes may have been missed, the *generation* of the window is raised, and each of its
 //! followers gets [`Event::Reset`]: at the loss, and again where the new feed begins.
+//!
+//! Clients that keep copies of what they read are another matter: they get the keys that they have
+//! asked for, in no particular order, and never return for what they have missed ([`tracking`],
+//! [`invalidation`]).
 
 mod change_log;
+pub mod invalidation;
 mod pending;
 mod resume;
+pub mod tracking;
 mod window;
 
 #[cfg(test)]

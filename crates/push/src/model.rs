@@ -5,8 +5,11 @@
 //! has read the effect of every commit up to there; and what it reads for an event shows the event.
 
 mod follower;
+mod tracking;
+mod tracking_runs;
 mod world;
 
+pub(crate) use self::tracking_runs::TrackingPlant;
 use self::world::World;
 
 /// Mistake that the model must find.

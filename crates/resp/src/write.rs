@@ -62,6 +62,12 @@ pub fn array(out: &mut Vec<u8>, length: usize) {
     head(out, b'*', length);
 }
 
+/// Appends the beginning of a message that answers no command, whose elements follow. Only for
+/// clients of RESP3.
+pub fn push(out: &mut Vec<u8>, length: usize) {
+    head(out, b'>', length);
+}
+
 /// Appends the beginning of a set, whose elements follow: an array in RESP2.
 pub fn set(out: &mut Vec<u8>, version: Version, length: usize) {
     match version {
@@ -120,6 +126,7 @@ mod tests {
         assert_eq!(written(|out| null(out, Resp2)), "$-1\r\n");
         assert_eq!(written(|out| null(out, Resp3)), "_\r\n");
         assert_eq!(written(|out| array(out, 3)), "*3\r\n");
+        assert_eq!(written(|out| push(out, 2)), ">2\r\n");
         assert_eq!(written(|out| set(out, Resp2, 3)), "*3\r\n");
         assert_eq!(written(|out| set(out, Resp3, 3)), "~3\r\n");
         assert_eq!(written(|out| map(out, Resp2, 3)), "*6\r\n");

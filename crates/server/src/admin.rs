@@ -214,6 +214,8 @@ impl View {
                     self.shared.cache.flush(flushed, None);
                     self.shared.cache.release_standbys_after(flushed, Nanos::now());
                     self.shared.cache.note_flushed(flushed, now);
+                    let source = self.shared.collections.get(flushed).source;
+                    self.shared.tracking.iter().for_each(|own| own.flush(source, flushed, None));
                 }
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
@@ -229,6 +231,8 @@ impl View {
                 let present = self.shared.cache.purge(&key);
                 self.shared.cache.release_standbys_after(collection, Nanos::now());
                 self.shared.cache.note_removed(&key, false, now);
+                let source = self.shared.collections.get(collection).source;
+                self.shared.tracking.iter().for_each(|own| own.purged(source, &key));
                 Ok(plain(
                     StatusCode::OK,
                     "application/json",

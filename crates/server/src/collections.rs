@@ -124,6 +124,12 @@ impl Collections {
         self.get(id).alias.as_ref().map_or(id, |alias| alias.settings.of)
     }
 
+    /// Returns those that requests reach by names of their own.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (CollectionId, &Collection)> {
+        let numbered = (0..).map(CollectionId).zip(&self.list);
+        numbered.filter(|(_, own)| !own.is_removed && own.alias.is_none())
+    }
+
     /// Returns the aliases of a collection.
     pub(crate) fn aliases_of(&self, id: CollectionId) -> impl Iterator<Item = CollectionId> {
         self.ids().filter(move |alias| *alias != id && self.base_of(*alias) == id)

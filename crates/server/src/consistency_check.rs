@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::read::Fetcher;
+use crate::tracking::Tracking;
 
 /// Waited in addition to `max_staleness`: changes of a table's shape are found by polling, by
 /// default once a second.
@@ -99,6 +100,8 @@ pub(crate) struct Checker {
     pub(crate) handover: Arc<ConsistencyCheck>,
     /// Reads the database.
     pub(crate) fetcher: Arc<Fetcher>,
+    /// Clients that keep copies.
+    pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
 /// Starts the thread that checks up to `per_s` answers a second, one at a time, until
@@ -199,6 +202,8 @@ impl Checker {
         }
         let cache = self.fetcher.cache.get();
         cache.purge(key);
+        let source = cache.source_of(key.collection());
+        self.tracking.iter().for_each(|tracking| tracking.purged(source, key));
         cache.release_standbys_after(key.collection(), Nanos::now());
         self.report(key, served, from_database.as_deref());
         CheckResult::Inconsistent
@@ -249,7 +254,8 @@ mod tests {
             open_for_max: second,
             probes: 1,
         }));
-        let checker = Checker { handover: shared.consistency_check, fetcher: shared.fetcher };
+        let checker =
+            Checker { handover: shared.consistency_check, fetcher: shared.fetcher, tracking: None };
         let reads = &checker.fetcher.sources[0];
         let may_read = |now| reads.may_read_in_background(now);
         let start = Nanos(1_000_000_000);

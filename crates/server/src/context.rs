@@ -4,17 +4,19 @@
 //! the request's head: a hit copies and allocates nothing. A request that waits becomes a
 //! [`PendingRequest`].
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_cache::Record;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 
 use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
+use crate::metrics::CacheOutcome;
 use crate::scan_detector::ScanDetector;
 use crate::sight::{Sight, SightBuf};
 
@@ -48,6 +50,9 @@ pub struct ConnectionContext {
     pub(crate) is_proxy: OnceCell<bool>,
     /// Whether it speaks the Redis protocol: batches stay in parts, and it renders them.
     pub(crate) is_redis: bool,
+    /// Whether the records of answers are collected, because the client may keep copies of them.
+    collects: Cell<bool>,
+    collected: RefCell<Vec<Record>>,
 }
 
 impl ConnectionContext {
@@ -90,7 +95,29 @@ impl ConnectionContext {
             scan_detector: ScanDetector::default(),
             is_proxy: OnceCell::new(),
             is_redis,
+            collects: Cell::new(false),
+            collected: RefCell::default(),
         }
+    }
+
+    /// Collects the records of the next answer.
+    pub(crate) fn begin_collecting(&self) {
+        self.collected.borrow_mut().clear();
+        self.collects.set(true);
+    }
+
+    /// Takes a record of an answer, unless it is past the contract's bound.
+    #[inline]
+    pub(crate) fn collect(&self, record: &Record, outcome: CacheOutcome) {
+        if self.collects.get() && outcome != CacheOutcome::Stale {
+            self.collected.borrow_mut().push(record.clone());
+        }
+    }
+
+    /// Returns the records of the answer.
+    pub(crate) fn collected(&self) -> Vec<Record> {
+        self.collects.set(false);
+        self.collected.take()
     }
 }
 

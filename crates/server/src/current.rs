@@ -29,6 +29,7 @@ use crate::handle::serve::{AnswerTo, Begun, PendingAnswer};
 use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Handler};
 use crate::in_force::{InForce, Snapshot};
 use crate::redis::{CommandRequest, Replied, Reply, Session};
+use crate::tracking::WorkerTracking;
 
 /// Evaluations of one request; settings that change more often during it end it with 503.
 const EVALUATIONS_MAX: usize = 4;
@@ -62,6 +63,7 @@ impl Current {
         let snapshot = in_force.newest();
         let handler = Rc::new(handler.replaced_by(snapshot.shared.clone()));
         handler.followers.set_newest(&handler);
+        handler.tracking.iter().for_each(|tracking| tracking.set_newest(&handler));
         in_force.taken(index, &snapshot);
         Self { in_force, index, handler: RefCell::new(handler) }
     }
@@ -74,7 +76,8 @@ impl Current {
     fn take_over(&self, snapshot: &Snapshot, worker: &WorkerContext) {
         let next = Rc::new(self.handler.borrow().replaced_by(snapshot.shared.clone()));
         next.followers.set_newest(&next);
-        *self.handler.borrow_mut() = next;
+        *self.handler.borrow_mut() = Rc::clone(&next);
+        next.tracking.iter().for_each(|tracking| tracking.set_newest(&next));
         worker.set_limits(&snapshot.shared.limits);
         self.in_force.taken(self.index, snapshot);
     }
@@ -157,13 +160,23 @@ impl Current {
             let mut bytes = Vec::new();
             // What is ready has been counted.
             match newest.command(&again, &mut bytes) {
-                Replied::Done | Replied::Last => return Reply::counted(bytes, None),
+                Replied::Done | Replied::Last | Replied::Commands(_) => {
+                    return Reply::counted(bytes, None);
+                }
                 Replied::Body(body) => return Reply::counted(bytes, Some(body)),
                 Replied::Later(later) => pending = later,
             }
             handler = newest;
         }
         Reply::refused(&CONFIGURATION_CHANGED)
+    }
+}
+
+/// Informs the clients of a worker that keep copies, if there can be any. Without end.
+async fn attend(tracking: Option<Rc<WorkerTracking>>) -> Infallible {
+    match tracking {
+        Some(tracking) => tracking.attend().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -255,6 +268,7 @@ impl Serve for Current {
         Box::pin(async move {
             let followers = Rc::clone(&self.handler().followers);
             let follows = self.handler().shared.follows.clone();
+            let tracking = self.handler().tracking.clone();
             let mut published = self.in_force.subscribe();
             let taking_over = async {
                 loop {
@@ -268,6 +282,7 @@ impl Serve for Current {
             tokio::select! {
                 never = taking_over => never,
                 never = followers.attend(follows) => never,
+                never = attend(tracking) => never,
             }
         })
     }

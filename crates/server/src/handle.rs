@@ -45,6 +45,7 @@ use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
 use crate::traces::{ReadKind, WaitingRequest};
+use crate::tracking::WorkerTracking;
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
@@ -72,6 +73,8 @@ pub struct Handler {
     pub(crate) key_sampler: Option<Rc<KeySampler>>,
     /// Followers of this worker.
     pub(crate) followers: Rc<WorkerFollowers>,
+    /// Clients of this worker that keep copies, if there are clients of the Redis protocol.
+    pub(crate) tracking: Option<Rc<WorkerTracking>>,
 }
 
 impl Handler {
@@ -81,6 +84,7 @@ impl Handler {
         let heads = RecordHeads::new(&shared.collections);
         let authenticator = shared.access.clone().map(|access| Rc::new(Authenticator::new(access)));
         let samples = Rc::new(shared.miss_ratio_curve.worker());
+        let tracking = shared.tracking.as_ref().map(WorkerTracking::new);
         Self {
             shared,
             metrics,
@@ -94,6 +98,7 @@ impl Handler {
             client_detectors: Rc::default(),
             key_sampler: None,
             followers: Rc::default(),
+            tracking,
         }
     }
 
@@ -390,6 +395,7 @@ impl Handler {
         if !request.sight.sees(&record) {
             return self.absent(&record, provenance.outcome);
         }
+        request.connection.collect(&record, provenance.outcome);
         let is_found = record.presence() == Presence::Found;
         if let Some(columns) = request.columns
             && is_found

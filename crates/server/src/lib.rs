@@ -78,5 +78,6 @@ mod throttle;
 pub mod tls;
 mod trace_context;
 pub mod traces;
+mod tracking;
 mod warm_start;
 pub mod worker;

@@ -3,7 +3,8 @@
 //!
 //! Reading order: `commands` (which there are), `dispatch` (from a command to its function),
 //! `session` (what a connection has said about itself), `connect` (its functions), `read_one` and
-//! `read_many` (records), `refusal` (texts of errors), `describe` (`COMMAND` and `INFO`).
+//! `read_many` (records), `track` and `subscribe` (client-side caching, with `tracking` beside this
+//! module), `transaction`, `refusal` (texts of errors), `describe` (`COMMAND` and `INFO`).
 //!
 //! A command becomes the [`RequestContext`](crate::context::RequestContext) of a request. Its
 //! header fields are those that say the same over HTTP: the credential of `AUTH` is an
@@ -18,6 +19,9 @@ mod read_many;
 mod read_one;
 mod refusal;
 mod session;
+mod subscribe;
+mod track;
+mod transaction;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,6 +41,8 @@ pub enum Replied {
     Body(Body),
     /// It is written, and the connection ends.
     Last,
+    /// The beginning of an array is written, whose elements are the replies to these commands.
+    Commands(Vec<u8>),
     /// It needs more than memory.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
 }

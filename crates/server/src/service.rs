@@ -467,8 +467,11 @@ fn start_each(
     // Without a feed there is no promise to check.
     let is_followed = |reads: &SourceReads| shared.cache.is_followed(reads.id);
     if shared.limits.checks_per_s > 0 && shared.fetcher.sources.iter().any(is_followed) {
-        let checker =
-            Checker { handover: shared.consistency_check.clone(), fetcher: shared.fetcher.clone() };
+        let checker = Checker {
+            handover: shared.consistency_check.clone(),
+            fetcher: shared.fetcher.clone(),
+            tracking: shared.tracking.clone(),
+        };
         let per_s = shared.limits.checks_per_s;
         helpers.push(consistency_check::start(checker, per_s, shutdown, supervisor)?);
     }

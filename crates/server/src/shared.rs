@@ -38,6 +38,7 @@ use crate::scan_detector::BaselineHitRatio;
 use crate::sink::FeedCounts;
 use crate::standby::StandbyReads;
 use crate::traces::Tracer;
+use crate::tracking::Tracking;
 use crate::warm_start::WarmProgress;
 
 /// All shared parts. A clone shares them too.
@@ -53,6 +54,8 @@ pub struct Shared {
     pub(crate) sources: Sources,
     /// Followers of changes; `None`: no collection may be followed.
     pub(crate) follows: Option<Arc<Follows>>,
+    /// Clients that keep copies; `None`: there is no Redis protocol.
+    pub(crate) tracking: Option<Arc<Tracking>>,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
@@ -141,6 +144,7 @@ impl Shared {
                 // Its lower half.
                 rate::seed()[0] as u32,
             ),
+            tracking: Tracking::new(config, cache.source_count(), cache.config().max_staleness),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(admission(config, rate_limits, shedders, inflight)),
             budgets,

@@ -17,6 +17,7 @@ use crate::read::{Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::shared::Shared;
 use crate::traces::FeedTrace;
+use crate::tracking::Tracking;
 
 /// The cache's end of the feed.
 pub struct CacheSink {
@@ -27,6 +28,8 @@ pub struct CacheSink {
     source: SourceId,
     /// Followers of changes, if collections may be followed.
     follows: Option<Arc<Follows>>,
+    /// Clients that keep copies, if there are clients of the Redis protocol.
+    tracking: Option<Arc<Tracking>>,
     /// Spans of the feed, if traces are configured.
     trace: Option<FeedTrace>,
 }
@@ -80,6 +83,7 @@ impl CacheSink {
             refresh: Arc::clone(&shared.refresh),
             source,
             follows: shared.follows.clone(),
+            tracking: shared.tracking.clone(),
             trace: shared
                 .fetcher
                 .tracer
@@ -114,6 +118,7 @@ impl Sink for CacheSink {
         }
         self.counts().changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
         self.follows.iter().for_each(|follows| follows.changes(self.source, changes));
+        self.tracking.iter().for_each(|tracking| tracking.changes(self.source, changes));
     }
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
@@ -122,6 +127,7 @@ impl Sink for CacheSink {
         self.cache.note_flushed(collection, Nanos::now());
         self.counts().flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         self.follows.iter().for_each(|follows| follows.flush(self.source, collection, mark));
+        self.tracking.iter().for_each(|own| own.flush(self.source, collection, mark));
         match cause {
             FlushCause::Schema => {
                 tracing::info!(
@@ -141,6 +147,7 @@ impl Sink for CacheSink {
         self.cache.note_flushed(collection, Nanos::now());
         self.counts().flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
         self.follows.iter().for_each(|follows| follows.open_gap(self.source, collection));
+        self.tracking.iter().for_each(|own| own.flush(self.source, collection, None));
         tracing::warn!(
             collection = self.name(collection),
             detail,
@@ -154,6 +161,7 @@ impl Sink for CacheSink {
         self.cache.release_standbys_after(collection, Nanos::now());
         self.trace.iter().for_each(|trace| trace.gap_closed(collection));
         self.follows.iter().for_each(|follows| follows.close_gap(self.source, collection));
+        self.tracking.iter().for_each(|own| own.flush(self.source, collection, None));
         tracing::info!(
             collection = self.name(collection),
             "all changes of the collection are delivered again"
@@ -165,6 +173,7 @@ impl Sink for CacheSink {
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(|trace| trace.lost(cause));
         self.follows.iter().for_each(|follows| follows.loss(self.source));
+        self.tracking.iter().for_each(|tracking| tracking.reset(self.source));
         self.counts().losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         let source = &*self.reads().name;
         tracing::warn!(source, ?cause, detail, "the feed lost its position: every entry is stale");
@@ -176,6 +185,7 @@ impl Sink for CacheSink {
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
         self.follows.iter().for_each(|follows| follows.started(self.source, position));
+        self.tracking.iter().for_each(|tracking| tracking.reset(self.source));
         self.counts().starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         let source = &*self.reads().name;
@@ -200,10 +210,12 @@ impl Sink for CacheSink {
         }
         // Last: who reads because of an event finds everything else done.
         self.follows.iter().for_each(|follows| follows.advance(self.source, position, visible));
+        self.tracking.iter().for_each(|tracking| tracking.advance(self.source, visible));
     }
 
     fn wants_visibility(&self) -> bool {
         self.follows.as_ref().is_some_and(|follows| follows.wants_proof(self.source))
+            || self.tracking.as_ref().is_some_and(|own| own.wants_proof(self.source))
     }
 }
 

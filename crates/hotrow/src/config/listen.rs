@@ -10,7 +10,7 @@ use super::Overrides;
 use super::carriers::{check_socket_path, tls, unix};
 use super::rate::networks;
 use super::reader::Section;
-use super::units::{ms, s};
+use super::units::{KIB, MIB, ms, s};
 
 /// Settings of `[listen]`.
 pub(super) struct Listen {
@@ -61,7 +61,9 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
     const RULE: &str = "an address and a port such as 127.0.0.1:6379 or [::1]:6379";
     let text = section.text("redis", "none", RULE)?;
     match text.value.parse() {
-        Ok(address) => Some(Redis { address, allow_stale: false }),
+        Ok(address) => {
+            Some(Redis { address, allow_stale: false, tracking_bytes: Redis::TRACKING_BYTES })
+        }
         Err(_) => {
             section.refuse("redis", format!("must be {RULE}, not {}", text.shown));
             None
@@ -72,10 +74,16 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
 /// Reads `[redis]`.
 pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
     let allow_stale = section.flag("allow_stale", false);
+    let has_tracking_bytes = section.has("tracking_bytes");
+    let tracking_bytes = section.size_in_memory("tracking_bytes", 64 * MIB, 64 * KIB..=1 << 40);
     match &mut transport.redis {
-        Some(redis) => redis.allow_stale = allow_stale,
+        Some(redis) => (redis.allow_stale, redis.tracking_bytes) = (allow_stale, tracking_bytes),
         None if allow_stale => {
             section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
+        }
+        None if has_tracking_bytes => {
+            section
+                .refuse("tracking_bytes", "has no meaning without listen.redis; name an address");
         }
         None => {}
     }
@@ -205,15 +213,18 @@ mod tests {
         let address = "127.0.0.1:6379".parse().unwrap();
         assert_eq!(redis(""), None);
         let listen = "redis = \"127.0.0.1:6379\"";
-        assert_eq!(redis(listen), Some(Redis { address, allow_stale: false }));
-        let allowed = format!("{listen}\n[redis]\nallow_stale = true");
-        assert_eq!(redis(&allowed), Some(Redis { address, allow_stale: true }));
+        let plain = Redis { address, allow_stale: false, tracking_bytes: 64 << 20 };
+        assert_eq!(redis(listen), Some(plain));
+        let set = format!("{listen}\n[redis]\nallow_stale = true\ntracking_bytes = \"1MiB\"");
+        let expected = Redis { address, allow_stale: true, tracking_bytes: 1 << 20 };
+        assert_eq!(redis(&set), Some(expected));
         for (bad, rule) in [
             ("redis = \"6379\"", "listen.redis: must be an address and a port such as"),
             ("redis = 6379", "listen.redis: must be a text"),
             ("redis = \"127.0.0.1:8080\"", "must not be the address of the data listener"),
             ("redis = \"0.0.0.0:8081\"", "must not be the address of the admin listener"),
             ("[redis]\nallow_stale = true", "redis.allow_stale: has no meaning without"),
+            ("[redis]\ntracking_bytes = \"1MiB\"", "redis.tracking_bytes: has no meaning without"),
             ("redis = \"127.0.0.1:6379\"\n[redis]\nstale = true", "unknown key"),
         ] {
             let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();

@@ -42,6 +42,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
     match path {
         ["admin", "unix" | "unix_mode" | "tls", ..] => Some(LISTEN),
         ["admin", "hot_keys"] | ["cache", "miss_ratio_curve"] => Some(WATCH),
+        ["redis", "tracking_bytes"] => Some(MEMORY),
         ["admin" | "cors" | "redis" | "reload", ..] | ["log", "level"] => None,
         ["limits", "rate" | "breaker", ..] | ["limits", "concurrency", "deadline_header"] => None,
         ["limits", "shed", "memory_limit"] => Some(MEMORY),

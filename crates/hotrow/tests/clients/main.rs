@@ -6,6 +6,7 @@ mod compression;
 mod description;
 mod examples;
 mod monitoring;
+mod near_cache;
 mod nginx;
 mod programs;
 mod redis;

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("access", &["measure", "types"]),
     ("otel", &["measure"]),
     ("cache", &["admission", "measure", "types"]),
-    ("push", &["types"]),
+    ("push", &["measure", "types"]),
     ("source", &["admission", "measure", "supervisor", "types"]),
     ("source-mongodb", ENGINE),
     ("source-mysql", ENGINE),

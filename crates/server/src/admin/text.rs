@@ -86,6 +86,9 @@ impl View {
         if let Some(follows) = &self.shared.follows {
             follows.expose(&mut out);
         }
+        if let Some(tracking) = &self.shared.tracking {
+            tracking.expose(&mut out);
+        }
         if let Some(access) = &self.shared.access {
             access.expose(now, &mut out);
         }

@@ -1,6 +1,7 @@
 //! Answers of a batch as they come in: what its sender sees of them, the worst provenance, and the
 //! largest position.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
@@ -13,7 +14,7 @@ use hotrow_types::version::Position;
 use super::ids::Ids;
 use super::render::Item;
 use crate::budgets::COUNTED_BYTES_MIN;
-use crate::context::RequestContext;
+use crate::context::{ConnectionContext, RequestContext};
 use crate::handle::Handler;
 use crate::metrics::CacheOutcome;
 use crate::respond::Provenance;
@@ -23,11 +24,14 @@ use crate::sight::{SightBuf, absent_position};
 pub(super) struct View {
     pub(super) sight: SightBuf,
     pub(super) columns: Option<Arc<Columns>>,
+    /// The sender's connection, if its client may keep copies.
+    collector: Option<Rc<ConnectionContext>>,
 }
 
 impl View {
     pub(super) fn of(request: &RequestContext<'_>) -> Self {
-        Self { sight: request.sight.to_buf(), columns: request.columns.cloned() }
+        let collector = request.connection.is_redis.then(|| Rc::clone(request.connection));
+        Self { sight: request.sight.to_buf(), columns: request.columns.cloned(), collector }
     }
 }
 
@@ -110,6 +114,7 @@ impl Answers {
             self.token.take_in(absent_position(self.applied, record.position()));
             return 0;
         }
+        self.view.collector.iter().for_each(|own| own.collect(&record, how.outcome));
         self.is_described = true;
         self.read_at = self.read_at.max(Some(record.read_at()));
         if how.outcome.badness() > self.worst.outcome.badness() {

@@ -48,6 +48,13 @@ pub struct Redis {
     /// `true`: answers that HTTP would mark as stale are given; otherwise they are errors, because
     /// a reply has no place for a mark.
     pub allow_stale: bool,
+    /// Most bytes of memory for the keys that clients track, of all workers.
+    pub tracking_bytes: usize,
+}
+
+impl Redis {
+    /// Default of `tracking_bytes`.
+    pub const TRACKING_BYTES: usize = 64 << 20;
 }
 
 /// A Unix socket.

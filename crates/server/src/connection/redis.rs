@@ -54,11 +54,16 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     let activity = Rc::clone(registered.activity());
     let connection = ConnectionContext::of_redis(client.peer, client.certificate_subject, activity);
     let _open = OpenConnection::new(registered.worker());
-    let mut exchange = Exchange::new(stream, service, Session::new(connection), &registered);
+    let session = Session::new(connection);
+    let mut exchange = Exchange::new(stream, service, Rc::clone(&session), &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     // Drops a command that still waits, and the bytes that were not sent.
     let (stream, leftover) = exchange.into_parts();
     registered.activity().all_sent();
+    if matches!(end, ConnectionEnd::Expired(Expiry::Write | Expiry::SlowReader)) {
+        session.was_slow();
+    }
+    drop(session);
     // Of its own memory: a connection that waits must not have room for its end.
     registered.close(Box::pin(finish(stream, end, leftover)).await);
 }
@@ -157,10 +162,19 @@ fn drive<T: Stream, S: Serve>(
     registered: &Registered,
 ) -> Poll<ConnectionEnd> {
     registered.activity().register(cx.waker());
+    let session = Rc::clone(&exchange.session);
+    let receives = session.receives();
+    if receives {
+        session.wake_at_mail(cx.waker());
+    }
     match exchange.advance(cx, registered) {
         Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Finished),
         Poll::Ready(Err(Broken)) => return Poll::Ready(ConnectionEnd::Broken),
         Poll::Pending => {}
+    }
+    // It has begun to receive in this turn.
+    if !receives && session.receives() && session.wake_at_mail(cx.waker()) {
+        cx.waker().wake_by_ref();
     }
     match registered.must_look().then(|| registered.overdue()).flatten() {
         Some(overdue) => Poll::Ready(ConnectionEnd::Expired(overdue)),
@@ -178,6 +192,8 @@ struct Exchange<T, S> {
     input: Input,
     output: Output<Body>,
     pending: Option<Pin<Box<dyn Future<Output = Reply>>>>,
+    /// Commands of `EXEC`, and how many of their bytes are used.
+    queued: Option<(Vec<u8>, usize)>,
     /// `true`: the last reply has been written to `output`.
     is_last: bool,
     /// `true`: the client's bytes are no commands.
@@ -220,6 +236,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             session,
             input: Input::default(),
             pending: None,
+            queued: None,
             is_last: false,
             is_refused: false,
         }
@@ -246,6 +263,9 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             if self.is_last {
                 return Poll::Ready(Ok(()));
             }
+            if self.add_mail() {
+                continue;
+            }
             if let Some(pending) = &mut self.pending {
                 let Reply { bytes, body, .. } = ready!(pending.as_mut().poll(cx));
                 self.pending = None;
@@ -259,6 +279,10 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.session.transaction.is_running() {
+                self.run_queued(&mut cost_left, cx)?;
+                continue;
+            }
             if self.input.is_unexamined {
                 self.run_held(&mut cost_left, cx, registered)?;
                 continue;
@@ -267,6 +291,41 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    /// Adds what the mailbox of the connection has, if it can be written now. Returns whether it
+    /// did.
+    fn add_mail(&mut self) -> bool {
+        let Some(mailbox) = self.session.mail() else { return false };
+        mailbox.write(self.session.version(), self.output.buffer());
+        self.is_last |= mailbox.is_closing();
+        true
+    }
+
+    /// Begins the commands of `EXEC` that are left.
+    fn run_queued(&mut self, cost_left: &mut usize, cx: &mut Context<'_>) -> Result<(), Broken> {
+        let limits = parse_limits(&self.worker.limits());
+        let now = Nanos::now();
+        let mut parser = Parser::default();
+        while let Some((bytes, used)) = self.queued.take() {
+            let must_wait = self.pending.is_some() || self.is_last;
+            if must_wait || *cost_left == 0 || !self.output.has_room() {
+                self.queued = Some((bytes, used));
+                return Ok(());
+            }
+            // Written by `MULTI`, so that there is nothing but whole commands.
+            let rest = bytes.get(used..).unwrap_or_default();
+            let Ok(Some(command_bytes)) = parser.parse(rest, &limits) else { break };
+            let arguments = parser.arguments(rest);
+            *cost_left = cost_left.saturating_sub(arguments.len().saturating_sub(2).max(1));
+            self.begin(arguments, now, cx)?;
+            parser.reset();
+            self.queued = Some((bytes, used + command_bytes));
+        }
+        if self.pending.is_none() {
+            self.session.end_transaction();
+        }
+        Ok(())
     }
 
     /// Reads once and runs over the bytes. Returns `false` at the end of the input.
@@ -344,8 +403,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             if rest.is_empty() {
                 break RunEnd::Used;
             }
-            if self.pending.is_some() || self.is_last || *cost_left == 0 || !self.output.has_room()
-            {
+            let must_wait = self.pending.is_some() || self.queued.is_some() || self.is_last;
+            if must_wait || *cost_left == 0 || !self.output.has_room() {
                 break RunEnd::Unexamined;
             }
             match parser.parse(rest, &limits) {
@@ -366,7 +425,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let is_examined = matches!(end, RunEnd::Used | RunEnd::Incomplete);
         self.note_end(end, parser);
         // The client learns the end from the connection: whatever it has sent in full is answered.
-        let is_answered = self.pending.is_none() && used > 0;
+        let is_answered = self.pending.is_none() && self.queued.is_none() && used > 0;
         self.is_last |= is_examined && is_answered && registered.ending();
         Ok(used)
     }
@@ -404,6 +463,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             Replied::Body(body) => self.output.add_body(body, cx)?,
             Replied::Last => self.is_last = true,
             Replied::Later(future) => self.pending = Some(future),
+            Replied::Commands(commands) => self.queued = Some((commands, 0)),
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ impl Handler {
             client_detectors: Rc::clone(&self.client_detectors),
             key_sampler: self.key_sampler.clone(),
             followers: Rc::clone(&self.followers),
+            tracking: self.tracking.clone(),
         }
     }
 }

@@ -6,17 +6,24 @@ pub(crate) enum Command {
     Auth,
     Client,
     Describe,
+    Discard,
     Echo,
+    Exec,
     Exists,
     Get,
     Hello,
     HotrowGet,
     Info,
     Mget,
+    Multi,
     Ping,
+    Pttl,
     Quit,
     Reset,
     Select,
+    Subscribe,
+    Ttl,
+    Unsubscribe,
 }
 
 /// Properties of a command.
@@ -40,11 +47,13 @@ const SETTING: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
 const ANY: &[&str] = &["loading", "stale", "fast"];
 
 /// All commands, in the order of [`Command`].
-pub(super) const SPECS: [Spec; 14] = [
+pub(super) const SPECS: [Spec; 21] = [
     spec(Command::Auth, "auth", -2, SETTING, "connection", "Sends an API key or a token."),
     spec(Command::Client, "client", -2, ANY, "connection", "Names and describes the connection."),
     spec(Command::Describe, "command", -1, ANY, "server", "Describes the served commands."),
+    spec(Command::Discard, "discard", 1, ANY, "transactions", "Forgets the commands since MULTI."),
     spec(Command::Echo, "echo", 2, ANY, "connection", "Returns its argument."),
+    spec(Command::Exec, "exec", 1, ANY, "transactions", "Serves the commands since MULTI."),
     Spec {
         keys: [1, -1, 1],
         ..spec(Command::Exists, "exists", -2, READ, "generic", "Counts the records that exist.")
@@ -70,10 +79,21 @@ pub(super) const SPECS: [Spec; 14] = [
         keys: [1, -1, 1],
         ..spec(Command::Mget, "mget", -2, READ, "string", "Returns several records.")
     },
+    spec(Command::Multi, "multi", 1, ANY, "transactions", "Keeps the next commands for EXEC."),
     spec(Command::Ping, "ping", -1, ANY, "connection", "Returns PONG, or its argument."),
+    Spec {
+        keys: [1, 1, 1],
+        ..spec(Command::Pttl, "pttl", 2, READ, "generic", "Returns the TTL of a record in ms.")
+    },
     spec(Command::Quit, "quit", -1, SETTING, "connection", "Ends the connection."),
     spec(Command::Reset, "reset", 1, SETTING, "connection", "Makes the connection a new one."),
     spec(Command::Select, "select", 2, ANY, "connection", "Chooses database 0, the only one."),
+    spec(Command::Subscribe, "subscribe", -2, ANY, "pubsub", "Receives invalidations."),
+    Spec {
+        keys: [1, 1, 1],
+        ..spec(Command::Ttl, "ttl", 2, READ, "generic", "Returns the TTL of a record in seconds.")
+    },
+    spec(Command::Unsubscribe, "unsubscribe", -1, ANY, "pubsub", "Ends receiving them."),
 ];
 
 const fn spec(
@@ -116,6 +136,16 @@ impl Spec {
     pub(super) fn takes(&self, arguments: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
         if self.arity < 0 { arguments >= least } else { arguments == least }
+    }
+
+    /// Returns whether it is served between `MULTI` and `EXEC` too.
+    pub(super) fn ends_queue(&self) -> bool {
+        matches!(self.command, Command::Exec | Command::Discard | Command::Multi)
+    }
+
+    /// Returns whether what `CLIENT CACHING` has said holds for a later command.
+    pub(super) fn precedes_cached(&self) -> bool {
+        matches!(self.command, Command::Client | Command::Multi)
     }
 
     /// Returns whether it may be sent before a credential.

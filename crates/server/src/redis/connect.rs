@@ -13,6 +13,7 @@ use super::commands::{Command, Spec};
 use super::dispatch::{Asked, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, wrong_arity};
 use super::session::{credential_of, is_name};
+use super::track;
 use crate::context::Peer;
 use crate::handle::Handler;
 
@@ -20,13 +21,13 @@ use crate::handle::Handler;
 const DEFAULT_USER: &[u8] = b"default";
 const SYNTAX: &str = "ERR syntax error";
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
-const NO_TRACKING: &str = "ERR CLIENT TRACKING is not supported: this server sends no \
-    invalidations; use a client without client-side caching, or give its entries a short TTL";
+const TRACKS: &str = "ERR HELLO 2 is not possible while the connection tracks without REDIRECT; \
+    send CLIENT TRACKING OFF first";
 
 impl Handler {
     /// Serves the commands that need no credential.
     pub(super) fn set_up(
-        &self,
+        self: &Rc<Self>,
         spec: &Spec,
         request: &CommandRequest<'_>,
         out: &mut Vec<u8>,
@@ -52,7 +53,7 @@ impl Handler {
         }
     }
 
-    fn auth(&self, request: &CommandRequest<'_>) -> Result<(), String> {
+    fn auth(self: &Rc<Self>, request: &CommandRequest<'_>) -> Result<(), String> {
         let arguments = request.arguments;
         let (user, password) = match (arguments.get(1), arguments.get(2)) {
             (Some(password), None) => (None, password),
@@ -65,8 +66,18 @@ impl Handler {
                 .to_owned());
         }
         let credential = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
-        request.session.set_credential(credential);
+        request.session.set_credential(Rc::clone(&credential));
+        self.note_credential(&credential, request);
         Ok(())
+    }
+
+    /// Notes that the sender may be another one now.
+    fn note_credential(self: &Rc<Self>, credential: &FieldsBuf, request: &CommandRequest<'_>) {
+        if request.session.is_tracking()
+            && let Ok(sender) = self.authenticate(&request.context(credential.as_fields()))
+        {
+            self.changed_credential(request.session, &sender);
+        }
     }
 
     /// Returns the credential of a user and a password: an API key, or a token.
@@ -91,7 +102,11 @@ impl Handler {
         }
     }
 
-    fn hello(&self, request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn hello(
+        self: &Rc<Self>,
+        request: &CommandRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let (arguments, session) = (request.arguments, request.session);
         let version = match arguments.get(1) {
             None => session.version.get(),
@@ -106,7 +121,11 @@ impl Handler {
                 .to_owned());
             }
         };
+        if version == Version::Resp2 && session.needs_pushes() {
+            return Err(TRACKS.to_owned());
+        }
         let mut credential = session.credential();
+        let mut has_credential = false;
         let mut name = None;
         let mut options = arguments.from(2);
         while let Some(option) = options.next() {
@@ -114,6 +133,7 @@ impl Handler {
                 && let (Some(user), Some(password)) = (options.next(), options.next())
             {
                 credential = self.checked(user, password, request)?;
+                has_credential = true;
             } else if option.eq_ignore_ascii_case(b"setname")
                 && let Some(given) = options.next()
             {
@@ -132,8 +152,12 @@ impl Handler {
         if name.is_some_and(|name| !is_name(name)) {
             return Err(BAD_NAME.to_owned());
         }
-        session.set_credential(credential);
+        session.set_credential(Rc::clone(&credential));
+        if has_credential {
+            self.note_credential(&credential, request);
+        }
         session.version.set(version);
+        self.name_connection(session);
         if let Some(name) = name {
             *session.name.borrow_mut() = name.into();
         }
@@ -142,11 +166,29 @@ impl Handler {
     }
 
     /// Serves the commands that have nothing to do with records.
-    pub(super) fn describe_or_name(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+    pub(super) fn describe_or_name(
+        self: &Rc<Self>,
+        asked: &Asked<'_>,
+        out: &mut Vec<u8>,
+    ) -> Replied {
         let Asked { request, spec, .. } = *asked;
         let (arguments, session) = (request.arguments, request.session);
         let first = arguments.get(1);
         let result = match spec.command {
+            Command::Ping if session.is_subscribed.get() && arguments.len() <= 2 => {
+                match session.version.get() {
+                    Version::Resp2 => {
+                        write::array(out, 2);
+                        write::bulk(out, b"pong");
+                        write::bulk(out, first.unwrap_or_default());
+                    }
+                    Version::Resp3 => match first {
+                        None => write::status(out, "PONG"),
+                        Some(message) => write::bulk(out, message),
+                    },
+                }
+                Ok(())
+            }
             Command::Ping => match (first, arguments.len()) {
                 (None, _) => {
                     write::status(out, "PONG");
@@ -163,7 +205,7 @@ impl Handler {
                 Ok(())
             }
             Command::Select => select(first.unwrap_or_default()).map(|()| write::status(out, "OK")),
-            Command::Client => client(request, out),
+            Command::Client => self.client_command(asked, out),
             Command::Describe => super::describe::command(request, out),
             Command::Info => {
                 let text = super::describe::info();
@@ -192,8 +234,13 @@ fn select(database: &[u8]) -> Result<(), String> {
 
 fn write_hello(session: &Session, out: &mut Vec<u8>) {
     let version = session.version.get();
-    write::map(out, version, 7);
-    for (name, value) in [("server", "hotrow"), ("version", env!("CARGO_PKG_VERSION"))] {
+    write::map(out, version, 8);
+    // Libraries refuse client-side caching to servers of another name, and of an older version.
+    for (name, value) in [
+        ("server", "redis"),
+        ("version", super::describe::FOLLOWED_VERSION),
+        ("hotrow", env!("CARGO_PKG_VERSION")),
+    ] {
         write::bulk(out, name.as_bytes());
         write::bulk(out, value.as_bytes());
     }
@@ -209,7 +256,28 @@ fn write_hello(session: &Session, out: &mut Vec<u8>) {
     write::array(out, 0);
 }
 
-/// Serves `CLIENT`.
+impl Handler {
+    /// Serves `CLIENT`.
+    fn client_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+        let (arguments, session) = (asked.request.arguments, asked.request.session);
+        let name = arguments.get(1).unwrap_or_default().to_ascii_lowercase();
+        match (&*name, arguments.len()) {
+            (b"tracking", 3..) => self.track(asked, out),
+            (b"id", 2) => {
+                self.name_connection(session);
+                client(asked.request, out)
+            }
+            _ => client(asked.request, out),
+        }
+    }
+
+    /// Makes it possible that other connections name this one, whose client learns its number.
+    fn name_connection(&self, session: &Session) {
+        self.shared.tracking.iter().for_each(|tracking| _ = session.mailbox(tracking));
+    }
+}
+
+/// Serves what of `CLIENT` is about the connection alone.
 fn client(request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let (arguments, session) = (request.arguments, request.session);
     let name = arguments.get(1).unwrap_or_default().to_ascii_lowercase();
@@ -238,10 +306,12 @@ fn client(request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String>
             }
             ok(out);
         }
-        (b"tracking", 3..) => return Err(NO_TRACKING.to_owned()),
+        (b"caching", 3) => track::caching(session, first, out)?,
+        (b"getredir", 2) => track::target(session, out),
+        (b"trackinginfo", 2) => track::describe(session, out),
         (
             b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"no-evict" | b"no-touch"
-            | b"tracking",
+            | b"tracking" | b"caching" | b"getredir" | b"trackinginfo",
             _,
         ) => return Err(wrong_arity(&format!("client|{}", String::from_utf8_lossy(&name)))),
         _ => return Err(unknown_subcommand(arguments.get(1), "CLIENT")),

@@ -8,7 +8,7 @@ use super::dispatch::CommandRequest;
 use super::refusal::wrong_arity;
 
 /// Version of Redis whose conduct the commands follow. Clients choose by it what they send.
-const FOLLOWED_VERSION: &str = "7.2.0";
+pub(super) const FOLLOWED_VERSION: &str = "7.4.0";
 
 /// Serves `COMMAND`.
 pub(super) fn command(request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String> {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_text_about_the_server_has_what_clients_look_for() {
         let text = info();
-        for line in ["redis_version:7.2.0", "loading:0", "role:master", "cluster_enabled:0"] {
+        for line in ["redis_version:7.4.0", "loading:0", "role:master", "cluster_enabled:0"] {
             assert!(text.contains(&format!("{line}\r\n")), "{text}");
         }
     }

@@ -11,7 +11,7 @@ use super::commands::{Command, Spec, UNKNOWN, find};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
-use super::{Replied, Session};
+use super::{Replied, Session, subscribe};
 use crate::access::{Caller, Rights, Sender};
 use crate::context::{RequestContext, RequestTimes};
 use crate::handle::Handler;
@@ -35,6 +35,18 @@ pub(super) struct Asked<'a> {
     /// As a request over HTTP, before the collection is known.
     pub(super) context: RequestContext<'a>,
     pub(super) sender: &'a Sender,
+}
+
+impl<'a> Asked<'a> {
+    /// Returns the keys that the command names; `None`: it names none.
+    pub(super) fn keys(&self) -> Option<impl Iterator<Item = &'a [u8]>> {
+        let keys = self.request.arguments.from(1);
+        match self.spec.keys {
+            [0, ..] => None,
+            [_, -1, _] => Some(keys.take(usize::MAX)),
+            _ => Some(keys.take(1)),
+        }
+    }
 }
 
 impl<'a> CommandRequest<'a> {
@@ -73,10 +85,15 @@ impl Handler {
                 self.metrics.redis.count(UNKNOWN, RedisOutcome::Error);
                 return Replied::Last;
             }
+            request.session.transaction.refuse();
             return self.refuse_command(UNKNOWN, &unknown_command(name, arguments.from(1)), out);
         };
         if !spec.takes(arguments.len()) {
+            request.session.transaction.refuse();
             return self.refuse_command(spec.command as usize, &wrong_arity(spec.name), out);
+        }
+        if subscribe::is_refused(request.session, spec) {
+            return self.refuse_command(spec.command as usize, &subscribe::refusal(spec.name), out);
         }
         let credential = request.session.credential();
         let context = request.context(credential.as_fields());
@@ -90,13 +107,33 @@ impl Handler {
             }
         };
         let asked = Asked { request, spec, context, sender: &sender };
-        match (spec.command, arguments.len()) {
-            (Command::Get, _) => self.one(Wanted::Value, &asked, out),
-            (Command::Exists, 2) => self.one(Wanted::Presence, &asked, out),
-            (Command::Exists, _) => self.many(Gathered::Count, &asked, out),
-            (Command::Mget, _) => self.many(Gathered::Values, &asked, out),
-            (Command::HotrowGet, _) => self.one_at_least(&asked, out),
-            _ => self.describe_or_name(&asked, out),
+        if request.session.transaction.is_queueing() && !spec.ends_queue() {
+            return self.queue(spec, request, out);
+        }
+        // What `CLIENT CACHING` has said holds for the next other command.
+        if request.session.is_tracking() && !spec.precedes_cached() {
+            return self.tracked_command(&asked, out);
+        }
+        self.serve_command(&asked, out)
+    }
+
+    /// Serves a command of a sender who may send commands.
+    #[inline]
+    pub(super) fn serve_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+        let Asked { request, spec, .. } = *asked;
+        match (spec.command, request.arguments.len()) {
+            (Command::Get, _) => self.one(Wanted::Value, asked, out),
+            (Command::Exists, 2) => self.one(Wanted::Presence, asked, out),
+            (Command::Exists, _) => self.many(Gathered::Count, asked, out),
+            (Command::Mget, _) => self.many(Gathered::Values, asked, out),
+            (Command::HotrowGet, _) => self.one_at_least(asked, out),
+            (Command::Pttl, _) => self.one(Wanted::TtlMs, asked, out),
+            (Command::Ttl, _) => self.one(Wanted::TtlS, asked, out),
+            (Command::Multi | Command::Exec | Command::Discard, _) => {
+                self.transact(spec, request.session, out)
+            }
+            (Command::Subscribe | Command::Unsubscribe, _) => self.subscribe(spec, request, out),
+            _ => self.describe_or_name(asked, out),
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hotrow_admission::shed::Kind;
 use hotrow_cache::Presence;
+use hotrow_measure::clock::Nanos;
 use hotrow_resp::{Version, write};
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
@@ -24,6 +25,10 @@ use crate::sight::Sight;
 pub(super) enum Wanted {
     Value,
     Presence,
+    /// The time for which memory may keep it, in milliseconds.
+    TtlMs,
+    /// The same in seconds.
+    TtlS,
 }
 
 /// A key of the protocol: the collection or alias that it names, and its id as a key or the reason
@@ -165,6 +170,9 @@ impl Handler {
         };
         match (wanted, answer) {
             (Wanted::Presence, _) => write::integer(out, is_found.into()),
+            (Wanted::TtlMs | Wanted::TtlS, answer) => {
+                write::integer(out, if is_found { ttl(&answer, wanted) } else { NO_RECORD });
+            }
             (Wanted::Value, Answer::Record(answer)) if is_found => {
                 write::bulk(out, answer.form.bytes());
             }
@@ -177,6 +185,26 @@ impl Handler {
         }
         (None, outcome)
     }
+}
+
+/// `TTL` of a key without a record.
+const NO_RECORD: i64 = -2;
+/// `TTL` of a record that has none, or whose answer does not contain it.
+const NO_TTL: i64 = -1;
+
+/// Returns the time for which memory may keep the record of an answer.
+fn ttl(answer: &Answer, wanted: Wanted) -> i64 {
+    let Answer::Record(answer) = answer else { return NO_TTL };
+    let ends_at = answer.form.record().expires_at();
+    if ends_at == Nanos::MAX {
+        return NO_TTL;
+    }
+    let left = ends_at.since(Nanos::now());
+    let left = match wanted {
+        Wanted::TtlS => u128::from(left.as_secs()),
+        _ => left.as_millis(),
+    };
+    i64::try_from(left).unwrap_or(i64::MAX)
 }
 
 /// Writes the bytes of a string and its end. Returns those of a large answer, which are sent from

@@ -1,13 +1,19 @@
 //! What a connection has said about itself. One thread uses it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 use hotrow_http1::fields::FieldsBuf;
+use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
+use super::track::Tracked;
+use super::transaction::Transaction;
 use crate::context::ConnectionContext;
+use crate::tracking::{Mailbox, Tracking};
 
 /// Longest name of a client, and of its library, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 256;
@@ -27,6 +33,15 @@ pub struct Session {
     pub(super) name: RefCell<Box<[u8]>>,
     pub(super) library_name: RefCell<Box<[u8]>>,
     pub(super) library_version: RefCell<Box<[u8]>>,
+    /// See [`Session::mailbox`].
+    mailbox: OnceCell<Arc<Mailbox>>,
+    /// Whether the connection takes what its mailbox has: it tracks, or has subscribed.
+    receives: Cell<bool>,
+    is_tracking: Cell<bool>,
+    pub(super) is_subscribed: Cell<bool>,
+    pub(super) tracked: RefCell<Option<Tracked>>,
+    /// Commands since `MULTI`, and what is left of them since `EXEC`.
+    pub(crate) transaction: Transaction,
 }
 
 impl Session {
@@ -41,11 +56,17 @@ impl Session {
             name: RefCell::default(),
             library_name: RefCell::default(),
             library_version: RefCell::default(),
+            mailbox: OnceCell::new(),
+            receives: Cell::new(false),
+            is_tracking: Cell::new(false),
+            is_subscribed: Cell::new(false),
+            tracked: RefCell::default(),
+            transaction: Transaction::default(),
         })
     }
 
     /// Returns the credential, as header fields.
-    pub(super) fn credential(&self) -> Rc<FieldsBuf> {
+    pub(crate) fn credential(&self) -> Rc<FieldsBuf> {
         Rc::clone(&self.credential.borrow())
     }
 
@@ -59,6 +80,95 @@ impl Session {
         self.version.set(Version::default());
         self.credential.take();
         self.name.take();
+        self.is_subscribed.set(false);
+        self.track(None);
+        self.transaction.forget();
+    }
+}
+
+/// Client-side caching.
+impl Session {
+    /// Returns what waits for the connection. Other connections may name it by its number from now
+    /// on.
+    pub(super) fn mailbox(&self, tracking: &Arc<Tracking>) -> &Arc<Mailbox> {
+        self.mailbox.get_or_init(|| tracking.open_mailbox(self.id))
+    }
+
+    /// Begins or ends to track. Returns what it was before.
+    pub(super) fn track(&self, tracked: Option<Tracked>) -> Option<Tracked> {
+        let before = self.tracked.replace(tracked);
+        self.is_tracking.set(self.tracked.borrow().is_some());
+        self.update_receives();
+        before
+    }
+
+    pub(super) fn update_receives(&self) {
+        self.receives.set(self.is_subscribed.get() || self.tracked.borrow().is_some());
+    }
+
+    /// Returns whether the replies of its commands are kept fresh at its client.
+    #[inline]
+    pub(super) fn is_tracking(&self) -> bool {
+        self.is_tracking.get()
+    }
+
+    /// Returns whether its client gets invalidations as pushes of RESP3.
+    pub(super) fn needs_pushes(&self) -> bool {
+        let tracked = self.tracked.borrow();
+        tracked.as_ref().is_some_and(|tracked| !tracked.options.is_redirected())
+    }
+
+    pub(crate) fn tracked_client(&self) -> Option<TrackedClient> {
+        self.tracked.borrow().as_ref().map(|tracked| tracked.guard.id())
+    }
+
+    pub(crate) fn is_broadcasting(&self) -> bool {
+        self.tracked.borrow().as_ref().is_some_and(|tracked| tracked.options.is_broadcast)
+    }
+
+    /// Returns the beginnings of the keys whose changes it is informed of.
+    pub(crate) fn prefixes(&self) -> Vec<Box<[u8]>> {
+        let tracked = self.tracked.borrow();
+        tracked.as_ref().map(|tracked| tracked.options.prefixes.0.clone()).unwrap_or_default()
+    }
+
+    /// Counts the connection, if it tracks: its client was too slow.
+    pub(crate) fn was_slow(&self) {
+        self.tracked.borrow().iter().for_each(|tracked| tracked.guard.was_slow());
+    }
+
+    /// Returns whether the connection takes what its mailbox has.
+    #[inline]
+    pub(crate) fn receives(&self) -> bool {
+        self.receives.get()
+    }
+
+    /// Wakes the connection at the next message. Returns whether one waits.
+    pub(crate) fn wake_at_mail(&self, waker: &Waker) -> bool {
+        let Some(mailbox) = self.mailbox.get() else { return false };
+        mailbox.register(waker);
+        mailbox.is_waiting()
+    }
+
+    /// Returns what waits for the connection and can be written now: between two replies, and only
+    /// as a push of RESP3 or to a connection that has subscribed.
+    pub(crate) fn mail(&self) -> Option<&Arc<Mailbox>> {
+        let can_take = self.is_subscribed.get() || self.version.get() == Version::Resp3;
+        if !self.receives.get() || !can_take || self.transaction.is_running() {
+            return None;
+        }
+        self.mailbox.get().filter(|mailbox| mailbox.is_waiting())
+    }
+
+    /// Returns the version of the protocol that it has chosen.
+    pub(crate) fn version(&self) -> Version {
+        self.version.get()
+    }
+
+    /// Ends the replies of `EXEC`, and what `CLIENT CACHING` has said of its commands.
+    pub(crate) fn end_transaction(&self) {
+        self.transaction.end();
+        self.tracked.borrow_mut().iter_mut().for_each(|tracked| tracked.caching = None);
     }
 }
 

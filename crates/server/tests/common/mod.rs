@@ -9,6 +9,7 @@ pub(crate) mod http2;
 pub(crate) mod load;
 pub(crate) mod redis;
 pub(crate) mod service;
+pub(crate) mod shelf;
 pub(crate) mod tenants;
 
 use std::convert::Infallible;

@@ -20,6 +20,8 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
     /// Keys and values in turn.
     Map(Vec<Reply>),
+    /// A message that answers no command.
+    Push(Vec<Reply>),
 }
 
 impl Reply {
@@ -90,6 +92,7 @@ impl<T: Read + Write> RedisClient<T> {
             "$" if rest == "-1" => Reply::Null,
             "$" => Reply::Text(self.text(count() as usize)),
             "=" => Reply::Text(self.text(count() as usize)[4..].to_owned()),
+            ">" => Reply::Push((0..count()).map(|_| self.reply()).collect()),
             "*" | "~" => Reply::Array((0..count()).map(|_| self.reply()).collect()),
             "%" => Reply::Map((0..2 * count()).map(|_| self.reply()).collect()),
             _ => panic!("{line:?}"),
@@ -148,6 +151,7 @@ pub(crate) fn array(command: &str) -> Vec<u8> {
 
 /// Returns the configuration with an address for the Redis protocol.
 pub(crate) fn with_redis(config: Config) -> Config {
-    let redis = Redis { address: "127.0.0.1:0".parse().unwrap(), allow_stale: false };
+    let address = "127.0.0.1:0".parse().unwrap();
+    let redis = Redis { address, allow_stale: false, tracking_bytes: Redis::TRACKING_BYTES };
     Config { transport: Transport { redis: Some(redis), ..config.transport }, ..config }
 }

@@ -35,3 +35,6 @@ mod server_timing;
 mod redis;
 mod redis_access;
 mod redis_ending;
+mod tracking;
+mod tracking_access;
+mod tracking_modes;

@@ -232,7 +232,7 @@ fn a_stale_answer_is_an_error_unless_it_is_allowed() {
     {
         let service = start(Options { when_stale, ..Options::default() }, |config| {
             let address = "127.0.0.1:0".parse().unwrap();
-            config.transport.redis = Some(Redis { address, allow_stale });
+            config.transport.redis = Some(Redis { address, allow_stale, tracking_bytes: 1 << 20 });
         });
         let mut acme = connect(&service, "acme");
         let own = Reply::text(r#"{"id":1,"price":2}"#);

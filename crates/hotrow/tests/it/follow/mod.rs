@@ -2,9 +2,10 @@
 //! database changes.
 //!
 //! Reading order: this (tables, Race B, losses), then [`checked`] (a writer and a follower that
-//! checks every commit).
+//! checks every commit) and [`copies`] (clients of the Redis protocol that keep what they read).
 
 mod checked;
+mod copies;
 
 use crate::alias::Users;
 use crate::backend::Backend;
@@ -158,6 +159,8 @@ mod postgres {
         super::a_commit_is_one_group_of_events,
         super::a_change_is_not_pushed_before_it_is_visible,
         super::followers_are_reset_when_the_feed_is_cut,
+        copies::no_copy_lacks_a_change_that_was_hidden,
+        copies::copies_end_when_the_feed_is_cut,
         checked::every_commit_is_seen_in_order_and_can_be_read,
     }
 }
@@ -170,6 +173,8 @@ mod mariadb {
         super::a_commit_is_one_group_of_events,
         super::a_change_is_not_pushed_before_it_is_visible,
         super::followers_are_reset_when_the_feed_is_cut,
+        copies::no_copy_lacks_a_change_that_was_hidden,
+        copies::copies_end_when_the_feed_is_cut,
         checked::every_commit_is_seen_in_order_and_can_be_read,
     }
 }

@@ -1,0 +1,179 @@
+//! Client-side caching (`CLIENT TRACKING` of the Redis protocol): clients that keep copies of what
+//! they read, and get the keys of those that have changed.
+//!
+//! Reading order: here (what all workers share with the feeds), `worker` (the clients of one
+//! worker), `mailbox` (what waits for one connection), `access` (credentials of clients, judged
+//! again), `counts`.
+//!
+//! [`hotrow_push::invalidation`] decides when a change leaves, and [`hotrow_push::tracking`] who
+//! gets it. A reply may be kept by its client only if memory holds the very record that was
+//! replied ([`Cache::keeps_until`](hotrow_cache::Cache::keeps_until)); any other is followed by its
+//! invalidation. So whatever keeps a record out of memory (the fence, a dead lease, an open gap)
+//! keeps it out of the clients' memories too.
+
+mod access;
+mod counts;
+mod mailbox;
+mod worker;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_push::invalidation::{Invalidation, InvalidationBounds, InvalidationLog};
+use hotrow_source::Change;
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
+use hotrow_types::version::{ChangeId, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub(crate) use self::access::Judged;
+pub(crate) use self::counts::TrackingCounts;
+pub(crate) use self::mailbox::{CHANNEL, Mailbox};
+pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};
+use crate::config::Config;
+
+/// Bytes of released invalidations: a worker that is further behind has its clients give up
+/// everything.
+const RELEASED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of changes of one source that wait for the proof that they are visible.
+const UNPROVEN_BYTES_MAX: usize = 1 << 20;
+
+/// What all workers share with the feeds.
+#[derive(Debug)]
+pub(crate) struct Tracking {
+    log: Mutex<InvalidationLog>,
+    /// Raised whenever workers must look.
+    version: watch::Sender<u64>,
+    /// Clients that track, of all workers. Without any, changes are not noted.
+    clients: AtomicUsize,
+    /// By source: clients wait for changes that are not proven visible.
+    wants_proof: Box<[AtomicBool]>,
+    /// Connections that may be named as the target of invalidations, by their number.
+    mailboxes: Mutex<HashMap<u64, Weak<Mailbox>>>,
+    /// Most bytes of one worker's table.
+    bytes_per_worker: usize,
+    pub(crate) counts: TrackingCounts,
+}
+
+impl Tracking {
+    /// Creates what workers share; `None`: there is no Redis protocol. `proof_wait`: longest wait
+    /// of a change for the proof that it is visible.
+    pub(crate) fn new(config: &Config, sources: usize, proof_wait: Duration) -> Option<Arc<Self>> {
+        let redis = config.transport.redis?;
+        let bounds = InvalidationBounds {
+            released_bytes: RELEASED_BYTES_MAX,
+            unproven_bytes: UNPROVEN_BYTES_MAX,
+            proof_wait,
+        };
+        Some(Arc::new(Self {
+            log: Mutex::new(InvalidationLog::new(bounds, sources)),
+            version: watch::Sender::new(0),
+            clients: AtomicUsize::new(0),
+            wants_proof: (0..sources).map(|_| AtomicBool::new(false)).collect(),
+            mailboxes: Mutex::default(),
+            bytes_per_worker: redis.tracking_bytes / config.workers.max(1),
+            counts: TrackingCounts::default(),
+        }))
+    }
+
+    /// Returns whether a client tracks. In one order with registrations: a change that is applied
+    /// before a client registers is seen by its lookups.
+    fn is_watched(&self) -> bool {
+        self.clients.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns whether the feed should prove soon what is visible: clients wait for it.
+    pub(crate) fn wants_proof(&self, source: SourceId) -> bool {
+        let wants = |own: &AtomicBool| own.load(Ordering::Relaxed);
+        self.wants_proof.get(source.index()).is_some_and(wants) && self.is_watched()
+    }
+
+    fn update(&self, source: SourceId, act: impl FnOnce(&mut InvalidationLog) -> bool) {
+        let mut log = self.log.lock();
+        let has_news = act(&mut log);
+        if let Some(own) = self.wants_proof.get(source.index()) {
+            own.store(log.wants_proof(source), Ordering::Relaxed);
+        }
+        drop(log);
+        if has_news {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Returns the mailbox of the connection of this number, if it is open.
+    pub(crate) fn mailbox(&self, id: u64) -> Option<Arc<Mailbox>> {
+        self.mailboxes.lock().get(&id)?.upgrade()
+    }
+
+    /// Makes the mailbox of a connection.
+    pub(crate) fn open_mailbox(self: &Arc<Self>, id: u64) -> Arc<Mailbox> {
+        let mailbox = Arc::new(Mailbox::new(id, Arc::clone(self)));
+        self.mailboxes.lock().insert(id, Arc::downgrade(&mailbox));
+        mailbox
+    }
+
+    fn close_mailbox(&self, id: u64) {
+        self.mailboxes.lock().remove(&id);
+    }
+}
+
+/// What the feed of a source reports, after the cache has applied it, and what operators purge.
+impl Tracking {
+    pub(crate) fn changes(&self, source: SourceId, changes: &[Change]) {
+        if !self.is_watched() {
+            return;
+        }
+        let now = Nanos::now();
+        self.update(source, |log| {
+            let mut has_news = false;
+            for Change { key, mark } in changes {
+                has_news |= log.change(source, Invalidation::Record(key.clone()), *mark, now);
+            }
+            has_news
+        });
+    }
+
+    pub(crate) fn flush(&self, source: SourceId, collection: CollectionId, mark: Option<ChangeId>) {
+        if !self.is_watched() {
+            return;
+        }
+        let flushed = Invalidation::Collection(collection);
+        self.update(source, |log| match mark {
+            Some(mark) => log.change(source, flushed, mark, Nanos::now()),
+            None => {
+                log.now(flushed);
+                true
+            }
+        });
+    }
+
+    /// Changes of a source may be missed from now on, or a new feed begins.
+    pub(crate) fn reset(&self, source: SourceId) {
+        if self.is_watched() {
+            self.update(source, |log| {
+                log.reset(source);
+                true
+            });
+        }
+    }
+
+    pub(crate) fn advance(&self, source: SourceId, visible: Option<&Version>) {
+        if self.is_watched() {
+            self.update(source, |log| log.advance(source, visible, Nanos::now()));
+        }
+    }
+
+    /// An operator has purged a record.
+    pub(crate) fn purged(&self, source: SourceId, key: &Key) {
+        if self.is_watched() {
+            self.update(source, |log| {
+                log.now(Invalidation::Record(key.clone()));
+                true
+            });
+        }
+    }
+}

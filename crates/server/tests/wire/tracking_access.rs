@@ -1,0 +1,122 @@
+//! Credentials of clients that keep copies: what ends their copies, and who may broadcast.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::common::events::followed;
+use crate::common::redis::{RedisClient, Reply, with_redis};
+use crate::common::service::{Running, access, cache_config, config, policy};
+use crate::common::shelf::{all_invalidated, assert_quiet, invalidated, record, start_lasting};
+use crate::common::tenants::{Options, TenantService};
+use hotrow_access::jwks::KeySet;
+use hotrow_access::verify::TokenPolicy;
+use hotrow_cache::config::CollectionPolicy;
+use hotrow_server::config::access::{Access, TokenKeys, Tokens};
+use hotrow_server::config::{Config, Tenancy};
+use hotrow_server::reload::Change;
+use hotrow_testkit::tokens::SigningKey;
+use hotrow_types::key::CollectionId;
+use serde_json::json;
+
+/// Puts another access in force.
+fn apply(server: &Running, config: &Config, access: Access) {
+    let day = Duration::from_hours(24);
+    let policy =
+        CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
+    let change = Change {
+        config: Config { access: Some(access), ..config.clone() },
+        cache: cache_config().settings(),
+        policies: vec![policy; 2],
+        capacity_bytes: 1 << 20,
+        access_changed: true,
+    };
+    let applied = server.in_force.apply(change, &server.shutdown).unwrap();
+    assert_eq!(applied.everywhere, Ok(()));
+}
+
+fn connect(server: &Running, credential: &str, options: &str) -> RedisClient {
+    let mut client = RedisClient::connect(server.redis);
+    client.ask(&format!("HELLO 3 AUTH default {credential}"));
+    let command = format!("CLIENT TRACKING ON {options}");
+    assert_eq!(client.ask(command.trim_end()), Reply::ok());
+    client
+}
+
+#[test]
+fn copies_end_with_a_reload_and_with_the_grant() {
+    let (granted, key) = access();
+    let mut config = Config { access: Some(granted), ..with_redis(followed()) };
+    config.follow.collections.push(CollectionId(1));
+    let (server, _shelf) = start_lasting(&config);
+    let mut client = connect(&server, &key, "");
+    let mut all = connect(&server, &key, "BCAST PREFIX products:");
+    assert_eq!(
+        all.ask("CLIENT TRACKING ON BCAST PREFIX prices:").error(),
+        "NOPERM no role of this credential may read 'prices'"
+    );
+    client.ask("GET products:1");
+    // The same grants: what the client may read is the same, and its copies could be others.
+    apply(&server, &config, access().0);
+    assert_eq!(client.reply(), all_invalidated());
+    assert_eq!(all.reply(), all_invalidated());
+    server.commit(7, 200, &[1]);
+    assert_eq!(all.reply(), invalidated(&["products:1"]));
+    assert_eq!(client.ask("GET products:1"), Reply::text(&record(1, 0)));
+    let mut revoked = access().0;
+    revoked.granted.keys.clear();
+    apply(&server, &config, revoked);
+    assert_eq!(client.reply(), all_invalidated());
+    assert_eq!(client.ask("GET products:1").word(), "NOAUTH");
+    assert_eq!(all.rest(), ">2\r\n$10\r\ninvalidate\r\n_\r\n", "it is closed");
+    assert!(server.metric("hotrow_redis_invalidate_alls_total{reason=\"access\"} ") >= 4);
+}
+
+#[test]
+fn copies_end_with_the_token_and_with_another_credential() {
+    let secret = [7; 32];
+    let (mut granted, key) = access();
+    granted.tokens = Some(Tokens {
+        policy: TokenPolicy { leeway_s: 0, ..policy() },
+        keys: TokenKeys::Secret(KeySet::from_secret(&secret).unwrap().into()),
+    });
+    let (server, _shelf) = start_lasting(&Config { access: Some(granted), ..with_redis(config()) });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({"iss": "issuer", "aud": "hotrow", "exp": now + 3, "roles": ["reader"]});
+    let token = SigningKey::secret(&secret).token(&claims);
+    let mut client = connect(&server, &token, "");
+    client.ask("GET products:1");
+    assert_eq!(client.reply(), all_invalidated());
+    assert_eq!(client.ask("GET products:1").word(), "NOAUTH");
+    assert_eq!(client.ask(&format!("AUTH {key}")), Reply::ok());
+    assert_eq!(client.reply(), all_invalidated());
+    client.ask("GET products:1");
+    server.commit(7, 200, &[1]);
+    assert_eq!(client.reply(), invalidated(&["products:1"]));
+    assert_quiet(&mut client);
+}
+
+#[test]
+fn a_client_learns_nothing_of_other_tenants() {
+    let rows = [(1, r#""acme"{"id":1,"price":2}"#), (2, r#""other"{"id":2}"#)];
+    for hides_existence in [false, true] {
+        let options = Options { tenancy: Tenancy { hides_existence }, ..Options::default() };
+        let service =
+            TenantService::start_configured(&rows, options, |own| *own = with_redis(own.clone()));
+        let field = service.credential("acme");
+        let key = field.trim_end().trim_start_matches("X-API-Key: ");
+        let mut client = connect(&service.server, key, "");
+        client.ask("GET accounts:1");
+        assert_quiet(&mut client);
+        // What is hidden and what does not exist are alike.
+        for id in [2, 3, 2, 3] {
+            let key = format!("accounts:{id}");
+            assert_eq!(client.ask(&format!("GET {key}")), Reply::Null);
+            assert_eq!(client.reply(), invalidated(&[&key]), "{hides_existence}");
+            assert_quiet(&mut client);
+        }
+        assert_eq!(client.ask("CLIENT TRACKING OFF"), Reply::ok());
+        for prefix in ["", " PREFIX accounts:", " PREFIX acc", " PREFIX accounts:1"] {
+            let refused = client.ask(&format!("CLIENT TRACKING ON BCAST{prefix}"));
+            assert!(refused.error().starts_with("NOPERM BCAST is not possible"), "{refused:?}");
+        }
+    }
+}
