@@ -43,8 +43,7 @@ pub(crate) struct ReadPlan {
 
 impl ReadPlan {
     pub(crate) fn new(table: &Table) -> Self {
-        let mut columns: Vec<String> =
-            table.served.iter().map(|served| served.sql("t")).collect();
+        let mut columns: Vec<String> = table.served.iter().map(|served| served.sql("t")).collect();
         columns.extend(table.embedded.iter().map(|child| child.sql(&table.key)));
         let mut key_at = Vec::new();
         let mut stored_at = Vec::new();

@@ -323,12 +323,13 @@ impl Source {
                 _ => None,
             },
             lacks_embedding: match self.engine {
-                None => None,
+                None | Some(Engine::Sqlite { .. }) => None,
                 #[cfg(feature = "postgres")]
                 Some(Engine::Postgres { .. }) => None,
+                #[cfg(any(feature = "mysql", feature = "mongodb"))]
                 Some(_) => Some(
-                    "is supported for PostgreSQL alone; serve the children as a collection of \
-                     their own",
+                    "is supported for PostgreSQL and SQLite; serve the children as a collection \
+                     of their own",
                 ),
             },
             has_positions: self.follow != Follow::Nothing && is_listed,

@@ -107,10 +107,7 @@ fn deliver(messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
     deliver_to(followed(), messages)
 }
 
-fn deliver_to(
-    followed: Vec<Followed>,
-    messages: &[Vec<u8>],
-) -> Result<Vec<String>, DeliveryError> {
+fn deliver_to(followed: Vec<Followed>, messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
     let schemas = schemas();
     let sink = RecordingSink::default();
     let mut delivery = Delivery::new(&schemas, &sink, followed, 1000);
