@@ -202,7 +202,7 @@ fn partitioned(kind: TableKind) -> Partitioned {
 /// their components. A TRUNCATE, an ATTACH or a DETACH of one partition is missing in a feed that
 /// publishes by the root.
 ///
-/// `followed`: the table whose changes arrive; `read`: the one that is read, a view perhaps.
+/// `followed`: the table whose changes arrive; `read`: the one that is read, which may be a view.
 async fn dependencies(
     client: &Client,
     followed: u32,

@@ -99,3 +99,85 @@ fn order_by(section: &mut Section<'_>) -> Vec<OrderBy> {
     check_identifiers(section, "order_by", &columns);
     order
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Overrides, parse};
+    use super::*;
+
+    /// Returns the settings of the only collection's children, or the problems.
+    fn embeds(url: &str, collection: &str) -> Result<Vec<EmbedConfig>, String> {
+        let text = format!("[source]\nurl = '{url}'\n[collections.products]\n{collection}");
+        let env = |name: &str| std::env::var(name);
+        let resolved = parse(&text, "x.toml", &env, &Overrides::default());
+        let source = resolved.map_err(|e| e.to_string())?.sources.remove(0);
+        Ok(source.collections()[0].embed.clone())
+    }
+
+    fn prices(settings: &str) -> Result<Vec<EmbedConfig>, String> {
+        embeds("sqlite:x.db", &format!("[collections.products.embed.prices]\n{settings}"))
+    }
+
+    #[test]
+    fn children_have_defaults() {
+        let by = |column: &str, is_descending| OrderBy { column: column.into(), is_descending };
+        let all = EmbedConfig {
+            name: "prices".into(),
+            table: "prices".into(),
+            on: "product".into(),
+            order_by: Vec::new(),
+            limit: 100,
+            columns: None,
+        };
+        assert_eq!(prices("on = 'product'"), Ok(vec![all.clone()]));
+        let settings = "on = 'product'\ntable = 'p'\norder_by = ['amount desc', 'region']\n\
+                        limit = 1000\ncolumns = ['amount']";
+        let set = EmbedConfig {
+            table: "p".into(),
+            order_by: vec![by("amount", true), by("region", false)],
+            limit: 1_000,
+            columns: Some(vec!["amount".into()]),
+            ..all
+        };
+        assert_eq!(prices(settings), Ok(vec![set.clone()]));
+        let order = set.total_order(["region", "id"], |one, other| one == other);
+        assert_eq!(order, [("amount", true), ("region", false), ("id", false)]);
+    }
+
+    #[test]
+    fn what_cannot_be_embedded_is_refused() {
+        for (settings, rule) in [
+            ("", "embed.prices.on: is required"),
+            ("on = ''", "embed.prices.on: must have 1 to 256 bytes"),
+            ("on = 'p'\nlimit = 0", "embed.prices.limit: must be a whole number between 1 and"),
+            ("on = 'p'\nlimit = 1001", "between 1 and 1000, not 1001"),
+            ("on = 'p'\norder_by = []", "embed.prices.order_by: must name 1 to 8, not 0"),
+            ("on = 'p'\norder_by = ['a', 'a desc']", "must not name a column twice"),
+            ("on = 'p'\ncolumns = []", "embed.prices.columns: must name 1 to 1600 columns, not 0"),
+            ("on = 'p'\nby = 'x'", "embed.prices.by: unknown key"),
+        ] {
+            let problems = prices(settings).expect_err(settings);
+            assert!(problems.contains(rule), "{settings}: {problems}");
+        }
+        let child = "[collections.products.embed.prices]\non = 'p'";
+        for (own, rule) in [
+            ("key = ['a', 'b']", "products.embed: needs a key of one column"),
+            ("columns = ['id', 'Prices']", "has the name of a column that the collection serves"),
+        ] {
+            let problems = embeds("sqlite:x.db", &format!("{own}\n{child}")).expect_err(own);
+            assert!(problems.contains(rule), "{own}: {problems}");
+        }
+        let many: String =
+            (0..9).map(|n| format!("[collections.products.embed.t{n}]\non = 'p'\n")).collect();
+        let problems = embeds("sqlite:x.db", &many).expect_err("nine");
+        assert!(
+            problems.contains("products.embed: may have at most 8 tables, not 9"),
+            "{problems}"
+        );
+        for url in ["mysql://u@h/db", "mongodb://h/db"] {
+            let problems = embeds(url, child).expect_err(url);
+            assert!(problems.contains("is supported for PostgreSQL and SQLite"), "{problems}");
+        }
+        assert_eq!(embeds("postgres://u@h/db", child).map(|all| all.len()), Ok(1));
+    }
+}

@@ -51,7 +51,7 @@ impl<'c> Prepared<'c> {
         while let Some(next) = sql.children.get(children.len()) {
             children.push(self.conn.prepare(&next.sql)?);
         }
-        Ok((slot.insert(statement), children))
+        Ok((slot.insert(statement), children.as_mut_slice()))
     }
 }
 
