@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::super::config::{CollectionConfig, KeyTypeName, Watch};
 use super::super::error::OpenError;
 use super::super::names::quote;
-use super::{Facts, IndexColumn, Inspected, KeyColumn, Refused, Rowid, Table};
+use super::{Facts, IndexColumn, Inspected, Refused, Rowid, Table};
 use super::{find_table, keys, served, uniques};
 
 /// Children of a collection's records.

@@ -9,7 +9,6 @@ mod checked;
 mod postgres;
 
 use crate::alias::Users;
-use crate::backend::Backend as _;
 use crate::backend::postgres::Postgres;
 use crate::shop::{assert_contains, await_body, await_status, cached, refusal};
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
