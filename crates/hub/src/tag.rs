@@ -30,8 +30,8 @@ impl Tag {
         Self::of_kind(b"alias", table, columns, types)
     }
 
-    /// Returns the tag of the same collection with children from that table inside its records: their
-    /// changes are published as changes of the records.
+    /// Returns the tag of the same collection with children from that table inside its records:
+    /// their changes are published as changes of the records.
     #[must_use]
     pub fn embedding(self, table: &str, on: &str) -> Self {
         let mut digest = Digest::new();
