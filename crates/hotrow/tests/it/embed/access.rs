@@ -98,7 +98,7 @@ fn the_description_has_the_children() {
     database.execute("ALTER TABLE prices ALTER amount SET NOT NULL");
     let config = embedding(database.service()).set("collections.products.allow_fields", "false");
     let server = Server::start(&config);
-    let description = server.get("/openapi.json").json();
+    let description = server.admin_client().get("/openapi.json").json();
     let record = &description["components"]["schemas"]["products"];
     let children = &record["properties"]["prices"];
     assert_eq!(

@@ -264,7 +264,6 @@ fn tables_that_cannot_be_embedded_are_refused<U: Users>() {
     refused("bare", &[on], &["products.embed.bare", "no primary key"]);
     refused("texts", &[on], &["products.embed.texts", "product_id"]);
     refused("name", &[on, ("table", "\"prices\"")], &["`embed.name`", "name of a column"]);
-    refused("prices", &[("limit", "1001"), on], &["embed.prices.limit", "between 1 and 1000"]);
 }
 
 /// Makes the tests of these functions for both engines.
