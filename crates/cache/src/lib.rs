@@ -14,6 +14,9 @@ mod batch_loader;
 mod cache;
 mod collection_gap;
 pub mod config;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod embedding_model;
 mod fence;
 mod fetch_queue;
 pub mod flight;

@@ -107,7 +107,12 @@ pub fn is_address(text: &str) -> bool {
 pub fn tags(collections: &[CollectionConfig], schemas: &[KeySchema]) -> Vec<Tag> {
     let of = |(config, schema): (&CollectionConfig, &KeySchema)| {
         let tag = if config.is_alias { Tag::of_alias } else { Tag::of };
-        tag(&config.table, &config.key, schema.types())
+        let own = tag(&config.table, &config.key, schema.types());
+        let mut children: Vec<(&str, &str)> =
+            config.embed.iter().map(|embed| (embed.table.as_str(), embed.on.as_str())).collect();
+        // Instances may name the members differently.
+        children.sort_unstable();
+        children.iter().fold(own, |tag, (table, on)| tag.embedding(table, on))
     };
     collections.iter().zip(schemas).map(of).collect()
 }

@@ -30,6 +30,18 @@ impl Tag {
         Self::of_kind(b"alias", table, columns, types)
     }
 
+    /// Returns the tag of the same collection with children from that table inside its records:
+    /// their changes are published as changes of the records.
+    #[must_use]
+    pub fn embedding(self, table: &str, on: &str) -> Self {
+        let mut digest = Digest::new();
+        digest.part(b"embed");
+        digest.part(&self.0.to_be_bytes());
+        digest.part(table.as_bytes());
+        digest.part(on.as_bytes());
+        Self(digest.0)
+    }
+
     fn of_kind(kind: &[u8], table: &str, columns: &[String], types: &[KeyType]) -> Self {
         let mut digest = Digest::new();
         digest.part(kind);
@@ -87,6 +99,9 @@ mod tests {
             tag("a", &["id"], &[KeyType::Text(Collation::RightTrim)]),
             tag("a", &["id"], &[KeyType::Canonical(CanonicalForm::Date)]),
             Tag::of_alias("a", &["id".to_owned()], &[integer]),
+            tag("a", &["id"], &[integer]).embedding("b", "a_id"),
+            tag("a", &["id"], &[integer]).embedding("b", "other"),
+            tag("a", &["id"], &[integer]).embedding("ba", "_id"),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(all.iter().skip(i + 1).all(|b| a != b), "{i}");

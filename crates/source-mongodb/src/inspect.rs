@@ -346,6 +346,7 @@ mod tests {
             exclude: owned(exclude),
             tenant: None,
             is_alias: false,
+            embed: Vec::new(),
         }
     }
 

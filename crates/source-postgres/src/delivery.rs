@@ -10,11 +10,13 @@ use std::collections::{HashMap, HashSet};
 use hotrow_types::key::{Key, KeySchema};
 use hotrow_types::version::ChangeId;
 
-use super::pgoutput::{DecodeError, Message, Old, Relation, Tuple, relation_of_row};
+use self::row_change::RowChange;
+use super::pgoutput::{DecodeError, Message, Relation, relation_of_row};
 use super::wire::replication::Lsn;
 use hotrow_source::{Change, FlushCause, Sink};
 
 mod keys;
+mod row_change;
 
 /// Most different keys of one collection in one transaction that are delivered one by one; beyond
 /// that the collection is flushed.
@@ -24,18 +26,36 @@ const PORTION: usize = 1_000;
 /// Most tables whose description is kept. A publication that lists only served tables never has
 /// more; each costs a catalogue check.
 const DESCRIBED_MAX: usize = 10_000;
+/// `relreplident` of a table whose old rows are logged as a whole.
+const IDENTITY_FULL: u8 = b'f';
 
-/// A collection as the feed follows it.
+/// A table as the feed follows it for one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
+    /// Number of the collection.
+    pub(crate) collection: usize,
     /// OIDs of the table and of the tables that it is a partition of.
     pub(crate) oids: Vec<u32>,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Key columns in the order of the configuration.
+    /// Columns with the collection's key, in the order of the configuration.
     pub(crate) key: Vec<String>,
-    /// An alias: the values of old rows are not needed, and often not in the log.
-    pub(crate) is_alias: bool,
+    pub(crate) role: Role,
+}
+
+/// What the rows of a table are to a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Its records.
+    Record,
+    /// Records of an alias: the values of old rows are not needed, and often not in the log.
+    Alias,
+    /// Children inside its records.
+    Child {
+        /// The table's own OID; `None` if it is partitioned: then the stream describes another
+        /// replica identity than that of the partition with the row.
+        oid: Option<u32>,
+    },
 }
 
 /// Effect of a message on the session.
@@ -53,8 +73,8 @@ pub(crate) enum Effect {
 pub(crate) struct Delivery<'a> {
     schemas: &'a [KeySchema],
     sink: &'a dyn Sink,
-    /// Per collection; `None` if it cannot be served.
-    followed: Vec<Option<Followed>>,
+    /// Tables of the collections that can be served.
+    followed: Vec<Followed>,
     described: HashMap<u32, Described>,
     transaction: Option<Transaction>,
     portion: Vec<Change>,
@@ -66,6 +86,8 @@ pub(crate) struct Delivery<'a> {
 struct Described {
     namespace: String,
     name: String,
+    /// As in [`Relation::identity`].
+    identity: u8,
     columns: Vec<Column>,
     /// Collections to which its rows belong.
     targets: Vec<RowTarget>,
@@ -84,7 +106,11 @@ struct RowTarget {
     collection: usize,
     /// Positions of the key columns; `None` if the table lacks one of them.
     places: Option<Vec<usize>>,
-    is_alias: bool,
+    role: Role,
+    /// The table has the OID that the survey of the catalogue saw.
+    is_known: bool,
+    /// An update without an old row did not change these columns.
+    is_identity: bool,
 }
 
 struct Transaction {
@@ -103,7 +129,7 @@ impl<'a> Delivery<'a> {
     pub(crate) fn new(
         schemas: &'a [KeySchema],
         sink: &'a dyn Sink,
-        followed: Vec<Option<Followed>>,
+        followed: Vec<Followed>,
         xmax: u64,
     ) -> Self {
         Self {
@@ -123,12 +149,11 @@ impl<'a> Delivery<'a> {
     }
 
     /// Replaces the followed tables after a change of the catalogue.
-    pub(crate) fn set_followed(&mut self, followed: Vec<Option<Followed>>) {
+    pub(crate) fn set_followed(&mut self, followed: Vec<Followed>) {
         self.followed = followed;
         let followed = &self.followed;
         for (oid, described) in &mut self.described {
-            described.targets =
-                targets(followed, *oid, &described.namespace, &described.name, &described.columns);
+            described.targets = targets(followed, *oid, described);
         }
     }
 
@@ -149,9 +174,15 @@ impl<'a> Delivery<'a> {
                 return Ok(Effect::Committed(Lsn(end_lsn)));
             }
             Message::Relation(relation) => return self.describe(&relation),
-            Message::Insert { relation, new } => self.changed(relation, None, Some(new))?,
-            Message::Update { relation, old, new } => self.changed(relation, old, Some(new))?,
-            Message::Delete { relation, old } => self.changed(relation, Some(old), None)?,
+            Message::Insert { relation, new } => {
+                self.changed(relation, RowChange::Insert { new })?
+            }
+            Message::Update { relation, old, new } => {
+                self.changed(relation, RowChange::Update { old, new })?
+            }
+            Message::Delete { relation, old } => {
+                self.changed(relation, RowChange::Delete { old })?
+            }
             Message::Truncate(oids) => {
                 for oid in oids.iter() {
                     self.flush_table(oid)?;
@@ -189,19 +220,19 @@ impl<'a> Delivery<'a> {
                 is_key: c.is_key,
             })
             .collect();
-        let namespace = relation.namespace.to_owned();
-        let name = relation.name.to_owned();
-        let targets = targets(&self.followed, relation.oid, &namespace, &name, &columns);
         if self.described.len() >= DESCRIBED_MAX && !self.described.contains_key(&relation.oid) {
             // The server describes a table once; without its description its rows are meaningless.
             return Err(DeliveryError::TooManyTables);
         }
-        let unknown = |t: &RowTarget| {
-            let followed = self.followed.get(t.collection).and_then(Option::as_ref);
-            followed.is_some_and(|f| !f.oids.contains(&relation.oid))
+        let mut described = Described {
+            namespace: relation.namespace.to_owned(),
+            name: relation.name.to_owned(),
+            identity: relation.identity,
+            columns,
+            targets: Vec::new(),
         };
-        let is_new_table = targets.iter().any(unknown);
-        let described = Described { namespace, name, columns, targets };
+        described.targets = targets(&self.followed, relation.oid, &described);
+        let is_new_table = described.targets.iter().any(|target| !target.is_known);
         let before = self.described.get(&relation.oid);
         let is_reshaped =
             before.is_some_and(|b| b.columns != described.columns || b.name != described.name);
@@ -220,38 +251,21 @@ impl<'a> Delivery<'a> {
         let described =
             self.described.get(&oid).map(|d| d.targets.iter().map(|t| t.collection).collect());
         described.unwrap_or_else(|| {
-            let is_followed =
-                |f: &Option<Followed>| f.as_ref().is_some_and(|f| f.oids.contains(&oid));
-            (0..self.followed.len()).filter(|i| is_followed(&self.followed[*i])).collect()
+            let followed = self.followed.iter().filter(|f| f.oids.contains(&oid));
+            followed.map(|f| f.collection).collect()
         })
     }
 
-    fn changed(
-        &mut self,
-        oid: u32,
-        old: Option<Old<'_>>,
-        new: Option<Tuple<'_>>,
-    ) -> Result<(), DeliveryError> {
+    fn changed(&mut self, oid: u32, change: RowChange<'_>) -> Result<(), DeliveryError> {
         let described = self.described.get(&oid).ok_or(DeliveryError::Undescribed(oid))?;
         let mut found = Vec::new();
         let mut unknown_rows = Vec::new();
         for target in &described.targets {
             let schema =
                 self.schemas.get(target.collection).ok_or(DeliveryError::Undescribed(oid))?;
-            let Some(places) = target.places.as_deref() else {
-                unknown_rows.push(target.collection);
-                continue;
-            };
-            let of_old = old.filter(|_| !target.is_alias);
-            let before = of_old.map(|old| keys::of_old(schema, places, old));
-            let now = new.map(|new| keys::of_new(schema, places, new, old));
-            for read in [before, now].into_iter().flatten() {
-                match read {
-                    keys::Read::Key(key) => found.push((target.collection, key)),
-                    // No URL can name such a row.
-                    keys::Read::NoKey => {}
-                    keys::Read::Unknown => unknown_rows.push(target.collection),
-                }
+            match change.keys(schema, target) {
+                Some(keys) => found.extend(keys.into_iter().map(|key| (target.collection, key))),
+                None => unknown_rows.push(target.collection),
             }
         }
         for (collection, key) in found {
@@ -309,22 +323,29 @@ impl<'a> Delivery<'a> {
 
 /// Returns the collections to which a table's rows belong: by OID, or by name if a table of that
 /// name was created anew.
-fn targets(
-    followed: &[Option<Followed>],
-    oid: u32,
-    namespace: &str,
-    name: &str,
-    columns: &[Column],
-) -> Vec<RowTarget> {
-    let is_same =
-        |f: &Followed| f.oids.contains(&oid) || (f.namespace == namespace && f.name == name);
-    let place = |key: &String| columns.iter().position(|c| c.name == *key);
-    let target = |(collection, f): (usize, &Option<Followed>)| {
-        let followed = f.as_ref().filter(|f| is_same(f))?;
-        let places = followed.key.iter().map(place).collect();
-        Some(RowTarget { collection, places, is_alias: followed.is_alias })
+fn targets(followed: &[Followed], oid: u32, table: &Described) -> Vec<RowTarget> {
+    let is_same = |f: &&Followed| {
+        f.oids.contains(&oid) || (f.namespace == table.namespace && f.name == table.name)
     };
-    followed.iter().enumerate().filter_map(target).collect()
+    let place = |key: &String| table.columns.iter().position(|c| c.name == *key);
+    let target = |followed: &Followed| {
+        let places: Option<Vec<usize>> = followed.key.iter().map(place).collect();
+        let own_oid = match followed.role {
+            Role::Child { oid } => oid,
+            Role::Record | Role::Alias => None,
+        };
+        let is_key = |place: &usize| table.columns[*place].is_key;
+        RowTarget {
+            collection: followed.collection,
+            is_known: followed.oids.contains(&oid),
+            is_identity: own_oid == Some(oid)
+                && table.identity != IDENTITY_FULL
+                && places.as_ref().is_some_and(|places| places.iter().all(is_key)),
+            places,
+            role: followed.role,
+        }
+    };
+    followed.iter().filter(is_same).map(target).collect()
 }
 
 /// Returns a transaction's 64-bit number from the 32 bits in the stream and a snapshot's `xmax` of

@@ -2,6 +2,7 @@
 //! values. Used at the start, by the schema poll, and by a reader whose statement no longer fits.
 
 mod catalog;
+mod embedded;
 mod keys;
 mod rules;
 mod types;
@@ -16,6 +17,7 @@ use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use tokio_postgres::{Client, Error};
 
 use self::catalog::Facts;
+pub(crate) use self::embedded::{Embedded, note_missing_parents};
 use super::Finding;
 use super::config::CollectionConfig;
 use super::json::{Scalar, Shape};
@@ -40,6 +42,8 @@ pub(crate) struct Table {
     pub(crate) base: Option<Base>,
     /// See [`CollectionConfig`].
     pub(crate) is_alias: bool,
+    /// Children inside its records.
+    pub(crate) embedded: Vec<Embedded>,
 }
 
 /// Table that a view selects from, whose changes are those of the view.
@@ -273,31 +277,28 @@ pub(crate) async fn table(
             None => key,
         }
     });
+    let of_record = chosen.as_deref().unwrap_or_default();
     if let Some(key) = &key {
-        findings.extend(rules::check_privileges(
-            spec,
-            &facts,
-            key,
-            chosen.as_deref().unwrap_or_default(),
-        ));
+        findings.extend(rules::check_privileges(spec, &facts, key, of_record));
     }
+    let parent = key.as_deref().unwrap_or_default();
+    let embedded = match embedded::inspect(client, spec, parent, of_record).await? {
+        Ok(embedded) => embedded,
+        Err(more) => {
+            findings.extend(more);
+            Vec::new()
+        }
+    };
     let (Some(key), Some(chosen), true) = (key, chosen, findings.is_empty()) else {
         return Ok(Err(findings));
     };
     let served = chosen.into_iter().enumerate().map(|(i, column)| {
-        let (select, mut shape) = types.shape(column.type_oid);
+        let mut served = types.served(column);
         if key.iter().any(|k| k.number == column.number && k.stored == KeyStored::Bytea) {
-            shape = Shape::Scalar(Scalar::Hex);
+            served.shape = Shape::Scalar(Scalar::Hex);
         }
-        let is_tenant = spec.tenant.is_some() && i == 0;
-        Served {
-            name: column.name.clone(),
-            type_oid: column.type_oid,
-            select,
-            shape,
-            is_tenant,
-            not_null: column.not_null,
-        }
+        served.is_tenant = spec.tenant.is_some() && i == 0;
+        served
     });
     Ok(Ok(Table {
         collection,
@@ -314,6 +315,7 @@ pub(crate) async fn table(
         served: served.collect(),
         key,
         is_alias: spec.is_alias,
+        embedded,
         base: base.as_ref().map(|base| Base {
             oid: base.facts.oid,
             schema: base.facts.schema.clone(),

@@ -173,6 +173,9 @@ pub fn open_supervised(
             Ok::<_, OpenError>((session, tables))
         })?
     };
+    for (table, spec) in tables.iter().zip(&config.server.collections) {
+        inspect::note_missing_parents(&spec.name, &table.embedded);
+    }
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
     let shape_age_max =
         catalog_watermark::shape_age_max(config.server.schema_poll, config.server.max_staleness);

@@ -11,7 +11,7 @@ use hotrow_types::version::Snapshot;
 use tokio_postgres::Row as DatabaseRow;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::inspect::{KeyColumn, KeyStored, Select, Served, Table, quote};
+use super::inspect::{Embedded, KeyColumn, KeyStored, Select, Served, Table, quote};
 use super::json::{self, Field, JsonError, Wire};
 use super::key_text::from_server;
 use hotrow_source::Row;
@@ -43,7 +43,8 @@ pub(crate) struct ReadPlan {
 
 impl ReadPlan {
     pub(crate) fn new(table: &Table) -> Self {
-        let mut columns: Vec<String> = table.served.iter().map(select).collect();
+        let mut columns: Vec<String> = table.served.iter().map(|served| served.sql("t")).collect();
+        columns.extend(table.embedded.iter().map(|child| child.sql(&table.key)));
         let mut key_at = Vec::new();
         let mut stored_at = Vec::new();
         for key in &table.key {
@@ -82,13 +83,18 @@ impl ReadPlan {
             false => Field::new(&s.name, s.type_oid, s.shape.clone()),
             true => Field::before_object(s.type_oid, s.shape.clone()),
         };
-        let record = table.served.iter().filter(|served| !served.is_tenant);
+        let record = table.served.iter().filter(|served| !served.is_tenant).map(Served::schema);
         Self {
             sql,
             standby_sql,
             parameters: table.key.iter().map(|k| array_type(k.stored, &k.sql_type).1).collect(),
-            fields: table.served.iter().map(field).collect(),
-            schemas: record.map(Served::schema).collect(),
+            fields: table
+                .served
+                .iter()
+                .map(field)
+                .chain(table.embedded.iter().map(Embedded::field))
+                .collect(),
+            schemas: record.chain(table.embedded.iter().map(Embedded::schema)).collect(),
             key: table.key.clone(),
             key_at,
             stored_at,
@@ -188,16 +194,6 @@ pub(crate) fn fence(row: &DatabaseRow) -> Result<(Snapshot, u64), JsonError> {
     }
     let at = Wire(raw(row, 1)?.ok_or(JsonError::Shape)?).i64()?.cast_unsigned();
     Ok((Snapshot { xmin, xmax, running }, at))
-}
-
-fn select(served: &Served) -> String {
-    let column = format!("t.{}", quote(&served.name));
-    match served.select {
-        Select::Plain => column,
-        Select::Text => format!("{column}::text"),
-        Select::TextArray => format!("{column}::text[]"),
-        Select::ToJson => format!("{CATALOG}.to_json({column})"),
-    }
 }
 
 fn join(table: &Table) -> String {

@@ -98,7 +98,7 @@ pub(crate) enum CheckResult {
     Same,
     /// The collections have other tables now.
     Follow {
-        followed: Vec<Option<Followed>>,
+        followed: Vec<Followed>,
         /// Collections whose changes may have been missed; the sink is informed.
         gaps: Vec<CollectionId>,
         /// See [`hotrow_source::place::Place::watching`].
@@ -149,7 +149,7 @@ impl<'a> Session<'a> {
         schemas: &'a [KeySchema],
         sink: &'a dyn Sink,
         shared: &'a Shared,
-        followed: Vec<Option<Followed>>,
+        followed: Vec<Followed>,
     ) -> Self {
         let delivery = Delivery::new(schemas, sink, followed, start.snapshot.xmax);
         let progress = Progress::new(start.layout, start.start);

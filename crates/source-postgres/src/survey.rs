@@ -10,8 +10,8 @@ use tokio_postgres::{Client, Error};
 
 use super::Finding;
 use super::config::{Config, Follow};
-use super::delivery::Followed;
-use super::inspect::{self, Refused, Table, TableKind};
+use super::delivery::{Followed, Role};
+use super::inspect::{self, Embedded, Refused, Table, TableKind};
 use super::publication::{self, Checked, Partitioned, Repair, Wanted};
 
 /// State of the catalogue. Equal surveys are served alike.
@@ -23,6 +23,8 @@ pub(crate) struct Survey {
     pub(crate) depends: Vec<String>,
     /// Per collection the OIDs under which its changes may arrive.
     pub(crate) oids: Vec<Vec<u32>>,
+    /// Per collection and embedded table the same.
+    pub(crate) child_oids: Vec<Vec<Vec<u32>>>,
     /// Changes with every change of the publication as a whole.
     pub(crate) publication: String,
     /// Per collection the same for its table's part of the publication; `None` without a table.
@@ -45,7 +47,11 @@ impl Survey {
         let wanted: Vec<Wanted> = tables
             .iter()
             .zip(&config.server.collections)
-            .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
+            .filter_map(|(table, spec)| table.as_ref().ok().map(|table| (&spec.name, table)))
+            .flat_map(|(name, table)| {
+                let children = table.embedded.iter().map(|child| wanted_child(name, child));
+                std::iter::once(wanted(name, table)).chain(children)
+            })
             .collect();
         let Checked { version, versions, findings, lacking, narrowed } = match config.server.follow
         {
@@ -55,8 +61,12 @@ impl Survey {
             Follow::Hub | Follow::Nothing => Checked::default(),
         };
         let mut versions = versions.into_iter();
-        let mut published: Vec<Option<String>> =
-            tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();
+        let version_of = |table: &Result<Table, Refused>| {
+            let tables = 1 + table.as_ref().ok()?.embedded.len();
+            let versions: Vec<String> = versions.by_ref().take(tables).collect();
+            (!versions.is_empty()).then(|| versions.join("|"))
+        };
+        let mut published: Vec<Option<String>> = tables.iter().map(version_of).collect();
         for (collection, finding) in lacking.into_iter().chain(narrowed) {
             let place = config.server.collections.iter().position(|spec| spec.name == collection);
             if let Some(i) = place {
@@ -64,18 +74,30 @@ impl Survey {
                 published[i] = None;
             }
         }
+        let found = tables.iter().map(async |table| {
+            let Ok(table) = table else { return Ok((Vec::new(), String::new(), Vec::new())) };
+            let (followed, _, _) = table.followed();
+            let (oids, mut on) = dependencies(client, followed, table.oid).await?;
+            let mut of_children = Vec::with_capacity(table.embedded.len());
+            for child in &table.embedded {
+                let (oids, of_child) = dependencies(client, child.oid, child.oid).await?;
+                of_children.push(oids);
+                on.push('|');
+                on.push_str(&of_child);
+            }
+            Ok::<_, Error>((oids, on, of_children))
+        });
         let mut oids = Vec::with_capacity(tables.len());
         let mut depends = Vec::with_capacity(tables.len());
-        let found = tables.iter().map(async |table| match table {
-            Ok(table) => dependencies(client, table).await,
-            Err(_) => Ok((Vec::new(), String::new())),
-        });
+        let mut child_oids = Vec::with_capacity(tables.len());
         for found in inspect::concurrently(found).await {
-            let (of, on) = found?;
+            let (of, on, of_children) = found?;
             oids.push(of);
             depends.push(on);
+            child_oids.push(of_children);
         }
-        Ok(Self { tables, depends, oids, publication: version, published, findings })
+        let publication = version;
+        Ok(Self { tables, depends, oids, child_oids, publication, published, findings })
     }
 
     /// Returns a digest of what decides which changes the server delivers. It is the same in every
@@ -83,24 +105,38 @@ impl Survey {
     /// transactions, so that no state before a change of it comes back.
     pub(crate) fn watched(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.publication, &self.published, &self.oids).hash(&mut hasher);
+        (&self.publication, &self.published, &self.oids, &self.child_oids).hash(&mut hasher);
         hasher.finish()
     }
 
     /// Returns the tables to follow.
-    pub(crate) fn followed(&self) -> Vec<Option<Followed>> {
-        let follow = |(table, oids): (&Result<Table, Refused>, &Vec<u32>)| {
-            let table = table.as_ref().ok()?;
+    pub(crate) fn followed(&self) -> Vec<Followed> {
+        let mut all = Vec::new();
+        let served = self.tables.iter().zip(&self.oids).zip(&self.child_oids).enumerate();
+        for (collection, ((table, oids), child_oids)) in served {
+            let Ok(table) = table else { continue };
             let (_, namespace, name) = table.followed();
-            Some(Followed {
+            all.push(Followed {
+                collection,
                 oids: oids.clone(),
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 key: table.followed_key(),
-                is_alias: table.is_alias,
-            })
-        };
-        self.tables.iter().zip(&self.oids).map(follow).collect()
+                role: if table.is_alias { Role::Alias } else { Role::Record },
+            });
+            for (child, oids) in table.embedded.iter().zip(child_oids) {
+                let oid = (child.kind == TableKind::Plain).then_some(child.oid);
+                all.push(Followed {
+                    collection,
+                    oids: oids.clone(),
+                    namespace: child.schema.clone(),
+                    name: child.name.clone(),
+                    key: vec![child.on.clone()],
+                    role: Role::Child { oid },
+                });
+            }
+        }
+        all
     }
 
     /// Returns the collections whose changes may have been missed since `before`, with the reasons.
@@ -111,11 +147,12 @@ impl Survey {
             self.published.iter().zip(&before.published).zip(&self.tables).enumerate();
         let changed = collections.filter(|(_, ((now, before), _))| now.is_some() && now != before);
         let gap = |(i, (_, table)): (usize, (_, &Result<Table, Refused>))| {
-            let Table { schema, name, .. } = table.as_ref().ok()?;
+            let Table { schema, name, embedded, .. } = table.as_ref().ok()?;
+            let children = if embedded.is_empty() { "" } else { " or a table that it embeds" };
             Some((
                 i,
                 format!(
-                    "`{schema}.{name}` was added to the publication, \
+                    "`{schema}.{name}`{children} was added to the publication, \
                      or was missing in it for some time"
                 ),
             ))
@@ -138,11 +175,25 @@ pub(crate) fn wanted(collection: &str, table: &Table) -> Wanted {
         oid,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        is_partitioned: if table.kind == TableKind::Partitioned {
-            Partitioned::Yes
-        } else {
-            Partitioned::No
-        },
+        is_partitioned: partitioned(table.kind),
+    }
+}
+
+/// Returns an embedded table as the publication needs it.
+fn wanted_child(collection: &str, child: &Embedded) -> Wanted {
+    Wanted {
+        collection: collection.to_owned(),
+        oid: child.oid,
+        namespace: child.schema.clone(),
+        name: child.name.clone(),
+        is_partitioned: partitioned(child.kind),
+    }
+}
+
+fn partitioned(kind: TableKind) -> Partitioned {
+    match kind {
+        TableKind::Partitioned => Partitioned::Yes,
+        TableKind::Plain => Partitioned::No,
     }
 }
 
@@ -150,7 +201,13 @@ pub(crate) fn wanted(collection: &str, table: &Table) -> Wanted {
 /// it is a partition of), and its dependencies: its partitions with their files, and its types with
 /// their components. A TRUNCATE, an ATTACH or a DETACH of one partition is missing in a feed that
 /// publishes by the root.
-async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, String), Error> {
+///
+/// `followed`: the table whose changes arrive; `read`: the one that is read, which may be a view.
+async fn dependencies(
+    client: &Client,
+    followed: u32,
+    read: u32,
+) -> Result<(Vec<u32>, String), Error> {
     const SQL: &str = "WITH RECURSIVE types(oid) AS (\
              SELECT atttypid FROM pg_catalog.pg_attribute WHERE attrelid IN ($1, $2) \
              AND attnum > 0 \
@@ -178,9 +235,8 @@ async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, Strin
          || ';' || (SELECT coalesce(string_agg(r.oid || ':' || r.xmin::text || ':' \
          || md5(r.ev_action::text), ',' ORDER BY r.oid), '') \
             FROM pg_catalog.pg_rewrite r WHERE r.ev_class = $2)";
-    let (followed, _, _) = table.followed();
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-        &[(&followed, Type::OID), (&table.oid, Type::OID)];
+        &[(&followed, Type::OID), (&read, Type::OID)];
     let rows = client.query_typed(SQL, parameters).await?;
     // The query always returns one row.
     rows.first()

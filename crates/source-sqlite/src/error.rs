@@ -223,6 +223,14 @@ pub enum OpenError {
         /// Problem of the index.
         why: &'static str,
     },
+    /// A table cannot be embedded in the records of a collection.
+    #[error("collection `{collection}`: {detail}")]
+    Embedded {
+        /// Path of the setting, or the collection.
+        collection: String,
+        /// Rule, value and remedy.
+        detail: String,
+    },
     /// Writes to the table would fail with the triggers, so they were not added.
     #[error(
         "collection `{collection}`: the triggers for `{table}` do not work there: {detail}; \

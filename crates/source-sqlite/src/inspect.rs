@@ -1,5 +1,6 @@
 //! Inspection of a collection's table: columns to serve, key columns, unique constraints.
 
+mod embedded;
 mod forms;
 mod keys;
 mod sql;
@@ -9,6 +10,7 @@ use hotrow_source::preflight::listed;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
 
+pub(crate) use self::embedded::Embedded;
 use super::config::{CollectionConfig, Watch};
 use super::error::OpenError;
 use super::names;
@@ -24,6 +26,8 @@ pub(crate) struct Table {
     pub(crate) key: Vec<KeyColumn>,
     /// Unique constraints other than the key, by which a REPLACE can evict other rows.
     pub(crate) uniques: Vec<Unique>,
+    /// Children inside its records.
+    pub(crate) embedded: Vec<Embedded>,
 }
 
 /// Column to serve.
@@ -67,6 +71,12 @@ impl Table {
         names::watch_name(&self.name, &key)
     }
 
+    /// Returns the tables whose changes are changes of the records: this one, and those of its
+    /// children by their column with the parent's key.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.embedded.iter().map(|embedded| &embedded.table))
+    }
+
     pub(crate) fn schema(&self) -> KeySchema {
         KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
     }
@@ -87,10 +97,14 @@ pub(crate) fn inspect(
     let key = keys::typed(spec, &facts, &key_columns, index)?;
     let served = served(spec, &facts, &key)?;
     let uniques = match watch {
-        Watch::Triggers => uniques(spec, &facts, index)?,
+        // Without an index of its own the key is the rowid itself.
+        Watch::Triggers => uniques(spec, &facts, index, index.is_none())?,
         Watch::None => Vec::new(),
     };
-    Ok(Table { collection: id, name: facts.name, served, key, uniques })
+    let name = facts.name;
+    let mut table = Table { collection: id, name, served, key, uniques, embedded: Vec::new() };
+    table.embedded = embedded::inspect(conn, id, spec, &table, watch)?;
+    Ok(table)
 }
 
 /// Problem of the configuration or the schema, or error of the driver.
@@ -355,11 +369,12 @@ fn served(spec: &CollectionConfig, facts: &Facts, key: &[KeyColumn]) -> Inspecte
     tenant.chain(chosen.into_iter().map(|column| Ok(served(column, false)))).collect()
 }
 
-/// Returns the unique constraints other than the key's own.
+/// Returns the unique constraints other than the key's own: the index of that number, or the rowid.
 fn uniques(
     spec: &CollectionConfig,
     facts: &Facts,
     key_index: Option<usize>,
+    key_is_rowid: bool,
 ) -> Inspected<Vec<Unique>> {
     let mut uniques = Vec::new();
     let rowid = |name: &str| {
@@ -367,8 +382,7 @@ fn uniques(
         Unique { columns: vec![column], filter: None }
     };
     match &facts.rowid {
-        // Without an index of its own the key is the rowid itself.
-        Rowid::Column(name) if key_index.is_some() => uniques.push(rowid(name)),
+        Rowid::Column(name) if !key_is_rowid => uniques.push(rowid(name)),
         Rowid::Named(name) => uniques.push(rowid(name)),
         Rowid::Column(_) | Rowid::None | Rowid::Hidden => {}
     }

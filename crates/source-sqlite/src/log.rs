@@ -92,7 +92,7 @@ pub(crate) fn survey(conn: &Connection, settings: SurveySettings<'_>) -> rusqlit
     found.has_log_triggers = settings.log_triggers().iter().all(is_present);
     for (i, table) in found.tables.iter().enumerate() {
         if let Ok(table) = table
-            && !triggers::of_table(table).iter().all(is_present)
+            && !table.watched().all(|table| triggers::of_table(table).iter().all(is_present))
         {
             found.without_triggers.push(i);
         }
@@ -223,13 +223,13 @@ pub(crate) fn install(
     let mut reinstalled = Vec::new();
     for &i in &survey_before.without_triggers {
         let Some(Ok(table)) = survey_before.tables.get(i) else { continue };
-        match install_triggers(&tx, table, survey_before.log.is_some())? {
-            Ok(()) => reinstalled.push(i),
-            Err(detail) => {
-                let spec = &settings.collections[i];
-                let collection = spec.name.clone();
-                let table = spec.table.clone();
+        reinstalled.push(i);
+        for table in table.watched() {
+            if let Err(detail) = install_triggers(&tx, table, survey_before.log.is_some())? {
+                let collection = settings.collections[i].name.clone();
+                let table = table.name.clone();
                 refused.push((i, OpenError::Triggers { collection, table, detail }));
+                reinstalled.retain(|installed| *installed != i);
             }
         }
     }

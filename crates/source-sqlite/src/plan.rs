@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use hotrow_source::field_schema::FieldSchema;
+use hotrow_source::field_schema::{FieldSchema, JsonForm};
+use hotrow_source::json::label;
 use hotrow_types::key::{Collation, KeyType};
 
 use super::config::Watch;
-use super::inspect::Table;
+use super::inspect::{Embedded, Table};
 use super::json::Field;
 use super::names::{LOG_TABLE, META_TABLE, quote};
 
@@ -23,14 +24,43 @@ pub(crate) const LEADING: usize = 4;
 pub(crate) struct Statements {
     /// Columns of an answer as JSON, in order.
     pub(crate) fields: Vec<Field>,
-    /// Schemas of these.
+    /// Schemas of these and of the children.
     pub(crate) schemas: Arc<[FieldSchema]>,
+    /// Children of each record, in the order of their members.
+    pub(crate) children: Vec<Children>,
     /// Number of key columns.
     pub(crate) parts: usize,
     log: String,
     columns: String,
     table: String,
     key: Vec<(String, &'static str)>,
+}
+
+/// Statement that reads the children of one record, by its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Children {
+    pub(crate) sql: String,
+    /// `"name":` of the record's member.
+    pub(crate) label: Box<[u8]>,
+    /// Columns of a child as JSON, in order.
+    pub(crate) fields: Vec<Field>,
+}
+
+impl Children {
+    fn new(embedded: &Embedded) -> Self {
+        Self {
+            sql: embedded.sql(),
+            label: label(&embedded.member),
+            fields: embedded.table.served.iter().map(Field::new).collect(),
+        }
+    }
+}
+
+/// Returns the schema of the member with the children.
+fn member_schema(embedded: &Embedded) -> FieldSchema {
+    let fields = embedded.table.served.iter().map(|served| served.schema.clone()).collect();
+    let limit = embedded.limit;
+    FieldSchema::new(&embedded.member, JsonForm::Rows { fields, limit }, false)
 }
 
 impl Statements {
@@ -46,7 +76,11 @@ impl Statements {
         };
         Self {
             fields: table.served.iter().map(Field::new).collect(),
-            schemas: record.map(|served| served.schema.clone()).collect(),
+            schemas: record
+                .map(|served| served.schema.clone())
+                .chain(table.embedded.iter().map(member_schema))
+                .collect(),
+            children: table.embedded.iter().map(Children::new).collect(),
             parts: table.key.len(),
             log,
             columns,

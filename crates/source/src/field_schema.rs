@@ -44,6 +44,13 @@ pub enum JsonForm {
     Multirange(Box<JsonForm>),
     /// An object.
     Object(Vec<FieldSchema>),
+    /// An array of embedded rows.
+    Rows {
+        /// Members of each.
+        fields: Vec<FieldSchema>,
+        /// Most rows of one record.
+        limit: u32,
+    },
     /// Any JSON.
     Any,
 }

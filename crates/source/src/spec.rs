@@ -27,6 +27,71 @@ pub struct CollectionConfig {
     /// `true`: an alias of another collection (`hotrow_cache::alias`). Its records are keys of that
     /// one, and the feed delivers only the values that a row has after a change.
     pub is_alias: bool,
+    /// Child rows inside each record.
+    pub embed: Vec<EmbedConfig>,
+}
+
+/// Rows of another table, the *child*, that each record contains as an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbedConfig {
+    /// Member of the record that is the array.
+    pub name: String,
+    /// Table of the children.
+    pub table: String,
+    /// Column of the children that refers to the collection's key.
+    pub on: String,
+    /// Order of the children. Engines append the child's primary key, so that it is total.
+    pub order_by: Vec<OrderBy>,
+    /// Most children of one record.
+    pub limit: u32,
+    /// Columns to serve, in this order; `None`: all, in the table's order.
+    pub columns: Option<Vec<String>>,
+}
+
+/// A column of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderBy {
+    /// Name of the column.
+    pub column: String,
+    /// Whether greater values come first.
+    pub is_descending: bool,
+}
+
+impl EmbedConfig {
+    /// Returns the settings of a collection by which the table of the children is looked up and
+    /// checked. Its name is the path of the setting, its key the column that refers to the parent.
+    #[must_use]
+    pub fn as_collection(&self, parent: &str) -> CollectionConfig {
+        CollectionConfig {
+            name: format!("{parent}.embed.{}", self.name),
+            table: self.table.clone(),
+            key: vec![self.on.clone()],
+            key_types: Vec::new(),
+            columns: self.columns.clone(),
+            exclude: Vec::new(),
+            tenant: None,
+            is_alias: false,
+            embed: Vec::new(),
+        }
+    }
+
+    /// Returns the columns by which the children are ordered, with whether greater values come
+    /// first: those of the configuration, and behind them those of the child's primary key that
+    /// these lack. So the order is total.
+    pub fn total_order<'a>(
+        &'a self,
+        primary_key: impl IntoIterator<Item = &'a str>,
+        is_same: impl Fn(&str, &str) -> bool,
+    ) -> Vec<(&'a str, bool)> {
+        let mut order: Vec<(&str, bool)> =
+            self.order_by.iter().map(|by| (by.column.as_str(), by.is_descending)).collect();
+        for column in primary_key {
+            if !order.iter().any(|(name, _)| is_same(name, column)) {
+                order.push((column, false));
+            }
+        }
+        order
+    }
 }
 
 impl CollectionConfig {

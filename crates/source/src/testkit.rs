@@ -192,6 +192,7 @@ pub fn spec(text: &str) -> CollectionConfig {
         exclude: Vec::new(),
         tenant: None,
         is_alias: false,
+        embed: Vec::new(),
     }
 }
 

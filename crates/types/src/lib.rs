@@ -5,6 +5,7 @@
 //! into URLs and tokens.
 
 pub mod columns;
+pub mod embedding;
 pub mod gtid;
 pub mod key;
 pub mod source;

@@ -124,6 +124,7 @@ pub(super) fn add(all: &mut Collections, alias: NamedAlias) {
         exclude: Vec::new(),
         tenant: None,
         is_alias: true,
+        embed: Vec::new(),
     };
     all.server.push(server);
     all.cache.push(policy);

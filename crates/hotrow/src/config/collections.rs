@@ -12,6 +12,7 @@ use hotrow_types::source::SourceId;
 
 use super::aliases::{self, NamedAlias};
 use super::compression::compression;
+use super::embed;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
@@ -48,6 +49,8 @@ pub(super) struct SourceTraits<'a> {
     pub(super) stale_by: Option<&'static str>,
     /// Why its collections can have no aliases.
     pub(super) lacks_aliases: Option<&'static str>,
+    /// Why its records can contain no rows of other tables.
+    pub(super) lacks_embedding: Option<&'static str>,
     pub(super) has_positions: bool,
     /// Changes come from a change hub.
     pub(super) is_behind_hub: bool,
@@ -173,6 +176,14 @@ fn collection(
             lacks_aliases: source_traits.lacks_aliases,
         },
     );
+    let embed = embed::embeds(
+        &mut section,
+        &embed::Parent {
+            key: &key,
+            columns: columns.as_deref(),
+            lacks_embedding: source_traits.lacks_embedding,
+        },
+    );
     section.finish();
     all.server.push(Collection {
         name: name.clone(),
@@ -197,6 +208,7 @@ fn collection(
         exclude: exclude.unwrap_or_default(),
         tenant,
         is_alias: false,
+        embed,
     });
     aliases
 }

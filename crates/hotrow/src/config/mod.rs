@@ -18,6 +18,7 @@ mod carriers;
 mod collections;
 mod compression;
 mod cors;
+mod embed;
 mod expand;
 mod follow;
 #[cfg(any(test, fuzzing))]
@@ -301,8 +302,8 @@ fn parse_edited(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any.by.any]\n[limits.rate.any]\n[access.roles.any.columns.any]\n\
-        [access.keys.any]\n[access.certificates.any]";
+    let text = "[collections.any.by.any]\n[collections.any.embed.any]\n[limits.rate.any]\n\
+        [access.roles.any.columns.any]\n[access.keys.any]\n[access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

@@ -41,6 +41,7 @@ pub(super) fn configs(tables: &[ListedTable]) -> Vec<CollectionConfig> {
             exclude,
             tenant: None,
             is_alias: false,
+            embed: Vec::new(),
         }
     };
     tables.iter().zip(names).map(config).collect()

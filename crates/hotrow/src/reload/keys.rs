@@ -30,8 +30,9 @@ const CACHE: [&str; 8] = [
     "when_stale",
 ];
 /// Settings of a collection that are about its table.
-const TABLE: [&str; 9] =
-    ["by", "changes", "columns", "exclude", "key", "key_type", "source", "table", "tenant"];
+const TABLE: [&str; 10] = [
+    "by", "changes", "columns", "embed", "exclude", "key", "key_type", "source", "table", "tenant",
+];
 /// Settings of `[access.jwt]` that are about where keys come from.
 pub(super) const KEY_SOURCE: [&str; 5] =
     ["jwks_ca", "jwks_file", "jwks_max_age", "jwks_url", "refresh"];

@@ -84,6 +84,7 @@ mod e2e {
     mod warm_start;
 }
 
+mod embed;
 mod follow;
 mod init;
 

@@ -104,6 +104,9 @@ fn form(form: &JsonForm) -> Value {
         JsonForm::Range(bound) => range(bound),
         JsonForm::Multirange(bound) => json!({ "type": "array", "items": range(bound) }),
         JsonForm::Object(fields) => object(fields),
+        JsonForm::Rows { fields, limit } => json!({
+            "type": "array", "items": object(fields), "maxItems": limit,
+        }),
         JsonForm::Any => json!({}),
     }
 }
@@ -255,5 +258,15 @@ mod tests {
         assert_eq!(schema["required"], json!(["id", "tags"]));
         assert_eq!(schema["properties"]["id"], json!({ "type": "integer" }));
         assert_eq!(schema["properties"]["tags"]["type"], json!(["array", "null"]));
+    }
+
+    #[test]
+    fn embedded_rows_are_an_array_of_objects() {
+        let amount = FieldSchema::new("amount", JsonForm::Integer, true);
+        let rows = JsonForm::Rows { fields: vec![amount], limit: 20 };
+        let schema = value(&FieldSchema::new("prices", rows, false));
+        assert_eq!((&schema["type"], &schema["maxItems"]), (&json!("array"), &json!(20)));
+        let item = &schema["items"];
+        assert_eq!(item["properties"]["amount"], json!({ "type": ["integer", "null"] }));
     }
 }

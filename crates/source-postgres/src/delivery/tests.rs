@@ -40,10 +40,23 @@ fn commit(end: u64) -> Vec<u8> {
 
 /// Returns the description of a table `public.NAME` with these columns.
 fn relation(oid: u32, name: &str, columns: &[&str]) -> Vec<u8> {
-    let mut bytes = [&b"R"[..], &oid.to_be_bytes(), b"public\0", name.as_bytes(), b"\0d"].concat();
+    relation_with(oid, name, b'd', columns, columns.len())
+}
+
+/// Returns the same with a replica identity, of which the first columns are a part.
+fn relation_with(
+    oid: u32,
+    name: &str,
+    identity: u8,
+    columns: &[&str],
+    key_columns: usize,
+) -> Vec<u8> {
+    let name = [name.as_bytes(), &[0, identity]].concat();
+    let mut bytes = [&b"R"[..], &oid.to_be_bytes(), b"public\0", &name].concat();
     bytes.extend(u16::try_from(columns.len()).unwrap().to_be_bytes());
-    for column in columns {
-        bytes.extend([&[1][..], column.as_bytes(), b"\0\0\0\0\x17\xff\xff\xff\xff"].concat());
+    for (i, column) in columns.iter().enumerate() {
+        let flags = [u8::from(i < key_columns)];
+        bytes.extend([&flags, column.as_bytes(), b"\0\0\0\0\x17\xff\xff\xff\xff"].concat());
     }
     bytes
 }
@@ -79,13 +92,14 @@ fn schemas() -> Vec<KeySchema> {
     ]
 }
 
-fn followed() -> Vec<Option<Followed>> {
-    let follow = |oid, name: &str, key: &[&str]| {
-        let key = key.iter().map(|k| (*k).to_owned()).collect();
-        let (oids, namespace) = (vec![oid], "public".to_owned());
-        Some(Followed { oids, namespace, name: name.into(), key, is_alias: false })
-    };
-    vec![follow(10, "a", &["id"]), follow(20, "b", &["x", "y"])]
+fn follow(collection: usize, oid: u32, name: &str, key: &[&str]) -> Followed {
+    let key = key.iter().map(|k| (*k).to_owned()).collect();
+    let (oids, namespace) = (vec![oid], "public".to_owned());
+    Followed { collection, oids, namespace, name: name.into(), key, role: Role::Record }
+}
+
+fn followed() -> Vec<Followed> {
+    vec![follow(0, 10, "a", &["id"]), follow(1, 20, "b", &["x", "y"])]
 }
 
 /// Returns the calls that the sink receives for these messages.
@@ -93,10 +107,7 @@ fn deliver(messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
     deliver_to(followed(), messages)
 }
 
-fn deliver_to(
-    followed: Vec<Option<Followed>>,
-    messages: &[Vec<u8>],
-) -> Result<Vec<String>, DeliveryError> {
+fn deliver_to(followed: Vec<Followed>, messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
     let schemas = schemas();
     let sink = RecordingSink::default();
     let mut delivery = Delivery::new(&schemas, &sink, followed, 1000);
@@ -171,8 +182,7 @@ fn an_unsent_value_comes_from_the_old_row_or_causes_a_flush() {
 
 #[test]
 fn an_alias_is_delivered_by_the_values_that_rows_have() {
-    let alias = followed().into_iter().take(1).flatten();
-    let alias = alias.map(|own| Some(Followed { is_alias: true, ..own })).collect::<Vec<_>>();
+    let alias = vec![Followed { role: Role::Alias, ..follow(0, 10, "a", &["id"]) }];
     let of = |message: Vec<u8>| {
         let messages = [begin(5), relation(10, "a", &["key", "id"]), message];
         deliver_to(alias.clone(), &messages).unwrap()
@@ -187,6 +197,74 @@ fn an_alias_is_delivered_by_the_values_that_rows_have() {
     // A value that was not sent is unknown.
     let flush = ["flush 0 Bulk Some(\"Transaction(5)\")"];
     assert_eq!(of(row(b"U", 10, &[(b"N", &["1", "u"])])), flush);
+}
+
+/// Returns what is delivered of one message for `child(id, parent)`, with this replica identity of
+/// that many columns.
+fn of_child(identity: u8, key_columns: usize, oid: Option<u32>, message: Vec<u8>) -> Vec<String> {
+    let child = Followed { role: Role::Child { oid }, ..follow(0, 30, "child", &["parent"]) };
+    let tables = vec![follow(0, 10, "a", &["id"]), child];
+    let table = relation_with(30, "child", identity, &["id", "parent"], key_columns);
+    deliver_to(tables, &[begin(5), table, message]).unwrap()
+}
+
+#[test]
+fn a_child_changes_the_parent_that_it_had_and_the_one_that_it_has() {
+    let full = |message| of_child(b'f', 2, Some(30), message);
+    let [six, seven] = [6, 7].map(|id| format!("0:[Integer({id})] Transaction(5)"));
+    assert_eq!(full(row(b"I", 30, &[(b"N", &["1", "7"])])), [&*seven]);
+    assert_eq!(full(row(b"D", 30, &[(b"O", &["1", "7"])])), [&*seven]);
+    let moved = row(b"U", 30, &[(b"O", &["1", "6"]), (b"N", &["1", "7"])]);
+    assert_eq!(full(moved), [&*six, &*seven]);
+    let stayed = row(b"U", 30, &[(b"O", &["1", "7"]), (b"N", &["2", "7"])]);
+    assert_eq!(full(stayed), [&*seven]);
+    let adopted = row(b"U", 30, &[(b"O", &["1", "n"]), (b"N", &["1", "7"])]);
+    assert_eq!(full(adopted), [&*seven], "NULL refers to no parent");
+    assert!(full(row(b"I", 30, &[(b"N", &["1", "n"])])).is_empty());
+}
+
+#[test]
+fn a_child_whose_old_parent_is_not_logged_changes_all_parents() {
+    let flush = ["flush 0 Bulk Some(\"Transaction(5)\")"];
+    let by_id = |message| of_child(b'd', 1, Some(30), message);
+    let seven = ["0:[Integer(7)] Transaction(5)"];
+    assert_eq!(by_id(row(b"I", 30, &[(b"N", &["1", "7"])])), seven, "it had none");
+    assert_eq!(by_id(row(b"U", 30, &[(b"N", &["1", "7"])])), flush);
+    assert_eq!(by_id(row(b"U", 30, &[(b"K", &["1", "n"]), (b"N", &["2", "7"])])), flush);
+    assert_eq!(by_id(row(b"D", 30, &[(b"K", &["1", "n"])])), flush);
+    // A TOAST value that was not sent.
+    assert_eq!(by_id(row(b"U", 30, &[(b"N", &["1", "u"])])), flush);
+    let truncate = [&b"T\0\0\0\x01\0"[..], &30_u32.to_be_bytes()].concat();
+    assert_eq!(of_child(b'f', 2, Some(30), truncate), flush);
+    // With the whole row logged, an update without it is no update of PostgreSQL.
+    assert_eq!(of_child(b'f', 2, Some(30), row(b"U", 30, &[(b"N", &["1", "7"])])), flush);
+}
+
+#[test]
+fn a_parent_that_is_part_of_the_replica_identity_is_known() {
+    let both = |message| of_child(b'd', 2, Some(30), message);
+    let [six, seven] = [6, 7].map(|id| format!("0:[Integer({id})] Transaction(5)"));
+    assert_eq!(both(row(b"U", 30, &[(b"N", &["1", "7"])])), [&*seven], "it did not change");
+    let moved = row(b"U", 30, &[(b"K", &["1", "6"]), (b"N", &["1", "7"])]);
+    assert_eq!(both(moved), [&*six, &*seven]);
+    assert_eq!(both(row(b"D", 30, &[(b"K", &["1", "7"])])), [&*seven]);
+    // The identity of a partitioned table is not that of its partitions, and that of another
+    // table under its name is not known.
+    let flush = ["flush 0 Bulk Some(\"Transaction(5)\")"];
+    for oid in [None, Some(31)] {
+        let update = row(b"U", 30, &[(b"N", &["1", "7"])]);
+        assert_eq!(of_child(b'd', 2, oid, update), flush);
+    }
+}
+
+#[test]
+fn a_reshaped_child_flushes_its_parents() {
+    let child = Followed { role: Role::Child { oid: Some(30) }, ..follow(0, 30, "c", &["p"]) };
+    let table = |identity| relation_with(30, "c", identity, &["p"], 1);
+    let messages =
+        [begin(5), table(b'd'), commit(1), begin(6), relation(30, "c", &["p", "v"]), commit(2)];
+    let flush = ["flush 0 Schema Some(\"Transaction(6)\")"];
+    assert_eq!(deliver_to(vec![child], &messages).unwrap(), flush);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub(super) struct Column {
     /// Texts that compare equal have the same bytes.
     pub(super) deterministic: bool,
     pub(super) selectable: bool,
+    /// Its collation as SQL; `None` if its type has none.
+    pub(super) collation: Option<String>,
 }
 
 /// A unique index.
@@ -82,8 +84,10 @@ const BY_NAME: &str = "c.relkind IN ('r', 'p', 'v', 'm', 'f') \
 
 const COLUMNS_SQL: &str = "SELECT a.attnum, a.attname::text, a.atttypid, a.attnotnull, \
                            a.attgenerated <> '', \
-    coalesce(co.collisdeterministic, true), has_column_privilege(a.attrelid, a.attnum, 'SELECT') \
+    coalesce(co.collisdeterministic, true), has_column_privilege(a.attrelid, a.attnum, 'SELECT'), \
+    quote_ident(cn.nspname) || '.' || quote_ident(co.collname) \
     FROM pg_attribute a LEFT JOIN pg_collation co ON co.oid = a.attcollation \
+    LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
 /// Included columns of an index follow its key columns and are cut off.
@@ -251,6 +255,7 @@ impl Column {
             generated: row.try_get(4)?,
             deterministic: row.try_get(5)?,
             selectable: row.try_get(6)?,
+            collation: row.try_get(7)?,
         })
     }
 }

@@ -6,8 +6,8 @@ use tokio_postgres::types::{Oid, Type};
 use tokio_postgres::{Client, Error};
 
 use super::super::json::{Field, Scalar, Shape};
-use super::Select;
-use super::catalog::query;
+use super::catalog::{Column, query};
+use super::{Select, Served};
 
 /// Most levels of nested types; deeper ones are read as the server's JSON.
 const DEPTH_MAX: usize = 16;
@@ -145,8 +145,21 @@ impl Types {
         None
     }
 
+    /// Returns a column as it is served, not as a tenant.
+    pub(super) fn served(&self, column: &Column) -> Served {
+        let (select, shape) = self.shape(column.type_oid);
+        Served {
+            name: column.name.clone(),
+            type_oid: column.type_oid,
+            select,
+            shape,
+            is_tenant: false,
+            not_null: column.not_null,
+        }
+    }
+
     /// Returns the SELECT form of a column of this type and the layout of its values.
-    pub(super) fn shape(&self, oid: Oid) -> (Select, Shape) {
+    fn shape(&self, oid: Oid) -> (Select, Shape) {
         match self.binary(oid, DEPTH_MAX) {
             Some(shape) => (Select::Plain, shape),
             None => match self.resolved(oid) {

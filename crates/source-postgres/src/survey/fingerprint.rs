@@ -161,8 +161,12 @@ impl Scanner {
         let mut places = Vec::new();
         let mut namespaces = Vec::new();
         let mut names = Vec::new();
-        for (place, spec) in (0..).zip(&config.server.collections) {
-            for (namespace, name) in readings(&spec.table) {
+        let tables = config.server.collections.iter().flat_map(|spec| {
+            let children = spec.embed.iter().map(|embed| embed.table.as_str());
+            std::iter::once(spec.table.as_str()).chain(children)
+        });
+        for (place, table) in (0..).zip(tables) {
+            for (namespace, name) in readings(table) {
                 places.push(place);
                 namespaces.push(namespace.map(str::to_owned));
                 names.push(name.to_owned());

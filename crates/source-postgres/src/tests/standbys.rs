@@ -4,6 +4,7 @@ use hotrow_types::version::Position;
 
 use super::harness::{Reader, config, wait};
 use super::server::{ROLE, Server, Stop};
+use hotrow_source::spec::EmbedConfig;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal};
 use hotrow_source::{Row, Source as _};
 
@@ -164,5 +165,32 @@ fn a_standby_that_cannot_be_judged_is_not_read() {
             let views = reader.source.standbys();
             views[0].trouble.as_ref().is_some_and(|why| why.contains(trouble))
         });
+    }
+}
+
+/// Children are read by the statement of the record, so what the standby proves holds for both.
+#[test]
+fn a_standby_answers_with_the_children_that_it_has_replayed() {
+    let primary = primary();
+    primary.batch(
+        "CREATE TABLE c (id int PRIMARY KEY, t_id int, m int); GRANT SELECT ON c TO hotrow; \
+         ALTER PUBLICATION hotrow ADD TABLE c",
+    );
+    let standby = primary.standby(&[]);
+    let mut config = config(&primary.url_for(ROLE, "postgres"), &["t(id)"]);
+    config.server.read_urls = vec![standby.url_for(ROLE, "postgres")];
+    config.server.collections[0].embed = vec![EmbedConfig {
+        name: "c".into(),
+        table: "c".into(),
+        on: "t_id".into(),
+        order_by: Vec::new(),
+        limit: 2,
+        columns: Some(vec!["m".into()]),
+    }];
+    let reader = Reader::open(config);
+    for (n, children) in [(1, r#"{"m":1}"#), (2, r#"{"m":1},{"m":2}"#), (3, r#"{"m":1},{"m":2}"#)] {
+        primary.batch(&format!("INSERT INTO c VALUES ({n}, 1, {n})"));
+        let record = format!(r#"{{"id":1,"n":0,"c":[{children}]}}"#);
+        assert_eq!(answer(&reader, log_end(&primary)).rows, [Row::Found(record.into_bytes())]);
     }
 }

@@ -10,36 +10,48 @@ use super::Answer;
 use crate::json::{self, BODY_BYTES_MAX};
 use crate::plan::{LEADING, SIZE_MAX, SIZES, Statements, size_class};
 use crate::shared::Plan;
-use hotrow_source::json::JsonError;
+use hotrow_source::json::{JsonError, make_room};
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
 
 /// Statements prepared on one connection for one plan.
 pub(super) struct Prepared<'c> {
     conn: &'c Connection,
     by_collection: Vec<[Option<Statement<'c>>; SIZES.len()]>,
+    /// Per collection the statements of its children; empty until they are needed.
+    children: Vec<Vec<Statement<'c>>>,
 }
 
 impl<'c> Prepared<'c> {
     pub(super) fn new(conn: &'c Connection, collections: usize) -> Self {
-        Self { conn, by_collection: (0..collections).map(|_| Default::default()).collect() }
+        Self {
+            conn,
+            by_collection: (0..collections).map(|_| Default::default()).collect(),
+            children: (0..collections).map(|_| Vec::new()).collect(),
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.by_collection.iter_mut().for_each(|sizes| *sizes = Default::default());
+        self.children.iter_mut().for_each(Vec::clear);
     }
 
+    /// Returns the statement of the records, and those of their children.
     fn get(
         &mut self,
         collection: usize,
         class: usize,
         sql: &Statements,
-    ) -> rusqlite::Result<&mut Statement<'c>> {
+    ) -> rusqlite::Result<(&mut Statement<'c>, &mut [Statement<'c>])> {
         let slot = &mut self.by_collection[collection][class];
         let statement = match slot.take() {
             Some(statement) => statement,
             None => self.conn.prepare(&sql.sql(SIZES[class]))?,
         };
-        Ok(slot.insert(statement))
+        let children = &mut self.children[collection];
+        while let Some(next) = sql.children.get(children.len()) {
+            children.push(self.conn.prepare(&next.sql)?);
+        }
+        Ok((slot.insert(statement), children.as_mut_slice()))
     }
 }
 
@@ -107,7 +119,8 @@ impl Query<'_> {
         position: &mut Option<Position>,
     ) -> rusqlite::Result<Room> {
         let class = size_class(keys.len());
-        let statement = prepared.get(usize::from(self.collection.0), class, statements)?;
+        let (statement, of_children) =
+            prepared.get(usize::from(self.collection.0), class, statements)?;
         self.queries.fetch_add(1, Ordering::Relaxed);
         if class > 0 {
             // Unbound parameters are NULL and match nothing.
@@ -127,7 +140,13 @@ impl Query<'_> {
                 *answer = Row::Missing;
                 continue;
             }
-            *answer = match json::row(&statements.fields, row, LEADING) {
+            // The children are in the snapshot of the record: a statement that is not at its end
+            // keeps the read transaction of its connection.
+            let record = match json::row(&statements.fields, row, LEADING) {
+                Ok(record) => add_children(record, &keys[index], statements, of_children)?,
+                Err(error) => Err(error),
+            };
+            *answer = match record {
                 Ok(json) => match self.budget.take(json.len()) {
                     Room::Taken => Row::Found(json),
                     ended @ (Room::QueryFull | Room::NoRoom) => return Ok(ended),
@@ -142,6 +161,46 @@ impl Query<'_> {
         }
         Ok(Room::Taken)
     }
+}
+
+/// Appends the children to a record. The inner error is one of the record alone.
+fn add_children(
+    mut record: Vec<u8>,
+    key: &Key,
+    statements: &Statements,
+    of_children: &mut [Statement<'_>],
+) -> rusqlite::Result<Result<Vec<u8>, JsonError>> {
+    for (children, statement) in statements.children.iter().zip(of_children) {
+        bind(statement, 1, key)?;
+        let mut rows = statement.raw_query();
+        let mut failed = None;
+        let written = json::with_rows(&mut record, &children.label, |out| {
+            let mut separator: &[u8] = b"";
+            loop {
+                let row = match rows.next() {
+                    Ok(Some(row)) => row,
+                    Ok(None) => return Ok(()),
+                    Err(error) => {
+                        failed = Some(error);
+                        return Ok(());
+                    }
+                };
+                let child = json::row(&children.fields, row, 0)?;
+                make_room(out, child.len())?;
+                out.extend_from_slice(separator);
+                out.extend_from_slice(&child);
+                separator = b",";
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Err(error) = written {
+            return Ok(Err(error));
+        }
+    }
+    record.shrink_to_fit();
+    Ok(Ok(record))
 }
 
 fn bind(statement: &mut Statement<'_>, first: usize, key: &Key) -> rusqlite::Result<()> {

@@ -26,8 +26,12 @@ impl Watched {
         debug_assert_eq!(tables.len(), schemas.len());
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, table) in tables.iter().enumerate() {
-            if let Ok(table) = table {
-                by_name.entry(table.watch_name()).or_default().push(i);
+            for watched in table.iter().flat_map(Table::watched) {
+                let collections = by_name.entry(watched.watch_name()).or_default();
+                // A table may be embedded twice by the same column.
+                if collections.last() != Some(&i) {
+                    collections.push(i);
+                }
             }
         }
         Self { by_name }

@@ -9,7 +9,7 @@ use crate::shop::{assert_contains, await_status, cached, refusal};
 use hotrow_testkit::harness::{Answer, Client, Config, Database, Ended, SOON, Server, await_until};
 
 /// Adds an API key with one role, and returns it.
-fn with_key(config: Config, name: &str, role: &str) -> (Config, String) {
+pub(crate) fn with_key(config: Config, name: &str, role: &str) -> (Config, String) {
     let made = Ended::run(&["key", "new", "--name", name, "--role", role, "--json"], SOON);
     let made: Value = serde_json::from_str(&made.output).expect("a key");
     let setting = |key: &str| format!("access.keys.{name}.{key}");

@@ -50,10 +50,10 @@ impl History {
 }
 
 /// Random numbers (splitmix64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -242,7 +242,7 @@ fn over_sqlite() {
 }
 
 /// A file for several threads: a connection of SQLite is of one at a time.
-struct Shared(Mutex<Database>);
+pub(crate) struct Shared(Mutex<Database>);
 
 impl Users for Shared {
     const TEXT: &str = Database::TEXT;

@@ -4,8 +4,8 @@
 //! tenants, operation), [`postgres`] and [`mariadb`] (what one engine alone refuses, delays or
 //! leaves out) and [`checked`] (writers and readers at once).
 
-mod access;
-mod checked;
+pub(crate) mod access;
+pub(crate) mod checked;
 mod mariadb;
 mod postgres;
 

@@ -1,7 +1,13 @@
 //! Contents of the rows: every byte follows from key and version, so an answer proves its version
 //! and that no part comes from another one.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Member in which a record contains its version and payload, if these are embedded.
+pub(crate) const PART: &str = "part";
 
 /// Statement that creates the table.
 pub(crate) const CREATE: &str =
@@ -35,6 +41,28 @@ pub(crate) fn body(key: u32, version: u64, sizes: Sizes) -> String {
         "{{\"id\":{key},\"version\":{version},\"payload\":\"{}\"}}",
         payload(key, version, sizes)
     )
+}
+
+/// Returns a body with an embedded part as [`body`] has it; other bodies unchanged.
+pub(crate) fn flattened(body: &[u8]) -> Cow<'_, [u8]> {
+    let parts = std::str::from_utf8(body).ok().and_then(|text| {
+        let (own, part) = text.split_once(&format!("\"{PART}\":[{{"))?;
+        Some(format!("{own}{}}}", part.strip_suffix("}]}")?))
+    });
+    parts.map_or(Cow::Borrowed(body), |text| Cow::Owned(text.into_bytes()))
+}
+
+/// Does the same for a record of a batch.
+pub(crate) fn flattened_item(item: &Value) -> Value {
+    let mut item = item.clone();
+    let Some(own) = item.as_object_mut() else { return item };
+    if let Some([Value::Object(part)]) = own.get(PART).and_then(Value::as_array).map(Vec::as_slice)
+    {
+        let part = part.clone();
+        own.remove(PART);
+        own.extend(part);
+    }
+    item
 }
 
 /// Returns the version that a body claims; comparison with [`body`] proves it.
@@ -96,4 +124,7 @@ fn a_body_is_of_one_version_alone() {
     assert_ne!(payload(7, 3, sizes), payload(7, 4, sizes));
     assert_ne!(payload(7, 3, sizes), payload(8, 3, sizes));
     assert_eq!(claimed_version(b"{}"), None);
+    let nested = one.replace("\"version", "\"part\":[{\"version").replace('}', "}]}");
+    assert_eq!(flattened(nested.as_bytes()), one.as_bytes());
+    assert_eq!(flattened(one.as_bytes()), one.as_bytes());
 }

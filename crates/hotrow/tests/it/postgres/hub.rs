@@ -134,6 +134,48 @@ fn aliases_follow_the_hub() {
 }
 
 #[test]
+fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
+    let mut hub = Hub::over(
+        Shop::new(
+            "CREATE TABLE products(id integer PRIMARY KEY); INSERT INTO products VALUES (1), (2); \
+             CREATE TABLE prices(id integer PRIMARY KEY, product_id integer, amount integer); \
+             INSERT INTO prices VALUES (1, 1, 100)",
+        ),
+        Nats::start(""),
+    );
+    let without = hub.config.clone();
+    hub.config = hub.config.with(&[
+        ("collections.products.embed.prices.on", "\"product_id\""),
+        ("collections.products.embed.prices.columns", "\"amount\""),
+    ]);
+    let relay = hub.relay();
+    let server = hub.server();
+    let mut client = server.client();
+    let body = |id: u32, prices: &str| format!(r#"{{"id":{id},"prices":[{prices}]}}"#);
+    let hundred = r#"{"amount":100}"#;
+    assert_eq!(cached(&mut client, &path(1)).text(), body(1, hundred));
+    assert_eq!(cached(&mut client, &path(2)).text(), body(2, ""));
+    // The old parent is not in the log: that is a change of all.
+    hub.shop.server.batch("UPDATE prices SET product_id = 2");
+    await_body(&mut client, &path(2), &body(2, hundred));
+    await_body(&mut client, &path(1), &body(1, ""));
+    hub.shop.server.batch("ALTER TABLE prices REPLICA IDENTITY FULL");
+    cached(&mut client, &path(2));
+    hub.shop.server.batch("UPDATE prices SET product_id = 1");
+    await_body(&mut client, &path(2), &body(2, ""));
+    await_body(&mut client, &path(1), &body(1, hundred));
+    hub.shop.server.batch("ALTER TABLE prices RENAME amount TO sum");
+    await_status(&mut client, &path(1), 503);
+    hub.shop.server.batch("ALTER TABLE prices RENAME sum TO amount");
+    await_body(&mut client, &path(1), &body(1, hundred));
+    assert_eq!(losses(&server, None), 0.0, "{}", server.log());
+    // A relay whose file lacks the children does not publish their changes.
+    drop(relay);
+    let _relay = Server::start_relay(&without);
+    server.await_log("does not publish collection `products`");
+}
+
+#[test]
 fn a_relay_that_is_gone_is_a_loss_and_another_follows() {
     let hub = Hub::new();
     let relay = hub.relay();

@@ -2,7 +2,7 @@
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
 //! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine), [`standbys`],
-//! [`views`], `hub`, `hub_rules`.
+//! [`views`], [`embedded`], `hub`, `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,6 +74,7 @@ macro_rules! disturbs_its_server {
 }
 
 mod disturbances;
+mod embedded;
 mod feed;
 #[cfg(feature = "hub")]
 mod hub;

@@ -1,0 +1,52 @@
+//! Records that contain rows of another table, against a model: random schedules of lookups, reads
+//! and changes of parents and children, and a feed that lags behind the log or runs ahead of what
+//! reads see. Seeded, virtual time, one thread.
+//!
+//! The cache knows nothing of children. What is tested is the contract between a feed and it: a
+//! change of a child is delivered as one of its parents (`hotrow_types::embedding`), with its mark,
+//! and one statement reads parent and children.
+
+mod db;
+mod world;
+
+use world::{Counts, Fault, World};
+
+/// Steps of one case.
+const STEPS: usize = 500;
+const CASES: u64 = if cfg!(debug_assertions) { 400 } else { 2_000 };
+
+/// Runs all cases. Returns the counts and the first violation.
+fn explore(fault: Option<Fault>) -> (Counts, Result<(), String>) {
+    let mut total = Counts::default();
+    for seed in 0..CASES {
+        let mut world = World::new(seed, fault);
+        let outcome = world.run(STEPS);
+        total.add(&world.counts);
+        if let Err(violation) = outcome {
+            return (total, Err(format!("seed {seed}: {violation}")));
+        }
+    }
+    (total, Ok(()))
+}
+
+#[test]
+fn no_schedule_breaks_the_contract_of_embedded_records() {
+    let (counts, outcome) = explore(None);
+    println!("{counts:?}");
+    if let Err(violation) = outcome {
+        panic!("{violation}");
+    }
+    // A test that never reaches the interesting states proves nothing.
+    for (name, count) in counts.each() {
+        assert!(count >= 50, "{name}: {counts:?}");
+    }
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    for fault in Fault::ALL {
+        let (_, outcome) = explore(Some(fault));
+        let Err(violation) = outcome else { panic!("{fault:?} passed the test") };
+        println!("{fault:?}: {violation}");
+    }
+}
