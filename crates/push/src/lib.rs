@@ -15,14 +15,24 @@
 //! Whenever changes may have been missed, the *generation* of the window is raised, and each of its
 //! followers gets [`Event::Reset`]: at the loss, and again where the new feed begins.
 
+//!
+//! Purges of caches in front of the service leave by the same proof: what is to be purged at one
+//! target, and when again, is in its [`PurgeQueue`].
+
 mod change_log;
 mod pending;
+mod purge_queue;
 mod resume;
 mod window;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod purge_model;
 
 pub use change_log::{ChangeLog, Config, Usage};
+pub use purge_queue::{
+    Added, Batch, BatchLimits, ENTRY_OVERHEAD_BYTES, Purge, PurgeLimits, PurgeQueue,
+};
 pub use resume::{ResumeId, ResumeIdError};
 pub use window::{Cursor, Event, Opening, Progress};

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hotrow_measure::clock::Nanos;
+use hotrow_push::Purge;
 use hotrow_types::key::CollectionId;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
@@ -215,6 +216,8 @@ impl View {
                     self.shared.cache.release_standbys_after(flushed, Nanos::now());
                     self.shared.cache.note_flushed(flushed, now);
                 }
+                let purge = Purge::Collection(collection);
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(purge.clone()));
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }
@@ -229,6 +232,8 @@ impl View {
                 let present = self.shared.cache.purge(&key);
                 self.shared.cache.release_standbys_after(collection, Nanos::now());
                 self.shared.cache.note_removed(&key, false, now);
+                let purge = Purge::Record(key);
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(purge.clone()));
                 Ok(plain(
                     StatusCode::OK,
                     "application/json",

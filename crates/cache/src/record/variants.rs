@@ -45,6 +45,8 @@ const TRAILER: usize = LENGTH * ContentCoding::ALL.len();
 pub(super) struct Uses(AtomicU8);
 
 const HITS: u8 = 0b11;
+/// Behind the states of the variants.
+const UNPROVEN: u8 = 1 << 7;
 /// No request asked for the variant.
 const UNASKED: u8 = 0;
 /// One request did.
@@ -66,6 +68,16 @@ impl Uses {
         if before & HITS < HOT_HITS_MIN {
             self.0.store(before + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that it did not enter the memory, because it may be older than a change.
+    pub(super) fn note_unproven(&self) {
+        self.0.fetch_or(UNPROVEN, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_unproven(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & UNPROVEN != 0
     }
 
     pub(super) fn hits(&self) -> u8 {

@@ -23,7 +23,8 @@ use super::units;
 use self::kind::{Kind, kind_name, path_part, quoted};
 
 /// Keys whose values may be or contain secrets: no message repeats them.
-const SECRET: [&str; 6] = ["token", "url", "feed_url", "read_urls", "hs256_secret", "sha256"];
+const SECRET: [&str; 7] =
+    ["token", "url", "feed_url", "read_urls", "hs256_secret", "secret", "sha256"];
 
 /// Key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

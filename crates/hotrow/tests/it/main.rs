@@ -208,5 +208,6 @@ mod postgres {
     }
 }
 
+mod purge;
 mod shop;
 mod verify;

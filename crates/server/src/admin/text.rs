@@ -86,6 +86,9 @@ impl View {
         if let Some(follows) = &self.shared.follows {
             follows.expose(&mut out);
         }
+        if let Some(purger) = &self.shared.purger {
+            purger.expose(&mut out);
+        }
         if let Some(access) = &self.shared.access {
             access.expose(now, &mut out);
         }
