@@ -14,7 +14,8 @@ use self::world::World;
 pub(crate) enum Plant {
     /// None.
     None,
-    /// A change is purged when it is delivered, and not when it is visible (Race B).
+    /// A change is purged when it is delivered, and not when it is visible (Race B), and answers
+    /// from before it may be kept.
     PurgedHidden,
     /// A change is purged once only.
     NotRepeated,
@@ -48,8 +49,8 @@ fn no_record_stays_in_front_as_it_was_before_its_last_change() {
         sum.add(&run(Plant::None, seed).unwrap_or_else(|error| panic!("{error}")));
     }
     println!("{sum:?}");
-    assert!(sum.stored > 10_000 && sum.purged > 10_000 && sum.checked > 10_000, "{sum:?}");
-    assert!(sum.failed > 1_000 && sum.collapsed > 100 && sum.losses > 1_000, "{sum:?}");
+    assert!(sum.stored > 10_000 && sum.purged > 10_000 && sum.checked > 5_000, "{sum:?}");
+    assert!(sum.failed > 1_000 && sum.collapsed > 100 && sum.losses > 300, "{sum:?}");
 }
 
 #[test]

@@ -217,7 +217,7 @@ impl View {
                     self.shared.cache.note_flushed(flushed, now);
                 }
                 let purge = Purge::Collection(collection);
-                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(purge.clone()));
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(&purge));
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }
@@ -233,7 +233,7 @@ impl View {
                 self.shared.cache.release_standbys_after(collection, Nanos::now());
                 self.shared.cache.note_removed(&key, false, now);
                 let purge = Purge::Record(key);
-                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(purge.clone()));
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(&purge));
                 Ok(plain(
                     StatusCode::OK,
                     "application/json",

@@ -138,20 +138,20 @@ impl Purger {
     }
 
     /// Queues the purge of what an operator has dropped from memory.
-    pub(crate) fn purge_by_request(&self, purge: Purge) {
+    pub(crate) fn purge_by_request(&self, purge: &Purge) {
         if !self.purged.contains(&purge.collection()) {
             return;
         }
         match purge {
             Purge::Record(_) => self.add(purge, None),
-            Purge::Collection(collection) => self.add_all(collection, Cause::Request, None),
+            Purge::Collection(collection) => self.add_all(*collection, Cause::Request, None),
         }
     }
 
     /// Queues the purge of everything of a collection.
     fn add_all(&self, collection: CollectionId, cause: Cause, position: Option<Position>) {
         self.note_all(collection, cause);
-        self.add(Purge::Collection(collection), position);
+        self.add(&Purge::Collection(collection), position);
     }
 
     fn note_all(&self, collection: CollectionId, cause: Cause) {
@@ -160,7 +160,7 @@ impl Purger {
         tracing::info!(collection, cause, "everything of the collection is purged in front");
     }
 
-    fn add(&self, purge: Purge, position: Option<Position>) {
+    fn add(&self, purge: &Purge, position: Option<Position>) {
         let now = clock();
         for target in &self.targets {
             let added = target.queue.lock().add(purge.clone(), position, now);

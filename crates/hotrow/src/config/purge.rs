@@ -224,7 +224,7 @@ mod tests {
     fn what_could_not_be_kept_fresh_is_refused() {
         let column = "[collections.products]\nsurrogate_keys = true\n";
         for (bad, rule) in [
-            (format!("{column}"), "unless cache_control lets caches"),
+            (column.to_owned(), "unless cache_control lets caches"),
             (format!("{column}cache_control = \"private, max-age=5\""), "unless cache_control"),
             (format!("{COLLECTION}[access]\nanonymous_role = \"r\"\n[access.roles.r]"), "[access]"),
             (format!("{COLLECTION}[cache]\nenabled = false"), "cache.enabled = false"),

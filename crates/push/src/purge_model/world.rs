@@ -127,17 +127,18 @@ impl World {
     }
 
     pub(super) fn step(&mut self) {
-        self.pass(Duration::from_millis(self.rng.u64(..4)));
-        match self.rng.u8(..100) {
-            0..8 => self.commit(),
-            8..18 => self.show(),
-            18..32 => self.deliver(),
-            32..42 => self.report(),
-            42..62 => self.fetch(),
-            62..74 => self.read_changes(),
-            74..97 => self.purge(),
-            97..98 => self.lose(),
-            98..99 => self.is_down = !self.is_down,
+        let time = Duration::from_millis(self.rng.u64(..4));
+        self.pass(time);
+        match self.rng.u16(..1_000) {
+            0..60 => self.commit(),
+            60..160 => self.show(),
+            160..300 => self.deliver(),
+            300..400 => self.report(),
+            400..620 => self.fetch(),
+            620..740 => self.read_changes(),
+            740..970 => self.purge(),
+            970..972 => self.lose(),
+            972..980 => self.is_down = !self.is_down,
             _ => self.begin(),
         }
     }
@@ -233,12 +234,17 @@ impl World {
         }
         let value = match self.memory.get(&bytes) {
             Some(value) => *value,
-            None if self.fenced.iter().any(|index| self.commits[*index].key == key) => return,
+            None if self.is_fenced(&key) => return,
             None => self.visible_value(&key),
         };
         self.memory.insert(bytes, value);
         let ends_at = self.now + Duration::from_millis(self.rng.u64(..=FETCH_MS_MAX));
         self.fetches.push(Fetch { key, value, ends_at });
+    }
+
+    fn is_fenced(&self, key: &Key) -> bool {
+        let is_ignored = self.plant == Plant::PurgedHidden;
+        !is_ignored && self.fenced.iter().any(|index| self.commits[*index].key == *key)
     }
 
     fn read_changes(&mut self) {

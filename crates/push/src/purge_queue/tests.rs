@@ -65,7 +65,7 @@ fn a_change_during_a_purge_is_purged_again() {
     assert!(queue.take(ALL, s(1)).is_none() && queue.next_at().is_none(), "one at a time");
     add(&mut queue, seven.clone(), s(1));
     queue.complete(batch);
-    assert_eq!(sent(&mut queue, s(1)), [seven.clone()]);
+    assert_eq!(sent(&mut queue, s(1)), [record(ONE, 7)]);
     assert_eq!(sent(&mut queue, s(11)), [seven]);
     assert_eq!(queue.entries(), 0);
 }

@@ -75,7 +75,7 @@ impl Reader {
             }
             for asked in asked {
                 match asked {
-                    Asked::Record(purge, position) => purger.add(purge, Some(position)),
+                    Asked::Record(purge, position) => purger.add(&purge, Some(position)),
                     Asked::Collection(cause, position) => {
                         purger.add_all(collection, cause, position);
                     }

@@ -10,8 +10,9 @@ mod webhook;
 
 use std::marker::PhantomData;
 
-use hotrow_testkit::harness::{Answer, Client, Config, Database, EventStream, SOON, Server};
-use hotrow_testkit::harness::{await_some, await_until};
+use hotrow_testkit::harness::{
+    Answer, Client, Config, Database, EventStream, SOON, Server, await_until,
+};
 use hotrow_testkit::proxy::{Class, Proxy};
 
 use self::fronts::{Front, Nginx, Varnish};
