@@ -35,7 +35,7 @@ fn run(plant: Plant, seed: u64) -> Result<world::Counts, String> {
     let mut world = World::new(plant, seed);
     for step in 0..STEPS {
         world.step();
-        if step % 200 == 199 {
+        if step % 500 == 499 {
             world.settle().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
         }
     }

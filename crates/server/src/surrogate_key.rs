@@ -54,6 +54,16 @@ impl fmt::Write for Ascii<'_> {
     }
 }
 
+/// Compares what is written with a text, of which it keeps the rest.
+struct Rest<'a>(&'a str);
+
+impl fmt::Write for Rest<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(text).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
 impl SurrogateKeys {
     pub(crate) fn new(name: &str, schema: &KeySchema, settings: Surrogates) -> Self {
         let Surrogates { field, needs_canonical_url } = settings;
@@ -100,7 +110,8 @@ impl SurrogateKeys {
     }
 
     fn is_canonical(&self, key: &Key, text: &str) -> bool {
-        self.schema.id_of(key.as_bytes()).is_some_and(|id| id == text)
+        let mut rest = Rest(text);
+        self.schema.write_id(key.as_bytes(), &mut rest).is_some() && rest.0.is_empty()
     }
 
     /// Adds the header fields to an answer with a record, in place of its `Cache-Control` if it
@@ -194,5 +205,7 @@ mod tests {
         let is_canonical = |id: &str| keys.is_canonical(&keys.schema.parse_url(id).unwrap(), id);
         assert!(is_canonical("a%2Fb"));
         assert!(!is_canonical("a%2fb") && !is_canonical("%61%2Fb"));
+        let key = keys.schema.parse_url("ab").unwrap();
+        assert!(!keys.is_canonical(&key, "a") && !keys.is_canonical(&key, "abc"));
     }
 }

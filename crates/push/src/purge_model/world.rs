@@ -138,7 +138,8 @@ impl World {
             620..740 => self.read_changes(),
             740..970 => self.purge(),
             970..972 => self.lose(),
-            972..980 => self.is_down = !self.is_down,
+            972..974 => self.is_down = true,
+            974..980 => self.is_down = false,
             _ => self.begin(),
         }
     }
@@ -276,8 +277,8 @@ impl World {
     fn purge(&mut self) {
         if let Some(batch) = self.queue.take(LIMITS, self.now) {
             let ends_at = self.now + Duration::from_millis(self.rng.u64(..20));
-            let arrives = !self.is_down && self.rng.u8(..10) > 0;
-            let is_answered = arrives && self.rng.u8(..10) > 0;
+            let arrives = !self.is_down && self.rng.u8(..20) > 0;
+            let is_answered = arrives && self.rng.u8(..20) > 0;
             self.request = Some(Request { batch, ends_at, arrives, is_answered });
         }
     }

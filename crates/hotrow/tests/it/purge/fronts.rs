@@ -69,7 +69,7 @@ impl Front for Nginx {
                 .replace("10.0.0.1", "127.0.0.1")
                 .replace("/var/cache/nginx/hotrow", &format!("{folder_name}/cache"))
                 .replace("listen 8000", &format!("listen {address}"));
-            let modules = ["ndk_http", "ngx_http_lua", "ngx_http_cache_purge"]
+            let modules = ["ndk_http", "ngx_http_lua"]
                 .map(|name| format!("load_module {MODULES}/{name}_module.so;\n"))
                 .concat();
             let text = format!(
