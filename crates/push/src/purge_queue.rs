@@ -201,7 +201,7 @@ impl PurgeQueue {
         if !is_forgotten {
             (entry.change, entry.changed_at) = (self.change, now);
         }
-        entry.position = position.or(entry.position);
+        entry.position = position;
         // One that was due before keeps its place.
         if let Some(before) = entry.place.filter(|before| *before > place) {
             entry.place = Some(place);
