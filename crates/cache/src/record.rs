@@ -389,19 +389,6 @@ impl Record {
         CollectionId(u16::from_be_bytes([self.0.slice[0], self.0.slice[1]]))
     }
 
-    pub(crate) fn note_unproven(&self) {
-        self.0.header.header.uses.note_unproven();
-    }
-
-    /// Returns whether no change delivered so far may be newer than it: it entered the memory, or
-    /// would have if there had been reason to keep it. Only then may caches in front keep it until
-    /// they are purged.
-    #[must_use]
-    #[inline]
-    pub fn is_proven(&self) -> bool {
-        !self.0.header.header.uses.is_unproven()
-    }
-
     /// Counts a hit. Hits of two threads at once may count as one; a hot record is not written to
     /// any more.
     #[inline]

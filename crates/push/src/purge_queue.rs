@@ -321,7 +321,7 @@ impl PurgeQueue {
         }
     }
 
-    /// Forgets that a batch is under way: whoever sent it has ended without a result.
+    /// Forgets that a batch is under way, because its sender has ended without a result.
     pub fn abandon(&mut self) {
         self.in_flight = None;
         for (purge, entry) in &mut self.entries {

@@ -1,6 +1,6 @@
 //! Client of HTTP/1.1 for what the program itself requests: keys of tokens, the export of traces,
-//! and purges. The caller bounds the time; head and body of an answer are bounded here. Redirects are
-//! not followed: the configuration names the address that is trusted.
+//! and purges. The caller bounds the time; head and body of an answer are bounded here. Redirects
+//! are not followed: the configuration names the address that is trusted.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

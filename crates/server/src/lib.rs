@@ -9,9 +9,9 @@
 //! `breaker_probe`, `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`,
 //! `compression`, `respond`, `header_writer`, `surrogate_key`, `http_error`, `body` (the answer),
 //! [`budgets`] (memory of all of them), `http_client` (what the program itself requests), [`sink`]
-//! (delivery of the feed), `follow`, `purge` (who gets its changes), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
-//! [`metrics`], `history` (ten minutes of them, and hot keys), [`documents`] (the admin side of a
-//! relay).
+//! (delivery of the feed), `follow`, [`purge`] (who gets its changes), `warm_start` (hot records
+//! after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them,
+//! and hot keys), [`documents`] (the admin side of a relay).
 
 mod accept_budget;
 mod acceptor;

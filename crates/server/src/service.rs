@@ -343,7 +343,8 @@ fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerErro
 }
 
 /// Starts the threads that readiness may wait for, and those that send what happens from the start
-/// on: readers of credentials, warm start, probes of the breaker, purges, traces. If one cannot be started, everything ends.
+/// on: readers of credentials, warm start, probes of the breaker, purges, traces. If one cannot be
+/// started, everything ends.
 fn start_before_ready(
     config: &Config,
     in_force: &Arc<InForce>,

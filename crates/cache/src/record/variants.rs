@@ -70,13 +70,12 @@ impl Uses {
         }
     }
 
-    /// Notes that it did not enter the memory, because it may be older than a change.
-    pub(super) fn note_unproven(&self) {
+    fn note_unproven(&self) {
         self.0.fetch_or(UNPROVEN, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn is_unproven(&self) -> bool {
+    fn is_unproven(&self) -> bool {
         self.0.load(Ordering::Relaxed) & UNPROVEN != 0
     }
 
@@ -121,6 +120,20 @@ pub(super) fn body_end(slice: &[u8]) -> usize {
 }
 
 impl Record {
+    /// Notes that it did not enter the memory, because it may be older than a change.
+    pub(crate) fn note_unproven(&self) {
+        self.0.header.header.uses.note_unproven();
+    }
+
+    /// Returns whether no change delivered so far may be newer than it: it entered the memory, or
+    /// would have if there had been reason to keep it. Only then may caches in front keep it until
+    /// they are purged.
+    #[must_use]
+    #[inline]
+    pub fn is_proven(&self) -> bool {
+        !self.0.header.header.uses.is_unproven()
+    }
+
     /// Returns the body in this coding, if it has been made.
     #[must_use]
     pub fn variant(&self, coding: ContentCoding) -> Option<&[u8]> {

@@ -2,8 +2,8 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `follow`,
-//! `purge`, `rate`, `limits`, `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader` (reading of a key), `problem`
-//! (messages), `units`, `expand`.
+//! `purge`, `rate`, `limits`, `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader`
+//! (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -219,8 +219,8 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
 }
 
 /// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
-/// `[admin.tls]`, the header fields of `[trace]`, and the secrets of `[purge]`. Returns the certificates with the names of
-/// their tables.
+/// `[admin.tls]`, the header fields of `[trace]`, and the secrets of `[purge]`. Returns the
+/// certificates with the names of their tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.

@@ -459,11 +459,8 @@ impl<'a> Section<'a> {
             DeValue::String(text) => match expand(text, self.ctx.env) {
                 Ok(value) => (Kind::Text(value), shown(text)),
                 Err(why) => {
-                    let value = if SECRET.contains(&name) {
-                        "not shown here".to_owned()
-                    } else {
-                        shown(text)
-                    };
+                    let is_secret = SECRET.contains(&name);
+                    let value = if is_secret { "not shown here".to_owned() } else { shown(text) };
                     self.refuse_at(name, at, format!("{why}; the value is {value}"));
                     return None;
                 }
