@@ -56,6 +56,14 @@ need_postgresql() {
   return 0
 }
 
+# need_modules: installs the modules of Varnish and nginx that examples/purge needs.
+need_modules() {
+  local missing=()
+  compgen -G '/usr/lib/*/varnish/vmods/libvmod_xkey.so' >/dev/null || missing+=(varnish-modules)
+  [[ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]] || missing+=(libnginx-mod-http-lua)
+  [[ ${#missing[@]} -eq 0 ]] || apt_get "${missing[@]}"
+}
+
 # need_nats_server: installs NATS from its Go module, where tests look for it.
 need_nats_server() {
   local folder=$HOME/go/bin

@@ -405,6 +405,10 @@ impl<E: Clone> BatchLoader<E> {
             if let Some(other) = fetches.in_flight.get(&flight.key) {
                 other.raise_floor(version);
             }
+            // What only passes has a lease that lives, as an entry would.
+            if !(alive && is_kept && passes) || collection.has_gap() {
+                record.note_unproven();
+            }
             if passes { Fill::NotAdmitted } else { Fill::Discarded }
         };
         drop(fetches);

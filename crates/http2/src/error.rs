@@ -18,6 +18,8 @@ pub enum ErrorCode {
     FrameSize = 6,
     /// The stream was not processed, and may be tried again.
     RefusedStream = 7,
+    /// The stream is no longer wanted.
+    Cancel = 8,
     /// A head could not be decoded.
     Compression = 9,
     /// The client does too much of what is of no use.

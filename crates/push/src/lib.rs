@@ -19,16 +19,26 @@
 //! asked for, in no particular order, and never return for what they have missed ([`tracking`],
 //! [`invalidation`]).
 
+//!
+//! Purges of caches in front of the service leave by the same proof: what is to be purged at one
+//! target, and when again, is in its [`PurgeQueue`].
+
 mod change_log;
 pub mod invalidation;
 mod pending;
+mod purge_queue;
 mod resume;
 pub mod tracking;
 mod window;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod purge_model;
 
 pub use change_log::{ChangeLog, Config, Usage};
+pub use purge_queue::{
+    Added, Batch, BatchLimits, ENTRY_OVERHEAD_BYTES, Purge, PurgeLimits, PurgeQueue,
+};
 pub use resume::{ResumeId, ResumeIdError};
 pub use window::{Cursor, Event, Opening, Progress};

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hotrow_measure::clock::Nanos;
+use hotrow_push::Purge;
 use hotrow_types::key::CollectionId;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
@@ -217,6 +218,8 @@ impl View {
                     let source = self.shared.collections.get(flushed).source;
                     self.shared.tracking.iter().for_each(|own| own.flush(source, flushed, None));
                 }
+                let purge = Purge::Collection(collection);
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(&purge));
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }
@@ -233,6 +236,8 @@ impl View {
                 self.shared.cache.note_removed(&key, false, now);
                 let source = self.shared.collections.get(collection).source;
                 self.shared.tracking.iter().for_each(|own| own.purged(source, &key));
+                let purge = Purge::Record(key);
+                self.shared.purger.iter().for_each(|purger| purger.purge_by_request(&purge));
                 Ok(plain(
                     StatusCode::OK,
                     "application/json",

@@ -34,7 +34,7 @@ use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::ReadRequirement;
-use crate::respond::{HOTROW_POSITION, Provenance, describe};
+use crate::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
@@ -430,7 +430,11 @@ impl Handler {
         let headers = response.headers_mut();
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, self.shared.collections.get(id).cache_control.clone());
+        let collection = self.shared.collections.get(id);
+        // No purge reaches a batch.
+        let is_kept = collection.surrogate_keys.is_none();
+        let directives = if is_kept { collection.cache_control.clone() } else { NO_STORE };
+        headers.insert(CACHE_CONTROL, directives);
         let position = token.position().map(|position| self.header_writer.position(position));
         if is_described {
             describe(headers, worst, position);

@@ -8,6 +8,7 @@ use http::header::InvalidHeaderValue;
 
 use crate::config;
 use crate::route::{AliasRoute, Router};
+use crate::surrogate_key::SurrogateKeys;
 
 /// A collection, ready to serve.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Collection {
     pub tenancy: Option<config::Tenancy>,
     /// See the configuration.
     pub compression: Option<config::Compression>,
+    /// Surrogate keys of its answers; `None`: they have none.
+    pub(crate) surrogate_keys: Option<SurrogateKeys>,
     /// See the configuration.
     pub is_removed: bool,
     /// What makes it an alias; `None`: it is none.
@@ -82,6 +85,9 @@ impl Collections {
                 allow_high_priority: collection.allow_high_priority,
                 tenancy: collection.tenancy,
                 compression: collection.compression.clone(),
+                surrogate_keys: collection
+                    .surrogates
+                    .map(|settings| SurrogateKeys::new(&collection.name, schema, settings)),
                 is_removed: collection.is_removed,
                 alias: collection.alias.as_ref().map(|settings| Alias {
                     settings: settings.clone(),

@@ -5,6 +5,7 @@ pub mod cors;
 pub mod follow;
 pub mod http_url;
 pub mod observability;
+pub mod purge;
 pub mod rate;
 pub mod trace;
 pub mod transport;
@@ -50,6 +51,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Followers of changes.
     pub follow: follow::Follow,
+    /// Purges of caches in front.
+    pub purge: purge::Purge,
     /// Rate limits.
     pub rate: rate::RateLimits,
     /// `true`: the data listener serves the description of the API too.
@@ -252,6 +255,8 @@ pub struct Collection {
     pub tenancy: Option<Tenancy>,
     /// Compression of its records; `None`: they are sent as they are.
     pub compression: Option<Compression>,
+    /// Surrogate keys of its answers; `None`: they have none.
+    pub surrogates: Option<purge::Surrogates>,
     /// `true`: it has left the configuration since the start, and is not served.
     pub is_removed: bool,
     /// What makes it an alias of another collection; `None`: it is none.

@@ -158,6 +158,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) columns: Option<&'a Arc<Columns>>,
     /// `true`: an earlier evaluation has taken from its rate limits.
     pub(crate) is_paid: bool,
+    /// `true`: purges of a record reach the answer to its URL.
+    pub(crate) is_purgeable: bool,
 }
 
 impl RequestContext<'_> {
@@ -172,6 +174,7 @@ impl RequestContext<'_> {
             sight: self.sight.to_buf(),
             columns: self.columns.cloned(),
             is_paid: self.is_paid,
+            is_purgeable: self.is_purgeable,
         }
     }
 }
@@ -195,6 +198,8 @@ pub(crate) struct PendingRequest {
     pub(crate) columns: Option<Arc<Columns>>,
     /// See [`RequestContext`].
     pub(crate) is_paid: bool,
+    /// See [`RequestContext`].
+    pub(crate) is_purgeable: bool,
 }
 
 impl PendingRequest {
@@ -210,6 +215,7 @@ impl PendingRequest {
             sight: self.sight.as_sight(),
             columns: self.columns.as_ref(),
             is_paid: self.is_paid,
+            is_purgeable: self.is_purgeable,
         }
     }
 }

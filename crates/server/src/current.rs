@@ -229,6 +229,12 @@ impl Serve for Current {
         self.handler.borrow().note_refused(rejection, connection, protocol);
     }
 
+    fn note_stuck(body: &mut Body) {
+        if let Body::Follow(follow) = body {
+            follow.note_stuck();
+        }
+    }
+
     fn whole(body: &Body) -> Option<&[u8]> {
         body.whole()
     }

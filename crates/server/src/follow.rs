@@ -18,7 +18,9 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use hotrow_push::{ChangeLog, Config as LogConfig, Cursor, Opening, ResumeId, Usage};
+use hotrow_push::{
+    ChangeLog, Config as LogConfig, Cursor, Event, Opening, Progress, ResumeId, Usage,
+};
 use hotrow_source::Change;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
@@ -50,6 +52,8 @@ pub(crate) struct Follows {
     version: watch::Sender<u64>,
     settings: Settings,
     followers: AtomicUsize,
+    /// Changes are purged in front: they are wanted without a follower.
+    has_purger: bool,
     clients: Option<Arc<Clients>>,
     pub(crate) counts: FollowCounts,
 }
@@ -85,13 +89,15 @@ pub(crate) enum NotAdmitted {
 }
 
 impl Follows {
-    /// Creates what followers share; `None`: no collection may be followed. `generation`: random.
+    /// Creates what followers share; `None`: no collection may be followed, and none is purged.
+    /// `purged`: collections whose changes are purged in front. `generation`: random.
     pub(crate) fn new(
         settings: &Settings,
+        purged: &[CollectionId],
         collections: &Collections,
         generation: u32,
     ) -> Option<Arc<Self>> {
-        if settings.collections.is_empty() {
+        if settings.collections.is_empty() && purged.is_empty() {
             return None;
         }
         let sources: Box<[SourceId]> =
@@ -101,7 +107,7 @@ impl Follows {
         let config = LogConfig { window_bytes: bytes, pending_bytes: bytes, generation };
         let log = |source| {
             let mut followed = vec![false; sources.len()];
-            for CollectionId(id) in &settings.collections {
+            for CollectionId(id) in settings.collections.iter().chain(purged) {
                 let id = usize::from(*id);
                 if sources.get(id).is_some_and(|own| own.index() == source) {
                     followed[id] = true;
@@ -116,14 +122,15 @@ impl Follows {
             version: watch::Sender::new(0),
             settings: settings.clone(),
             followers: AtomicUsize::new(0),
+            has_purger: !purged.is_empty(),
             clients: Clients::new(settings.followers_per_client),
             counts: FollowCounts::default(),
         }))
     }
 
-    /// Returns whether a collection may be followed.
+    /// Returns whether clients may follow a collection.
     pub(crate) fn is_followed(&self, collection: CollectionId) -> bool {
-        self.log(collection).lock().is_followed(collection)
+        self.settings.collections.contains(&collection)
     }
 
     fn source(&self, CollectionId(id): CollectionId) -> SourceId {
@@ -148,10 +155,11 @@ impl Follows {
         self.logs.iter().fold(Usage::default(), |sum, own| sum + own.log.lock().usage())
     }
 
-    /// Returns whether the feed should prove soon what is visible: followers wait for it.
+    /// Returns whether the feed should prove soon what is visible: followers or purges wait for it.
     pub(crate) fn wants_proof(&self, source: SourceId) -> bool {
         let wants = |own: &SourceLog| own.wants_proof.load(Ordering::Relaxed);
-        self.logs.get(source.index()).is_some_and(wants) && self.followers() > 0
+        let is_wanted = self.has_purger || self.followers() > 0;
+        is_wanted && self.logs.get(source.index()).is_some_and(wants)
     }
 
     /// Takes a place for a follower.
@@ -168,7 +176,27 @@ impl Follows {
         Ok(guard)
     }
 
-    fn open(&self, id: CollectionId, last: Option<ResumeId>) -> Option<(Cursor, Opening)> {
+    /// Returns a version that changes whenever there is something to read.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Reads changes of a collection, about [`CHANGES_PER_READ`] of them.
+    pub(crate) fn read(
+        &self,
+        id: CollectionId,
+        cursor: &mut Cursor,
+        take: &mut dyn FnMut(Event<'_>),
+    ) -> Progress {
+        self.log(id).lock().read(id, cursor, &|_| true, CHANGES_PER_READ, take)
+    }
+
+    /// Sets a reader of a collection to where its replay begins.
+    pub(crate) fn open(
+        &self,
+        id: CollectionId,
+        last: Option<ResumeId>,
+    ) -> Option<(Cursor, Opening)> {
         self.log(id).lock().open(id, last)
     }
 

@@ -182,6 +182,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         compression: None,
         is_removed: false,
         alias: None,
+        surrogates: None,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config {
@@ -208,6 +209,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
         follow: crate::config::follow::Follow::default(),
+        purge: crate::config::purge::Purge::default(),
         rate: crate::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

@@ -131,6 +131,7 @@ impl Handler {
             sight: Sight::All,
             columns: None,
             is_paid,
+            is_purgeable: false,
         };
         let columns;
         // Before the path is looked at: without a credential nothing is revealed, not even which
@@ -183,6 +184,7 @@ impl Handler {
                     return Step::problem(&problem);
                 }
                 let parsed = self.shared.collections.get(id).schema.parse_url(text);
+                context.is_purgeable = self.is_purgeable(id, &parsed, (text, query.is_some()));
                 self.limited(id, 1, &context, |handler, context| match parsed {
                     Ok(key) => handler.item(key, context),
                     Err(error) => Step::problem(&HttpError::BadId(error)),
@@ -419,13 +421,15 @@ impl Handler {
             Precondition::NotModified(named) => (form.named(named), true),
             Precondition::Holds => (form, false),
         };
+        let sharing = self.sharing(form.record(), provenance, request);
         if is_known || (form.bytes().len() as u64) < COUNTED_BYTES_MIN {
-            let answer = RecordAnswer { form, provenance, is_known, rate_limit: None };
+            let answer = RecordAnswer { form, provenance, is_known, sharing, rate_limit: None };
             return (Answer::Record(answer), provenance.outcome);
         }
         let collection = self.shared.collections.get(form.record().collection());
         let read_at = form.record().read_at();
-        let mut response = large_record(form, provenance, collection, &self.header_writer);
+        let shared = (provenance, sharing);
+        let mut response = large_record(form, shared, collection, &self.header_writer);
         self.note_read(&mut response, Some(read_at));
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()

@@ -1,6 +1,6 @@
-//! Client of HTTP/1.1 for what the program itself requests: keys of tokens, and the export of
-//! traces. The caller bounds the time; head and body of an answer are bounded here. Redirects are
-//! not followed: the configuration names the address that is trusted.
+//! Client of HTTP/1.1 for what the program itself requests: keys of tokens, the export of traces,
+//! and purges. The caller bounds the time; head and body of an answer are bounded here. Redirects
+//! are not followed: the configuration names the address that is trusted.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -113,7 +113,6 @@ impl Connection {
     }
 
     /// Waits until another request can be sent. `false`: the connection has ended.
-    #[cfg(feature = "otel")]
     pub(crate) async fn is_ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }

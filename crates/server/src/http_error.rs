@@ -31,8 +31,6 @@ pub(crate) enum HttpError {
     NoSuchCollection,
     /// The changes of the collection cannot be followed.
     NotFollowed,
-    /// The path is not served over HTTP/2.
-    OnlyHttp1,
     /// The client follows as many collections as it may.
     TooManyFollowers,
     /// The id cannot be a key of the collection.
@@ -99,7 +97,6 @@ impl HttpError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchPath | Self::NoSuchCollection | Self::NotFollowed => StatusCode::NOT_FOUND,
-            Self::OnlyHttp1 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
             Self::BadId(_)
             | Self::BadBatch(_)
@@ -128,7 +125,6 @@ impl HttpError {
             Self::NoSuchPath => "No such path",
             Self::NoSuchCollection => "No such collection",
             Self::NotFollowed => "Changes are not served",
-            Self::OnlyHttp1 => "HTTP version not supported",
             Self::BadId(_) => "Bad id",
             Self::BadBatch(_) => "Bad batch",
             Self::BadFields(_) => "Bad fields",
@@ -163,11 +159,6 @@ impl HttpError {
             Self::NoSuchCollection => "this server serves no collection of that name".into(),
             Self::NotFollowed => {
                 "the changes of this collection cannot be followed (collections.NAME.changes)"
-                    .into()
-            }
-            Self::OnlyHttp1 => {
-                "changes are served over HTTP/1.1 only: send this request over a connection \
-                 of HTTP/1.1"
                     .into()
             }
             Self::TooManyFollowers => {

@@ -7,11 +7,11 @@
 //! [`reload`] (settings that change), `observer`, [`access_log`], `trace_context`, `query_log`,
 //! `server_timing`, [`traces`] (what operators see), `read` (to the database and back),
 //! `breaker_probe`, `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`,
-//! `compression`, `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`]
-//! (memory of all of them), `http_client` (what the program itself requests), [`sink`] (delivery of
-//! the feed), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
-//! [`metrics`], `history` (ten minutes of them, and hot keys), [`documents`] (the admin side of a
-//! relay).
+//! `compression`, `respond`, `header_writer`, `surrogate_key`, `http_error`, `body` (the answer),
+//! [`budgets`] (memory of all of them), `http_client` (what the program itself requests), [`sink`]
+//! (delivery of the feed), `follow`, [`purge`] (who gets its changes), `warm_start` (hot records
+//! after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them,
+//! and hot keys), [`documents`] (the admin side of a relay).
 
 mod accept_budget;
 mod acceptor;
@@ -54,6 +54,7 @@ mod observer;
 mod openapi;
 mod position;
 mod precondition;
+pub mod purge;
 mod query_log;
 mod read;
 mod read_all;
@@ -74,6 +75,7 @@ pub mod shared;
 mod sight;
 pub mod sink;
 mod standby;
+mod surrogate_key;
 mod throttle;
 pub mod tls;
 mod trace_context;

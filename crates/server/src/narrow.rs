@@ -43,8 +43,9 @@ impl Handler {
             Precondition::NotModified(_) => Body::Empty,
             Precondition::Holds => Body::Bytes(Bytes::from(view)),
         };
+        let shared = (provenance, self.sharing(record, provenance, request));
         let mut response =
-            view_of_record(record, (body, hash), provenance, collection, &self.header_writer);
+            view_of_record(record, (body, hash), shared, collection, &self.header_writer);
         self.note_read(&mut response, Some(record.read_at()));
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()

@@ -16,8 +16,9 @@ use crate::body::Body;
 use crate::collections::{Collection, Collections};
 use crate::connection::serve::Written;
 use crate::record_form::{RecordForm, tag_suffix};
-use crate::respond::{ACCEPT_ENCODING, MISSING, Provenance, age_seconds};
+use crate::respond::{ACCEPT_ENCODING, MISSING, NO_STORE, Provenance, age_seconds};
 use crate::sight::AbsentAnswer;
+use crate::surrogate_key::{Sharing, SurrogateKeys};
 
 /// An answer with a record, or with the fact that there is none.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct RecordAnswer {
     pub(crate) provenance: Provenance,
     /// Whether the client has it already: 304.
     pub(crate) is_known: bool,
+    /// What caches in front may do with it.
+    pub(crate) sharing: Sharing,
     /// Header fields of the rate limits, if they are configured.
     pub(crate) rate_limit: Option<Box<RateLimitFields>>,
 }
@@ -63,11 +66,83 @@ fn absent_written() -> Written<Body> {
 #[derive(Debug)]
 pub(crate) struct RecordHeads {
     /// By collection.
-    fixed: Box<[FixedParts]>,
+    fixed: Box<[CollectionHeads]>,
     /// Most entries were read while the feed stood still, so neighbours share their position.
     position: RefCell<(Option<Position>, Vec<u8>)>,
     /// The same, as a field of HTTP/2.
     position_field: RefCell<(Option<Position>, Vec<u8>)>,
+}
+
+/// Leading parts of the heads of a collection.
+#[derive(Debug)]
+struct CollectionHeads {
+    /// Those that `cache_control` says.
+    configured: FixedParts,
+    purged: Option<PurgedHeads>,
+}
+
+/// What a collection with surrogate keys has besides.
+#[derive(Debug)]
+struct PurgedHeads {
+    keys: SurrogateKeys,
+    /// Of answers that no cache may keep.
+    forbidden: FixedParts,
+}
+
+impl CollectionHeads {
+    fn new(collection: &Collection) -> Self {
+        let varies = collection.compression.is_some();
+        let purged = |keys: &SurrogateKeys| PurgedHeads {
+            keys: keys.clone(),
+            forbidden: FixedParts::new(&NO_STORE, varies),
+        };
+        Self {
+            configured: FixedParts::new(&collection.cache_control, varies),
+            purged: collection.surrogate_keys.as_ref().map(purged),
+        }
+    }
+
+    /// Returns the part of answers with this status. `is_kept`: caches may keep them.
+    fn part(&self, is_kept: bool, status: u16) -> &FixedPart {
+        let parts = match &self.purged {
+            Some(purged) if !is_kept => &purged.forbidden,
+            _ => &self.configured,
+        };
+        match status {
+            304 => &parts.not_modified,
+            404 => &parts.missing,
+            _ => &parts.found,
+        }
+    }
+
+    /// Appends the value of the field of surrogate keys, if the answer has it. `None`: it has not.
+    fn write_keys(&self, answer: &RecordAnswer, out: &mut Vec<u8>) -> Option<&SurrogateKeys> {
+        let keys = match answer.sharing {
+            Sharing::UntilPurged => &self.purged.as_ref()?.keys,
+            Sharing::AsConfigured | Sharing::Forbidden => return None,
+        };
+        keys.write_value(answer.form.record().key_bytes(), out)?;
+        Some(keys)
+    }
+
+    /// Writes the leading part of a head in HTTP/1.1.
+    fn write(&self, answer: &RecordAnswer, status: u16, out: &mut Vec<u8>) {
+        if answer.sharing != Sharing::UntilPurged {
+            let is_kept = answer.sharing == Sharing::AsConfigured;
+            return out.extend_from_slice(&self.part(is_kept, status).text);
+        }
+        let begin = out.len();
+        out.extend_from_slice(&self.part(true, status).text);
+        if let Some(purged) = &self.purged {
+            out.extend_from_slice(purged.keys.field().as_bytes());
+            out.extend_from_slice(b": ");
+        }
+        if self.write_keys(answer, out).is_some() {
+            return out.extend_from_slice(b"\r\n");
+        }
+        out.truncate(begin);
+        out.extend_from_slice(&self.part(false, status).text);
+    }
 }
 
 /// Leading parts of heads, the same for all records of a collection.
@@ -122,11 +197,8 @@ fn write_coding(coding: ContentCoding, status: u16, out: &mut Vec<u8>) {
 
 impl RecordHeads {
     pub(crate) fn new(collections: &Collections) -> Self {
-        let fixed = |collection: &Collection| {
-            FixedParts::new(&collection.cache_control, collection.compression.is_some())
-        };
         Self {
-            fixed: collections.all().iter().map(fixed).collect(),
+            fixed: collections.all().iter().map(CollectionHeads::new).collect(),
             position: RefCell::default(),
             position_field: RefCell::default(),
         }
@@ -136,12 +208,7 @@ impl RecordHeads {
     pub(crate) fn write(&self, answer: RecordAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let status = answer.status();
         let record = answer.form.record();
-        let fixed = &self.fixed[usize::from(record.collection().0)];
-        out.extend_from_slice(match status {
-            304 => &fixed.not_modified.text,
-            404 => &fixed.missing.text,
-            _ => &fixed.found.text,
-        });
+        self.fixed[usize::from(record.collection().0)].write(&answer, status, out);
         if status != 404 {
             out.extend_from_slice(b"etag: \"");
             write::hexadecimal(out, record.body_hash());
@@ -167,7 +234,8 @@ impl RecordHeads {
     /// Writes the head of an answer without a record. It shows nothing of the entry behind it.
     pub(crate) fn write_absent(&self, answer: AbsentAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let AbsentAnswer { collection, position, rate_limit } = answer;
-        out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing.text);
+        let fixed = &self.fixed[usize::from(collection.0)];
+        out.extend_from_slice(&fixed.part(false, 404).text);
         if let Some(position) = position {
             self.write_position(position, out);
         }

@@ -12,6 +12,7 @@ use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
 use crate::record_form::RecordForm;
+use crate::surrogate_key::Sharing;
 
 /// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
@@ -24,7 +25,7 @@ pub(crate) const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
 pub(crate) const ACCEPT_ENCODING: &str = "accept-encoding";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Metadata of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +60,19 @@ impl Provenance {
 #[must_use]
 pub(crate) fn large_record(
     form: RecordForm,
-    provenance: Provenance,
+    (provenance, sharing): (Provenance, Sharing),
     collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
+    let purged = collection.surrogate_keys.as_ref().map(|keys| (keys, form.record().clone()));
     let (hash, coding) = (form.record().body_hash(), form.coding());
     let position = form.record().position().map(|position| header_writer.position(position));
     let tag = (header_writer.etag(hash, coding), coding);
-    tagged(Body::Record(form), tag, provenance, collection, position)
+    let mut response = tagged(Body::Record(form), tag, provenance, collection, position);
+    if let Some((keys, record)) = purged {
+        keys.add(&record, sharing, response.headers_mut());
+    }
+    response
 }
 
 /// Answers with a view of a record, or with 304 if `body` is empty.
@@ -74,12 +80,17 @@ pub(crate) fn large_record(
 pub(crate) fn view_of_record(
     record: &Record,
     (body, hash): (Body, u64),
-    provenance: Provenance,
+    (provenance, sharing): (Provenance, Sharing),
     collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
     let position = record.position().map(|position| header_writer.position(position));
-    tagged(body, (header_writer.etag(hash, None), None), provenance, collection, position)
+    let tag = (header_writer.etag(hash, None), None);
+    let mut response = tagged(body, tag, provenance, collection, position);
+    if let Some(keys) = &collection.surrogate_keys {
+        keys.add(record, sharing, response.headers_mut());
+    }
+    response
 }
 
 fn tagged(

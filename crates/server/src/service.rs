@@ -33,6 +33,7 @@ use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
 use crate::miss_ratio_curve;
+use crate::purge;
 use crate::read::SourceReads;
 use crate::readiness::Readiness;
 use crate::refresh;
@@ -341,8 +342,9 @@ fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerErro
     }
 }
 
-/// Starts the threads that readiness may wait for: readers of credentials, warm start, probes of
-/// the breaker. If one cannot be started, everything ends.
+/// Starts the threads that readiness may wait for, and those that send what happens from the start
+/// on: readers of credentials, warm start, probes of the breaker, purges, traces. If one cannot be
+/// started, everything ends.
 fn start_before_ready(
     config: &Config,
     in_force: &Arc<InForce>,
@@ -352,6 +354,7 @@ fn start_before_ready(
     let shared = &in_force.newest().shared;
     let mut helpers = Vec::new();
     let mut start = || {
+        helpers.extend(purge::start(shared, shutdown, supervisor)?);
         helpers.extend(traces::start(shared.fetcher.tracer.as_ref(), shutdown, supervisor)?);
         start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);

@@ -31,6 +31,7 @@ use crate::follow::Follows;
 use crate::lookups::Calendar;
 use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
+use crate::purge::Purger;
 use crate::query_log::QueryLog;
 use crate::read::{CacheInForce, Fetcher, SourceReads};
 use crate::refresh::Refresh;
@@ -56,6 +57,8 @@ pub struct Shared {
     pub(crate) follows: Option<Arc<Follows>>,
     /// Clients that keep copies; `None`: there is no Redis protocol.
     pub(crate) tracking: Option<Arc<Tracking>>,
+    /// Purges of caches in front; `None`: there are none.
+    pub(crate) purger: Option<Arc<Purger>>,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
@@ -138,8 +141,10 @@ impl Shared {
             sources,
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
+            purger: Purger::new(&config.purge, &collections),
             follows: Follows::new(
                 &config.follow,
+                config.purge.purged(),
                 &collections,
                 // Its lower half.
                 rate::seed()[0] as u32,

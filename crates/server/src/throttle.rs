@@ -25,13 +25,14 @@ pub(crate) static SLOW_FOLLOWER: Throttle = Throttle::new();
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 
 /// Throttle that passes one line a second.
+#[derive(Debug)]
 pub(crate) struct Throttle {
     next_ns: AtomicU64,
     suppressed: AtomicU64,
 }
 
 impl Throttle {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next_ns: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 

@@ -19,6 +19,7 @@ use hotrow_access::jwks::KeySet;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};
 use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
+use hotrow_server::config::purge::{KeyField, Surrogates};
 use hotrow_server::config::trace::Trace;
 use hotrow_server::config::transport::Transport;
 use hotrow_testkit::tokens::SigningKey;
@@ -131,6 +132,10 @@ fn hits_do_not_allocate() {
     // One after the other: the count is that of the whole process.
     count_hits_over_http2();
     count_hits(&Running::start(&config()), "without access", "");
+    let mut purged = config();
+    let field = KeyField::SurrogateKey;
+    purged.collections[0].surrogates = Some(Surrogates { field, needs_canonical_url: true });
+    count_hits(&Running::start(&purged), "surrogate keys", "");
     let log = AccessLog {
         output: AccessLogOutput::Stderr,
         sample: 0.0,

@@ -45,6 +45,8 @@ const TRAILER: usize = LENGTH * ContentCoding::ALL.len();
 pub(super) struct Uses(AtomicU8);
 
 const HITS: u8 = 0b11;
+/// Behind the states of the variants.
+const UNPROVEN: u8 = 1 << 7;
 /// No request asked for the variant.
 const UNASKED: u8 = 0;
 /// One request did.
@@ -66,6 +68,15 @@ impl Uses {
         if before & HITS < HOT_HITS_MIN {
             self.0.store(before + 1, Ordering::Relaxed);
         }
+    }
+
+    fn note_unproven(&self) {
+        self.0.fetch_or(UNPROVEN, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_unproven(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & UNPROVEN != 0
     }
 
     pub(super) fn hits(&self) -> u8 {
@@ -109,6 +120,20 @@ pub(super) fn body_end(slice: &[u8]) -> usize {
 }
 
 impl Record {
+    /// Notes that it did not enter the memory, because it may be older than a change.
+    pub(crate) fn note_unproven(&self) {
+        self.0.header.header.uses.note_unproven();
+    }
+
+    /// Returns whether no change delivered so far may be newer than it: it entered the memory, or
+    /// would have if there had been reason to keep it. Only then may caches in front keep it until
+    /// they are purged.
+    #[must_use]
+    #[inline]
+    pub fn is_proven(&self) -> bool {
+        !self.0.header.header.uses.is_unproven()
+    }
+
     /// Returns the body in this coding, if it has been made.
     #[must_use]
     pub fn variant(&self, coding: ContentCoding) -> Option<&[u8]> {

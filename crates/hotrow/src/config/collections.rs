@@ -34,6 +34,8 @@ pub(super) struct Collections {
     pub(super) source: Vec<CollectionConfig>,
     /// Those whose changes may be followed.
     pub(super) followed: Vec<CollectionId>,
+    /// Those whose answers have surrogate keys.
+    pub(super) purged: Vec<CollectionId>,
 }
 
 /// Lifetimes of entries where a collection sets none.
@@ -165,6 +167,9 @@ fn collection(
     if changes(&mut section, source_traits, tenant.is_some()) {
         all.followed.push(number);
     }
+    if surrogate_keys(&mut section, source_traits, access, &cache_control) {
+        all.purged.push(number);
+    }
     let aliases = aliases::aliases(
         &mut section,
         &aliases::Aliased {
@@ -196,6 +201,8 @@ fn collection(
         allow_high_priority,
         tenancy,
         compression,
+        // `purge` sets it.
+        surrogates: None,
         is_removed: false,
         alias: None,
     });
@@ -229,6 +236,41 @@ fn changes(section: &mut Section<'_>, source: &SourceTraits<'_>, has_tenants: bo
     };
     section.refuse("changes", format!("must not be true {why}"));
     changes
+}
+
+/// Reads whether answers have surrogate keys. They need caches in front that keep answers, and a
+/// feed that reports when to purge them.
+fn surrogate_keys(
+    section: &mut Section<'_>,
+    source: &SourceTraits<'_>,
+    access: &AccessTraits,
+    cache_control: &str,
+) -> bool {
+    let surrogate_keys = section.flag("surrogate_keys", false);
+    let mut directives = cache_control.split(',').map(|directive| {
+        directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase()
+    });
+    let keeps_nothing =
+        directives.any(|name| matches!(&*name, "no-store" | "no-cache" | "private"));
+    let why = match surrogate_keys {
+        true if access.is_configured => {
+            "with [access]: a cache in front would give answers to clients without the grant"
+        }
+        true if !access.is_cached => {
+            "with cache.enabled = false: what memory does not keep, no cache in front may keep"
+        }
+        true if !source.has_positions => {
+            "with source.watch or source.feed = \"none\": without a change log nothing is purged"
+        }
+        true if source.is_behind_hub => "with [hub]: following changes is not supported there yet",
+        true if keeps_nothing => {
+            "unless cache_control lets caches in front keep answers; for instance \
+             \"max-age=0, s-maxage=3600\""
+        }
+        _ => return surrogate_keys,
+    };
+    section.refuse("surrogate_keys", format!("must not be true {why}"));
+    surrogate_keys
 }
 
 /// Reads the tenant's column, if the records belong to tenants, with its settings.

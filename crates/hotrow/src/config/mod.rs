@@ -1,10 +1,9 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `follow`, `rate`,
-//! `limits`,
-//! `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader` (reading of a key), `problem`
-//! (messages), `units`, `expand`.
+//! `admin`, `access`, `cors`, `source`, `collections`, `aliases`, `compression`, `follow`,
+//! `purge`, `rate`, `limits`, `warm`, `access_log`, `trace`, `hub`, `reload`, `auto`, `reader`
+//! (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -27,6 +26,7 @@ mod hub;
 mod limits;
 mod listen;
 mod problem;
+mod purge;
 mod rate;
 mod reader;
 mod reload;
@@ -220,8 +220,8 @@ pub(crate) fn with_grants(mut resolved: Resolved, path: &Path) -> Result<Resolve
 }
 
 /// Checks the files that a configuration names: the certificates of `[listen.tls]` and of
-/// `[admin.tls]`, and the header fields of `[trace]`. Returns the certificates with the names of
-/// their tables.
+/// `[admin.tls]`, the header fields of `[trace]`, and the secrets of `[purge]`. Returns the
+/// certificates with the names of their tables.
 ///
 /// # Errors
 /// Returns the problem of a file that is missing or malformed, or does not fit the others.
@@ -247,6 +247,10 @@ pub fn check_files(
         && let Err(error) = hotrow_server::traces::check_headers(trace)
     {
         let (path, what) = ("trace".to_owned(), error.to_string());
+        problems.push(Problem { line: None, path, what });
+    }
+    if let Err(error) = hotrow_server::purge::check_secrets(&resolved.server.purge.targets) {
+        let (path, what) = ("purge.targets".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });
     }
     match problems.is_empty() {
@@ -303,7 +307,8 @@ fn parse_edited(
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
     let text = "[collections.any.by.any]\n[collections.any.embed.any]\n[limits.rate.any]\n\
-        [access.roles.any.columns.any]\n[access.keys.any]\n[access.certificates.any]";
+        [access.roles.any.columns.any]\n[access.keys.any]\n[access.certificates.any]\n\
+        [purge.targets.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

@@ -23,7 +23,8 @@ use super::units;
 use self::kind::{Kind, kind_name, path_part, quoted};
 
 /// Keys whose values may be or contain secrets: no message repeats them.
-const SECRET: [&str; 6] = ["token", "url", "feed_url", "read_urls", "hs256_secret", "sha256"];
+const SECRET: [&str; 7] =
+    ["token", "url", "feed_url", "read_urls", "hs256_secret", "secret", "sha256"];
 
 /// Key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -458,11 +459,8 @@ impl<'a> Section<'a> {
             DeValue::String(text) => match expand(text, self.ctx.env) {
                 Ok(value) => (Kind::Text(value), shown(text)),
                 Err(why) => {
-                    let value = if SECRET.contains(&name) {
-                        "not shown here".to_owned()
-                    } else {
-                        shown(text)
-                    };
+                    let is_secret = SECRET.contains(&name);
+                    let value = if is_secret { "not shown here".to_owned() } else { shown(text) };
                     self.refuse_at(name, at, format!("{why}; the value is {value}"));
                     return None;
                 }

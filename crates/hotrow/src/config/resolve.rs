@@ -58,6 +58,7 @@ pub(super) fn resolve<'a>(
         .map(|(name, source)| source.source_traits(name, stale_by(&cache_section.config, source)))
         .collect();
     let follow_section = root.section("follow");
+    let purge_section = root.section("purge");
     let collections = collections::collections(
         root.section("collections"),
         &cache_section.ttl,
@@ -113,6 +114,14 @@ pub(super) fn resolve<'a>(
         ));
     }
     let of_sources = of_sources(&collections.server, collections.source, sources.len());
+    let mut served_collections = collections.server;
+    let max_staleness = cache_section.config.max_staleness;
+    let purge = super::purge::purge(
+        purge_section,
+        collections.purged,
+        &mut served_collections,
+        max_staleness,
+    );
     let server = hotrow_server::config::Config {
         data,
         admin,
@@ -127,8 +136,9 @@ pub(super) fn resolve<'a>(
         breaker,
         shed,
         concurrency: shared.concurrency,
-        collections: collections.server,
+        collections: served_collections,
         follow: super::follow::follow(follow_section, collections.followed),
+        purge,
         rate,
         describes_on_data,
         cors,
@@ -139,7 +149,6 @@ pub(super) fn resolve<'a>(
         observability: Observability { access_log, has_server_timing, trace },
         miss_ratio_curve: cache_section.miss_ratio_curve,
     };
-    let max_staleness = cache_section.config.max_staleness;
     let sources: Option<Vec<SourceConfig>> = sources
         .into_iter()
         .zip(of_sources)

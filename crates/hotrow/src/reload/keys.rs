@@ -13,6 +13,7 @@ const LIMITER: &str = "the queues and the concurrency limit are set up at the st
 const CHECK: &str = "the thread of the consistency check is set up at the start";
 const CLIENTS: &str = "the connections of a client are counted from the start";
 const FOLLOW: &str = "what followers share with the feed is set up at the start";
+const PURGE: &str = "purges are set up at the start";
 const SHAPE: &str = "the feed and the queries follow the table as it was at the start";
 pub(super) const TOKEN_KEYS: &str =
     "the thread that reads the keys of tokens is set up at the start";
@@ -57,6 +58,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["cache", "isolate_scans" | "prefetch_on_change"] => Some(LIMITER),
         ["cache", ..] => Some(MEMORY),
         ["collections", _, key, ..] if TABLE.contains(key) => Some(SHAPE),
+        ["collections", _, "surrogate_keys"] | ["purge", ..] => Some(PURGE),
         ["collections", ..] => None,
         ["follow", ..] => Some(FOLLOW),
         ["warm", ..] => Some(WARM),

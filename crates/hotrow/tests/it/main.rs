@@ -209,5 +209,6 @@ mod postgres {
     }
 }
 
+mod purge;
 mod shop;
 mod verify;

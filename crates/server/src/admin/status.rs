@@ -57,6 +57,7 @@ impl View {
                 "allow_stale": shared.redis_allows_stale,
             })),
             "changes": shared.follows.as_ref().map(|follows| follows.status()),
+            "purges": shared.purger.as_ref().map(|purger| purger.status()),
             "limits": self.limits(),
             "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),

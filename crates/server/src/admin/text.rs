@@ -89,6 +89,9 @@ impl View {
         if let Some(tracking) = &self.shared.tracking {
             tracking.expose(&mut out);
         }
+        if let Some(purger) = &self.shared.purger {
+            purger.expose(&mut out);
+        }
         if let Some(access) = &self.shared.access {
             access.expose(now, &mut out);
         }

@@ -55,6 +55,7 @@ mod tests {
             compression: None,
             is_removed: false,
             alias: None,
+            surrogate_keys: None,
         }
     }
 

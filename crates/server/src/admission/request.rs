@@ -186,6 +186,7 @@ mod tests {
             sight: Sight::All,
             columns: None,
             is_paid: false,
+            is_purgeable: false,
         };
         let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));

@@ -56,6 +56,9 @@ pub trait Serve: 'static {
         None
     }
 
+    /// Called before a body without an end is dropped because its client takes nothing of it.
+    fn note_stuck(_: &mut Self::Body) {}
+
     /// Called when a request is answered without the service, which did not see it.
     fn rejected(&self, _: Rejection, _: &Rc<ConnectionContext>, _: Protocol) {}
 

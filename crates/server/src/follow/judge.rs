@@ -73,6 +73,7 @@ impl Credential {
             sight: Sight::All,
             columns: None,
             is_paid: true,
+            is_purgeable: false,
         };
         let sender = handler.authenticate(&request).map_err(|_| EndCause::Access)?;
         if let Some(authenticator) = &handler.authenticator {

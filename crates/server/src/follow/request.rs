@@ -12,7 +12,7 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Response};
 
-use super::stream::{FollowBody, Follower};
+use super::stream::{FollowBody, Follower, Framing};
 use super::{FollowerGuard, NotAdmitted};
 use crate::batch::parse_query;
 use crate::body::Body;
@@ -37,7 +37,7 @@ pub(super) struct Asked {
     pub(super) keys: Option<HashSet<Key, RandomState>>,
     /// The follower has everything up to this point.
     pub(super) last: Option<ResumeId>,
-    pub(super) is_chunked: bool,
+    pub(super) framing: Framing,
 }
 
 impl Handler {
@@ -52,9 +52,6 @@ impl Handler {
         let is_followed = self.shared.follows.as_ref().is_some_and(|own| own.is_followed(id));
         if !is_followed || has_tenants {
             return Step::problem(&HttpError::NotFollowed);
-        }
-        if protocol == Protocol::Http2 {
-            return Step::problem(&HttpError::OnlyHttp1);
         }
         if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
             return Step::problem(&problem);
@@ -94,7 +91,12 @@ impl Handler {
                 )
             })?,
         };
-        Ok(Asked { keys, last, is_chunked: protocol == Protocol::Http11 })
+        let framing = match protocol {
+            Protocol::Http2 => Framing::Multiplexed,
+            Protocol::Http11 => Framing::Chunked,
+            _ => Framing::UntilClosed,
+        };
+        Ok(Asked { keys, last, framing })
     }
 
     fn followed_keys(
@@ -153,18 +155,18 @@ impl Handler {
                 });
             }
         };
-        let is_chunked = asked.is_chunked;
+        let framing = asked.framing;
         let Some(follower) = Follower::open(self, id, asked, (guard, expires), request) else {
             return Step::problem(&HttpError::NotFollowed);
         };
-        let body = FollowBody::new(follower, self, request, is_chunked);
+        let body = FollowBody::new(follower, self, request, framing);
         let mut response = Response::new(Body::Follow(Box::new(body)));
         let headers = response.headers_mut();
         let mut set = |name, value| _ = headers.insert(name, HeaderValue::from_static(value));
         set(CONTENT_TYPE, "text/event-stream");
         set(CACHE_CONTROL, "no-store");
         set(ACCEL_BUFFERING, "no");
-        if is_chunked {
+        if framing == Framing::Chunked {
             set(TRANSFER_ENCODING, "chunked");
         }
         Step::ready(response)

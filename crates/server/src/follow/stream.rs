@@ -178,6 +178,17 @@ impl NextFrame {
     }
 }
 
+/// How the body of a follower is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// In chunks: HTTP/1.1.
+    Chunked,
+    /// Until the connection closes: HTTP/1.0.
+    UntilClosed,
+    /// In frames, beside others: HTTP/2. It is asked for one when the client has room for it.
+    Multiplexed,
+}
+
 /// Body of a follower's answer.
 pub struct FollowBody {
     run: Pin<Box<dyn Future<Output = EndCause>>>,
@@ -185,7 +196,9 @@ pub struct FollowBody {
     follows: Arc<Follows>,
     handler: Rc<Handler>,
     activity: Rc<Activity>,
-    is_chunked: bool,
+    framing: Framing,
+    /// Its client has taken nothing for too long.
+    is_stuck: bool,
     /// A frame was handed over, and the next one must wait for it to be written.
     has_given: Cell<bool>,
     ended: Option<EndCause>,
@@ -205,7 +218,7 @@ impl FollowBody {
         follower: Follower,
         handler: &Rc<Handler>,
         request: &RequestContext<'_>,
-        is_chunked: bool,
+        framing: Framing,
     ) -> Self {
         let next = Rc::new(NextFrame::default());
         let follows = Arc::clone(&follower.guard.follows);
@@ -217,7 +230,8 @@ impl FollowBody {
             follows,
             handler: Rc::clone(handler),
             activity: Rc::clone(&request.connection.activity),
-            is_chunked,
+            framing,
+            is_stuck: false,
             has_given: Cell::new(false),
             ended: None,
             collection,
@@ -231,13 +245,19 @@ impl FollowBody {
         self.note = note;
     }
 
+    /// Notes that its client has taken nothing for too long, and that it is dropped for that.
+    pub(crate) fn note_stuck(&mut self) {
+        self.is_stuck = true;
+    }
+
     /// Returns the next frame.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended.is_some() {
             return Poll::Ready(None);
         }
         // At most one frame waits for the client. Both conditions end with a write.
-        if self.has_given.take() || self.activity.is_write_blocked() {
+        let is_alone = self.framing != Framing::Multiplexed;
+        if is_alone && (self.has_given.take() || self.activity.is_write_blocked()) {
             return Poll::Pending;
         }
         let (text, ended) = if self.activity.is_leaving() {
@@ -260,7 +280,7 @@ impl FollowBody {
             text.end(cause);
         }
         self.has_given.set(ended.is_none());
-        let frame = Bytes::from(text.into_frame(self.is_chunked, ended.is_some()));
+        let frame = Bytes::from(text.into_frame(self.framing == Framing::Chunked, ended.is_some()));
         self.bytes += frame.len() as u64;
         self.follows.counts.sent(frame.len());
         frame
@@ -271,7 +291,7 @@ impl Drop for FollowBody {
     fn drop(&mut self) {
         let cause = match self.ended {
             Some(cause) => cause,
-            None if self.activity.is_write_blocked() => EndCause::Slow,
+            None if self.is_stuck || self.activity.is_write_blocked() => EndCause::Slow,
             None if self.activity.is_leaving() => EndCause::Draining,
             None => EndCause::Client,
         };

@@ -13,6 +13,7 @@ use crate::header_writer::etag;
 use crate::record_form::tag_suffix;
 use crate::respond::age_seconds;
 use crate::sight::AbsentAnswer;
+use crate::surrogate_key::Sharing;
 
 impl RecordHeads {
     /// Writes the fields of an answer. `text` is memory that is used again.
@@ -25,11 +26,13 @@ impl RecordHeads {
         let status = answer.status();
         let record = answer.form.record();
         let fixed = &self.fixed[usize::from(record.collection().0)];
-        out.extend_from_slice(match status {
-            304 => &fixed.not_modified.fields,
-            404 => &fixed.missing.fields,
-            _ => &fixed.found.fields,
-        });
+        text.clear();
+        let keys = fixed.write_keys(&answer, text);
+        let is_kept = keys.is_some() || answer.sharing == Sharing::AsConfigured;
+        out.extend_from_slice(&fixed.part(is_kept, status).fields);
+        if let Some(keys) = keys {
+            encoder::named_field(out, keys.field().as_bytes(), text);
+        }
         if status != 404 {
             write_tag(record.body_hash(), answer.form.coding(), status, out);
         }
@@ -55,7 +58,7 @@ impl RecordHeads {
         out: &mut Vec<u8>,
     ) -> Written<Body> {
         let AbsentAnswer { collection, position, rate_limit } = answer;
-        out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing.fields);
+        out.extend_from_slice(&self.fixed[usize::from(collection.0)].part(false, 404).fields);
         if let Some(position) = position {
             self.write_position_field(position, out);
         }

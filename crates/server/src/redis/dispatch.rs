@@ -66,6 +66,7 @@ impl<'a> CommandRequest<'a> {
             sight: Sight::All,
             columns: None,
             is_paid: self.is_again,
+            is_purgeable: false,
         }
     }
 }

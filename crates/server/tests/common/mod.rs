@@ -130,6 +130,7 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             follow: hotrow_server::config::follow::Follow::default(),
+            purge: hotrow_server::config::purge::Purge::default(),
             rate: hotrow_server::config::rate::RateLimits::default(),
             describes_on_data: false,
             cors: None,

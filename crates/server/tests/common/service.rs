@@ -214,9 +214,11 @@ pub(crate) fn config() -> Config {
                 compression: None,
                 is_removed: false,
                 alias: None,
+                surrogates: None,
             })
             .into(),
         follow: hotrow_server::config::follow::Follow::default(),
+        purge: hotrow_server::config::purge::Purge::default(),
         rate: hotrow_server::config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,

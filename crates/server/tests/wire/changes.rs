@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::common::events::{followed, position, start, start_followed};
-use crate::common::http2::Http2Connection;
 use crate::common::{Client, limits, wait_until};
 use hotrow_server::config::follow::Follow;
 use hotrow_server::config::transport::Transport;
@@ -190,9 +189,6 @@ fn what_cannot_be_followed_is_refused_with_the_reason() {
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {text}");
         assert!(text.contains(why), "{line}: {text}");
     }
-    let answer = Http2Connection::connect(server.address).ask("GET", ALL, "", "");
-    assert_eq!(answer.status, 505, "{answer:?}");
-    assert!(answer.body.contains("HTTP/1.1"), "{answer:?}");
 }
 
 #[test]

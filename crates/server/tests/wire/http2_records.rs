@@ -6,6 +6,7 @@ use crate::common::http2::Http2Connection;
 use crate::common::service::{Running, config};
 use crate::common::{Answer, Client, Server, limits};
 use hotrow_server::config::Config;
+use hotrow_server::config::purge::{KeyField, Surrogates};
 use hotrow_server::config::transport::Transport;
 
 fn transport() -> Transport {
@@ -27,7 +28,20 @@ fn lines(answer: &Answer) -> Vec<String> {
 
 #[test]
 fn answers_are_the_same_over_both_versions() {
-    let config = Config { transport: transport(), ..config() };
+    check_both_versions(None);
+}
+
+#[test]
+fn answers_with_surrogate_keys_are_the_same_over_both_versions() {
+    check_both_versions(Some(Surrogates {
+        field: KeyField::SurrogateKey,
+        needs_canonical_url: false,
+    }));
+}
+
+fn check_both_versions(surrogates: Option<Surrogates>) {
+    let mut config = Config { transport: transport(), ..config() };
+    config.collections[0].surrogates = surrogates;
     let server = Running::start(&config);
     let mut http2 = Http2Connection::connect(server.address);
     let ids = r#"{"ids":[1,2]}"#;
@@ -72,6 +86,9 @@ fn answers_are_the_same_over_both_versions() {
         assert_eq!((first.status, second.status), (status, status), "{context}");
         assert_eq!(lines(&first), lines(&second), "{context}");
         assert_eq!(first.body, second.body, "{context}");
+        let has_keys = first.head.contains("surrogate-key: products products/");
+        let is_record = matches!(status, 200 | 304 | 404) && target.starts_with("/products/");
+        assert_eq!(has_keys, surrogates.is_some() && is_record, "{context}: {}", first.head);
     }
 }
 

@@ -30,6 +30,7 @@ mod tenants;
 mod access_log;
 mod changes;
 mod changes_access;
+mod changes_http2;
 mod server_timing;
 
 mod redis;

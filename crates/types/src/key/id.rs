@@ -1,7 +1,7 @@
 //! Ids of keys: the URL form of a key that is in memory.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use super::{CollectionId, Key, KeyPart, KeySchema, KeyType, Parts, Repr, UNSIGNED_BYTES};
 
@@ -26,36 +26,41 @@ impl KeySchema {
     /// not one of this schema.
     #[must_use]
     pub fn id_of(&self, encoded_key: &[u8]) -> Option<String> {
+        let mut id = String::new();
+        self.write_id(encoded_key, &mut id)?;
+        Some(id)
+    }
+
+    /// Appends the same id to `out`. Where it returns `None`, a part of it may have been appended.
+    pub fn write_id(&self, encoded_key: &[u8], out: &mut impl Write) -> Option<()> {
         let (collection, columns) = encoded_key.split_first_chunk::<2>()?;
         if u16::from_be_bytes(*collection) != self.collection.0 {
             return None;
         }
         let mut parts = Parts { rest: columns };
-        let mut id = String::new();
         for (i, ty) in self.types.iter().enumerate() {
             if i > 0 {
-                id.push(',');
+                out.write_char(',').ok()?;
             }
-            push_part(&mut id, *ty, parts.next()?)?;
+            write_part(out, *ty, parts.next()?)?;
         }
-        parts.next().is_none().then_some(id)
+        parts.next().is_none().then_some(())
     }
 }
 
 /// Appends the text of one column, percent-encoded.
-fn push_part(id: &mut String, ty: KeyType, part: KeyPart<'_>) -> Option<()> {
+fn write_part(id: &mut impl Write, ty: KeyType, part: KeyPart<'_>) -> Option<()> {
     match (ty, part) {
-        // Writing to a `String` cannot fail.
-        (KeyType::Integer, KeyPart::Integer(integer)) => _ = write!(id, "{integer}"),
+        (KeyType::Integer, KeyPart::Integer(integer)) => write!(id, "{integer}").ok()?,
         (KeyType::Unsigned, KeyPart::Bytes(bytes)) => {
             let bytes = bytes.first_chunk::<UNSIGNED_BYTES>()?;
-            _ = write!(id, "{}", u64::from_be_bytes(*bytes));
+            write!(id, "{}", u64::from_be_bytes(*bytes)).ok()?;
         }
         (KeyType::Text(_) | KeyType::Canonical(_), KeyPart::Text(text)) => {
-            id.push_str(&percent_encode(text));
+            write_encoded(id, text).ok()?;
         }
         (KeyType::Uuid | KeyType::ObjectId | KeyType::Bytes, KeyPart::Bytes(bytes)) => {
-            bytes.iter().for_each(|byte| _ = write!(id, "{byte:02x}"));
+            bytes.iter().try_for_each(|byte| write!(id, "{byte:02x}")).ok()?;
         }
         _ => return None,
     }
@@ -66,20 +71,28 @@ fn push_part(id: &mut String, ty: KeyType, part: KeyPart<'_>) -> Option<()> {
 /// section 2.3, so that a comma is data.
 #[must_use]
 pub fn percent_encode(text: &str) -> Cow<'_, str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    if text.bytes().all(plain) {
+    if text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let mut encoded = String::with_capacity(text.len() + 8);
+    // Writing to a `String` cannot fail.
+    _ = write_encoded(&mut encoded, text);
+    Cow::Owned(encoded)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+fn write_encoded(out: &mut impl Write, text: &str) -> fmt::Result {
     for byte in text.bytes() {
-        if plain(byte) {
-            encoded.push(char::from(byte));
+        if is_plain(byte) {
+            out.write_char(char::from(byte))?;
         } else {
-            // Writing to a `String` cannot fail.
-            _ = write!(encoded, "%{byte:02X}");
+            write!(out, "%{byte:02X}")?;
         }
     }
-    Cow::Owned(encoded)
+    Ok(())
 }
 
 #[cfg(test)]

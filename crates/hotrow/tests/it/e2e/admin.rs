@@ -134,6 +134,7 @@ fn status_has_its_documented_shape() {
         "limits",
         "miss_ratio_curve",
         "overload",
+        "purges",
         "readiness",
         "redis",
         "requests",

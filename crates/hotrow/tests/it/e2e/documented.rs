@@ -61,6 +61,11 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let config = Config::new(database.path())
         .collection("products")
         .set("collections.products.changes", "true")
+        .set("collections.products.surrogate_keys", "true")
+        .set("collections.products.cache_control", "\"max-age=0, s-maxage=60\"")
+        .set("purge.repeat_after", "\"2m\"")
+        .set("purge.targets.edge.kind", "\"varnish_xkey\"")
+        .set("purge.targets.edge.url", "\"http://127.0.0.1:9\"")
         .set("limits.rate.clients.rate", "\"1000000/s\"");
     let server = Server::start(&with_redis(config));
     redis_cli(&server, &["PING"]);

@@ -18,7 +18,7 @@ const ITEMS: u32 = 20;
 const ALL: &str = "/_changes/items";
 
 /// Creates the table `items(id, v)` with [`ITEMS`] rows of version 0.
-fn with_items<U: Users>() -> U {
+pub(crate) fn with_items<U: Users>() -> U {
     let database = U::open();
     database.execute("CREATE TABLE items(id integer PRIMARY KEY, v integer NOT NULL)");
     let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0)")).collect();
@@ -80,7 +80,7 @@ pub(crate) fn a_commit_is_one_group_of_events<U: Users>() {
 }
 
 /// An engine whose commits can be hidden.
-trait Hides: Users + Backend {
+pub(crate) trait Hides: Users + Backend {
     /// Begin of a statement that is hidden.
     const HIDDEN: &str;
 }

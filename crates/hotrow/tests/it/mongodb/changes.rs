@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_testkit::harness::{SOON, Server, await_mostly, await_until};
+use hotrow_testkit::harness::{EventStream, SOON, Server, await_mostly, await_until};
 use mongodb::bson::{Bson, doc};
 
 use crate::mongodb::mongo::{MongoDatabase, collection_of};
@@ -32,6 +32,35 @@ fn updates_replacements_deletes_and_inserts() {
     shop.mongo.replace("products", 5000, doc! { "new": 1 });
     await_body(&mut client, "/products/5000", r#"{"_id":5000,"new":1}"#);
     assert_eq!(losses(&server, None), 0.0);
+}
+
+#[test]
+fn followers_get_the_keys_of_changed_documents() {
+    const ALL: &str = "/_changes/products";
+    let shop = Shop::with_products();
+    let server = Server::start(&shop.config_of(&["products"]).with(&[
+        ("collections.products.changes", "true"),
+        ("collections.products.allow_min_position", "true"),
+        ("follow.heartbeat", "\"100ms\""),
+    ]));
+    let mut stream = EventStream::open(server.data, ALL, "");
+    assert_eq!(stream.next_news().name, "begin");
+    shop.set_price(1, 7);
+    shop.mongo.delete("products", 2);
+    shop.mongo.insert("products", [doc! { "_id": 5000, "n": 1 }]);
+    let mut first_id = None;
+    for (key, status) in [("1", 200), ("2", 404), ("5000", 200)] {
+        let event = stream.next_news();
+        assert_eq!(event.change().0, key);
+        let position = event.data["position"].as_str().expect("a position");
+        let headers = [("Hotrow-Min-Position", position)];
+        let answer = server.client().get_with(&format!("/products/{key}"), &headers);
+        assert_eq!(answer.status, status, "{answer:?}");
+        first_id = first_id.or(event.id);
+    }
+    let id = first_id.expect("the event of a commit has an id");
+    let mut again = EventStream::open(server.data, ALL, &format!("Last-Event-ID: {id}\r\n"));
+    assert_eq!(again.next_news().change().0, "2");
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         compression: None,
         is_removed: false,
         alias: None,
+        surrogate_keys: None,
     };
     let config = Config { rules, keys_max: 1000, headers, ..Config::default() };
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)

@@ -11,7 +11,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
-use super::work::{Outgoing, Rest, Work, WorkPhase};
+use super::work::{Outgoing, Rest, Wait, Work, WorkPhase};
 use crate::connection::close::{LINGER, LINGER_BYTES};
 use crate::connection::rejection::Rejection;
 use crate::connection::request::Protocol;
@@ -133,7 +133,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
 
     /// Begins to send content for which there is no room, or which is long.
     fn send(&mut self, to: To, content: Outgoing<S::Body>, status: u16) {
-        let phase = WorkPhase::Sending { content, status };
+        let phase = WorkPhase::Sending { content, status, wait: Wait::None };
         let slot = to.slot.unwrap_or_else(|| self.http2.open(to.stream, None, to.is_receiving));
         if let Some(work) = self.works.get_mut(slot).and_then(Option::as_mut)
             && let Some(upload) = work.upload.take()
@@ -185,15 +185,24 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     fn add_frame(&mut self, slot: Slot) -> bool {
         let bytes_max = self.http2.sendable(slot);
         let Some(work) = self.works.get_mut(slot).and_then(Option::as_mut) else { return false };
-        let WorkPhase::Sending { content, status } = &mut work.phase else { return false };
+        let WorkPhase::Sending { content, status, wait } = &mut work.phase else { return false };
         let status = *status;
         let Some(stream) = self.http2.id(slot) else { return false };
+        let mut cx = Context::from_waker(&self.wakers[slot]);
         if bytes_max == 0 {
+            // Whether its client is late depends on whether there is something to send.
+            let is_late = match wait {
+                Wait::None => true,
+                Wait::Body => content.fetch(&mut cx),
+                Wait::Window(_) => false,
+            };
+            if is_late {
+                *wait = Wait::Window(Instant::now());
+            }
             return false;
         }
         let out = self.output.buffer();
         let start = frame::begin_data(out);
-        let mut cx = Context::from_waker(&self.wakers[slot]);
         let rest = content.take(bytes_max, &mut cx, out);
         let bytes = out.len() - start - frame::HEADER_BYTES;
         if rest == Rest::Failed || (bytes == 0 && rest == Rest::Pending) {
@@ -204,6 +213,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             self.output.added(bytes);
             self.http2.sent(slot, bytes);
         }
+        *wait = if rest == Rest::Pending { Wait::Body } else { Wait::None };
         match rest {
             Rest::More => true,
             Rest::Pending => bytes > 0,

@@ -285,7 +285,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     /// Notes the phase that follows from what is open, and whether the client takes what it may.
     fn note_state(&mut self) {
         let now = self.worker.now.get();
-        let is_untaken = self.output.has_answers() || self.sending > 0;
+        let is_sending = self.sending > 0 && self.works.iter().flatten().any(Work::is_untaken);
+        let is_untaken = self.output.has_answers() || is_sending;
         let is_open = |work: &Work<S>| !work.is_dropping();
         let phase =
             if is_untaken || (self.open_works > 0 && self.works.iter().flatten().any(is_open)) {
@@ -314,7 +315,9 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         if self.open_works == 0 {
             return Poll::Pending;
         }
-        let deadline = self.works.iter().flatten().filter_map(Work::deadline).min();
+        let write_timeout = self.worker.limits().write_timeout;
+        let deadline_of = |work: &Work<S>| work.deadline(write_timeout);
+        let deadline = self.works.iter().flatten().filter_map(deadline_of).min();
         let Some(deadline) = deadline else {
             self.timer = None;
             return Poll::Pending;
@@ -327,7 +330,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let now = Instant::now().max(deadline);
         for slot in 0..self.works.len() {
             let work = self.works[slot].as_ref();
-            if work.and_then(Work::deadline).is_some_and(|until| until <= now) {
+            if work.and_then(deadline_of).is_some_and(|until| until <= now) {
                 self.expire(slot);
             }
         }

@@ -197,6 +197,11 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             self.remove(slot);
             return self.http2.reset(slot, ErrorCode::NoError, self.output.buffer());
         }
+        if let WorkPhase::Sending { content, .. } = &mut work.phase {
+            content.body_mut().into_iter().for_each(S::note_stuck);
+            self.remove(slot);
+            return self.http2.reset(slot, ErrorCode::Cancel, self.output.buffer());
+        }
         let stream = self.http2.id(slot).unwrap_or_default();
         let to = To::waiting(slot, stream, work.to_head);
         self.reject(Rejection::BodyTime, to);

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body::Body;
@@ -25,9 +26,20 @@ pub(super) enum WorkPhase<S: Serve> {
     /// The service needs more than memory.
     Waiting(Pin<Box<dyn Future<Output = S::Answer>>>),
     /// The head of the answer is written, and its content is not.
-    Sending { content: Outgoing<S::Body>, status: u16 },
+    Sending { content: Outgoing<S::Body>, status: u16, wait: Wait },
     /// The answer is written. The client still sends, and may send this many bytes.
     Dropping { bytes_left: usize, until: Instant },
+}
+
+/// What content that is being sent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Nothing but the socket.
+    None,
+    /// The body has nothing yet.
+    Body,
+    /// The client must open a window; since then.
+    Window(Instant),
 }
 
 /// Content of a request.
@@ -44,10 +56,14 @@ pub(super) struct Upload {
 }
 
 impl<S: Serve> Work<S> {
-    /// Returns the time at which the client is late.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    /// Returns the time at which the client is late. `write_timeout`: for content without an end,
+    /// which other streams must not keep alive.
+    pub(super) fn deadline(&self, write_timeout: Duration) -> Option<Instant> {
         match (&self.phase, &self.upload) {
             (WorkPhase::Dropping { until, .. }, _) => Some(*until),
+            (WorkPhase::Sending { content, wait: Wait::Window(since), .. }, _) => {
+                content.is_endless().then(|| *since + write_timeout)
+            }
             (WorkPhase::Waiting(_), Some(upload)) => upload.until,
             _ => None,
         }
@@ -55,6 +71,11 @@ impl<S: Serve> Work<S> {
 
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.phase, WorkPhase::Sending { .. })
+    }
+
+    /// Returns whether it has content that the client has not taken.
+    pub(super) fn is_untaken(&self) -> bool {
+        matches!(self.phase, WorkPhase::Sending { wait: Wait::None | Wait::Window(_), .. })
     }
 
     pub(super) fn is_dropping(&self) -> bool {
@@ -121,6 +142,21 @@ impl<B: Body + Unpin> Outgoing<B> {
                 return Rest::More;
             }
         }
+    }
+
+    /// Returns whether its length is unknown.
+    pub(super) fn is_endless(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.size_hint().exact().is_none())
+    }
+
+    /// Asks the body for its next piece, if there is none. Returns whether there is something to
+    /// send.
+    pub(super) fn fetch(&mut self, cx: &mut Context<'_>) -> bool {
+        !self.chunk().is_empty() || self.next(cx) != Rest::Pending
+    }
+
+    pub(super) fn body_mut(&mut self) -> Option<&mut B> {
+        self.body.as_mut()
     }
 
     fn chunk(&self) -> &[u8] {
