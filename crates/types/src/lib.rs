@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod gtid;
 pub mod key;
+pub mod landmark;
 pub mod source;
 pub mod tenant;
 pub mod version;
