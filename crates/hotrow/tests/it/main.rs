@@ -119,10 +119,12 @@ mod mongodb {
 /// which may be MySQL.
 ///
 /// Reading order: [`shop`] (a server with tables), then by theme: [`changes`], [`failures`],
-/// [`restore`]. [`common`] holds the tests that run over several engines.
+/// [`restore`], `hub`. [`common`] holds the tests that run over several engines.
 mod mysql {
     mod changes;
     mod failures;
+    #[cfg(feature = "hub")]
+    mod hub;
     mod restore;
     mod shop;
 
