@@ -175,7 +175,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], [`sources`], `hub`, `hub_slot`;
+/// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -193,6 +193,7 @@ mod postgres {
     mod shapes;
     mod shop;
     mod sources;
+    mod standbys;
     mod start;
     mod types;
     mod unfollowed;
