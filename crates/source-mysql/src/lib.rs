@@ -298,6 +298,7 @@ mod tests {
     mod reads;
     mod recorder;
     mod refusals;
+    mod replicas;
     mod servers;
     mod types;
 

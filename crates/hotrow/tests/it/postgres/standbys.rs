@@ -111,6 +111,15 @@ struct Seen {
     is_over: AtomicBool,
 }
 
+/// Ends the threads, also after a failure.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Answer {
     sent_at: Instant,
     received_at: Instant,
@@ -255,6 +264,7 @@ fn fail_over_under_load() -> (Duration, Duration) {
     let (seen, url) = (Seen::default(), cluster.url(&superuser(&cluster.primary.server)));
     let reads = || server.metrics().sum("hotrow_standby_reads_total", &[]);
     let times = std::thread::scope(|scope| {
+        let _end = End(&seen.is_over);
         scope.spawn(|| write(&url, &seen));
         scope.spawn(|| read(&server, &seen));
         scope.spawn(|| read(&server, &seen));
@@ -269,7 +279,6 @@ fn fail_over_under_load() -> (Duration, Duration) {
             server.admin_client().request("POST", "/purge/products", &[("Hotrow-Admin", "1")], b"");
             reads() > before
         });
-        seen.is_over.store(true, Ordering::Relaxed);
         (fresh, hit)
     });
     seen.assert_none_is_stale();
