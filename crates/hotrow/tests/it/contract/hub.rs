@@ -15,7 +15,7 @@ use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
 use crate::contract::networked::{Networked, disturbs_its_server};
 use crate::contract::run::{Plan, Trial};
-use crate::contract::sql::of_tables;
+use crate::contract::sql::{SqlSession, of_tables};
 use hotrow_testkit::harness::{Config, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
 use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
@@ -26,7 +26,7 @@ const MORE_MESSAGES: u64 = 3;
 const LATE: Duration = Duration::from_millis(150);
 
 /// An engine with a change hub.
-pub(crate) trait BehindHub: Networked {
+pub(crate) trait BehindHub: Networked<Session: SqlSession> {
     /// Name of its runs in saved results.
     const HUB_NAME: &str;
 

@@ -43,7 +43,7 @@ impl WithHub for Maria {
 
 impl<S: WithHub> Stage for Hubbed<S> {
     fn start() -> Self {
-        Self { relays: Vec::new(), nats: Nats::start(""), primary: S::start() }
+        Self { relays: Vec::new(), nats: Nats::start(""), primary: <S as Stage>::start() }
     }
 
     fn config(&self) -> Config {
