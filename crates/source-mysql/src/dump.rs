@@ -30,8 +30,8 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Requests all events from an offset of a file on and waits for the first, which confirms the request. Each
-    /// step blocks for at most `limit`.
+    /// Requests all events from an offset of a file on and waits for the first, which confirms the
+    /// request. Each step blocks for at most `limit`.
     ///
     /// # Errors
     /// Errors of the server.

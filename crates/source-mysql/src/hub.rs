@@ -1,5 +1,5 @@
-//! What a service that follows a change hub needs of the engine: the database that its sessions lead
-//! to, and the hub's changes for its readers.
+//! What a service that follows a change hub needs of the engine: the database that its sessions
+//! lead to, and the hub's changes for its readers.
 //!
 //! A read is plain only if no commit that changed its keys may be invisible ([`Recent`]). Without a
 //! feed of its own, the service knows the commits by what the hub delivers.

@@ -1,5 +1,5 @@
-//! Landmarks of the binary log (MariaDB): where the feed is, and whether the log still has the place
-//! where an earlier feed was, possibly one of another process.
+//! Landmarks of the binary log (MariaDB): where the feed is, and whether the log still has the
+//! place where an earlier feed was, possibly one of another process.
 //!
 //! A place is resumed only if the log's file was created at the same second and the commit that
 //! begins there has the same GTID and the same end. Otherwise the log was purged, reset or is of

@@ -70,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Returns the receiver of the hub's changes in a server: `sink`, and the engine's readers where
-    /// they need to know of them.
+    /// Returns the receiver of the hub's changes in a server: `sink`, and the engine's readers
+    /// where they need to know of them.
     pub(crate) fn hub_sink(&self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
         match self {
             Self::Postgres(_) => sink,

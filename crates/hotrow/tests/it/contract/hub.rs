@@ -1,7 +1,7 @@
 //! Contract through the change hub, over any engine that has one: two relays whose place in the log
 //! outlives them, NATS behind proxies, and instances that follow the stream. NATS is killed,
-//! partitioned, delayed and emptied; relays are killed, paused, doubled and replaced; all beside the
-//! disturbances of the database.
+//! partitioned, delayed and emptied; relays are killed, paused, doubled and replaced; all beside
+//! the disturbances of the database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

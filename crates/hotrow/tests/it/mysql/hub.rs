@@ -1,6 +1,6 @@
 //! The change hub over MariaDB: relays find their place in the binary log by what the stream has.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -114,6 +114,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     let status = second.status();
     assert_eq!((&status["chains_begun"], &status["chains_continued"]), (&1.into(), &1.into()));
     // A third relay goes on behind a commit, in an older file of the log.
+    cached(&mut server.client(), &path(2));
     second.signal(Signal::KILL);
     hub.database.begin_log_file();
     hub.batch(&price_sql(1, 9));
@@ -254,43 +255,77 @@ fn a_restart_of_the_database_is_a_loss_all_the_same() {
     assert_eq!(cached(&mut server.client(), &path(1)).text(), row(1, 1));
 }
 
+/// A commit that waits for a replica: it is in the log, and readers do not see it.
+struct Hidden {
+    writer: Child,
+}
+
+impl Hidden {
+    #[track_caller]
+    fn begin(hub: &Hub, sql: &str) -> Self {
+        let server = &hub.database.server;
+        let before = server.log_end();
+        hub.database.hide_commits();
+        let writer = Command::new("mariadb")
+            .args(["--protocol=tcp", "--host=127.0.0.1", "--user=root"])
+            .arg(format!("--port={}", server.port()))
+            .arg(format!("--database={}", server.database()))
+            .args(["--execute", sql])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("the SQL client");
+        await_until("the commit in the log", SOON, || server.log_end() > before);
+        Self { writer }
+    }
+
+    fn end(mut self, hub: &Hub) {
+        hub.database.show_commits();
+        self.writer.wait().expect("the client ends");
+    }
+}
+
 #[test]
 fn a_server_that_joins_does_not_keep_what_is_hidden() {
     let hub = Hub::new();
-    let relays = [relay(&hub.config), relay(&hub.config)];
+    let _relay = relay(&hub.config);
     let first = server_with(&hub.config, &[1]);
-    let started = starts(&first);
-    let before = hub.database.server.log_end();
-    // A commit that waits for a replica is in the log, and readers do not see it.
-    hub.database.hide_commits();
-    let mut writer = Command::new("mariadb")
-        .args(["--protocol=tcp", "--host=127.0.0.1", "--user=root"])
-        .arg(format!("--port={}", hub.database.server.port()))
-        .arg(format!("--database={}", hub.database.server.database()))
-        .args(["--execute", &price_sql(1, 1)])
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("the SQL client");
-    await_until("the commit in the log", SOON, || hub.database.server.log_end() > before);
+    let hidden = Hidden::begin(&hub, &price_sql(1, 1));
     await_until("its delivery", SOON, || first.get(&path(1)).cache() != "hit");
-    // It was delivered before the relay was replaced: no server can join until it is visible.
-    relays[0].signal(Signal::KILL);
-    await_until("the take-over", SOON, || role(&relays[1]) == "leader");
-    let second = Server::start_unready(&hub.config);
+    // It was delivered before this server joined.
+    let second = server_with(&hub.config, &[]);
     let mut client = second.client();
     for _ in 0..20 {
         let answer = client.get(&path(1));
         assert_eq!(answer.text(), row(1, 100), "not visible yet");
         assert_ne!(answer.cache(), "hit", "an answer that may be old is not kept");
     }
-    hub.database.show_commits();
-    writer.wait().expect("the client ends");
+    hidden.end(&hub);
+    await_body(&mut client, &path(1), &row(1, 1));
+    assert_eq!(cached(&mut client, &path(1)).text(), row(1, 1));
+}
+
+#[test]
+fn no_server_joins_after_a_take_over_until_earlier_commits_are_visible() {
+    let hub = Hub::new();
+    let relays = [relay(&hub.config), relay(&hub.config)];
+    let first = server_with(&hub.config, &[1, 2]);
+    let started = starts(&first);
+    let hidden = Hidden::begin(&hub, &price_sql(1, 1));
+    await_until("its delivery", SOON, || first.get(&path(1)).cache() != "hit");
+    relays[0].signal(Signal::KILL);
+    await_leader(&relays[1]);
+    assert_continued(&first, started, 2, 200);
+    let second = Server::start_unready(&hub.config);
+    second.await_log("cannot list the changes that are not visible yet");
+    assert_eq!(second.get(&path(1)).text(), row(1, 100), "not visible yet");
+    assert_eq!(second.admin_client().get("/readyz").status, 503);
+    hidden.end(&hub);
     for server in [&first, &second] {
+        await_readyz(server, 200);
         await_body(&mut server.client(), &path(1), &row(1, 1));
         assert_eq!(cached(&mut server.client(), &path(1)).text(), row(1, 1));
-        await_readyz(server, 200);
     }
-    assert_eq!((losses(&first, None), starts(&first)), (0.0, started), "{}", first.log());
+    assert_continued(&first, started, 2, 200);
 }
 
 #[test]

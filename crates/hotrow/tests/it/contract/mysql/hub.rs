@@ -1,4 +1,5 @@
-//! Contract through the change hub: relays find their place in the binary log by what the stream has.
+//! Contract through the change hub: relays find their place in the binary log by what the stream
+//! has.
 
 use crate::backend::Backend as _;
 use crate::backend::maria::Maria;
