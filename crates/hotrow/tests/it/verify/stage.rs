@@ -41,10 +41,14 @@ impl<S: Stage> Deployment<S> {
 
     /// Starts two instances with short timeouts; the first has an adjustable clock.
     pub(crate) fn of_two() -> Self {
+        Self::of_two_by(Clock::adjustable())
+    }
+
+    /// Starts two instances with short timeouts.
+    pub(crate) fn of_two_by(clock: Clock) -> Self {
         let mut stage = S::start();
         let config = with_short_timeouts(stage.config());
         create(&config, &mut stage);
-        let clock = Clock::adjustable();
         let environment = clock.environment();
         let environment: Vec<(&str, &str)> =
             environment.iter().map(|(name, value)| (*name, value.as_str())).collect();

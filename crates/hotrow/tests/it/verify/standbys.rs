@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::backend::Backend as _;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{ALL_RULES, assert_all_rules};
+use crate::verify::clock::Clock;
 use crate::verify::faults::{Fault, run_faults};
 use crate::verify::stage::{Deployment, Stage, pass_while};
 use hotrow_testkit::harness::{Config, SOON, await_until};
@@ -103,7 +104,7 @@ fn assert_covered(report: &Value) {
 
 #[test]
 fn passes_while_standbys_end_and_fall_behind() {
-    let mut deployment = Deployment::<Replicated>::of_two();
+    let mut deployment = Deployment::<Replicated>::of_two_by(Clock::real());
     let mut checker = deployment.check_at_work(&["-d", "6s", "--rate", "200"]);
     let shortly = Duration::from_millis(600);
     insist(&deployment.stage.standbys[0], "SELECT pg_wal_replay_pause()");
