@@ -30,7 +30,9 @@ pub(crate) struct Landmarks {
 impl Landmarks {
     /// Creates the tracker of a session, whose place is `newest` if it was resumed.
     pub(crate) fn new(newest: Option<Landmark>) -> Self {
-        Self { newest, ..Self::default() }
+        // The stream of a resumed session is past the file's first event.
+        let file_created_s = newest.map(|landmark| landmark.file_created_s);
+        Self { file_created_s, newest, ..Self::default() }
     }
 
     /// Records an event before it is delivered. The event before it ended at `before`.

@@ -121,6 +121,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     hub.database.begin_log_file();
     let third = relay(&hub.config);
     await_leader(&third);
+    // What the second relay published is not delivered again.
     await_body(&mut server.client(), &path(1), &row(1, 9));
     assert_continued(&server, started, 2, 8);
     // A server that joins after the take-over.
