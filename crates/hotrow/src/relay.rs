@@ -1,10 +1,8 @@
 //! `hotrow relay`: follows the database once and publishes its changes for servers.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +10,12 @@ use clap::Args;
 use hotrow_cli::output::print_line;
 use hotrow_cli::signals::{OnAbort, Phase};
 use hotrow_hub_nats::config::{HubConfig, Slot, tags};
-use hotrow_hub_nats::relay::{EngineFeed, Relay, RelayCounts};
+use hotrow_hub_nats::relay::{Relay, RelayCounts};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::documents::{Document, Documents, DocumentsListener};
-use hotrow_source::Sink;
-use hotrow_source::place::Place;
 use hotrow_source::spec::Follow;
+use hotrow_source_postgres::Hooks;
 use hotrow_source_postgres::config::KeptSlot;
-use hotrow_source_postgres::{self as postgres, Hooks, Postgres};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
@@ -28,7 +24,9 @@ use crate::config::{Overrides, Resolved, SourceConfig};
 use crate::init::auto::{self, AutoError};
 use crate::logging;
 use crate::serve::{Host, ServeError};
+use engine::Engine;
 
+pub(crate) mod engine;
 mod view;
 
 /// Arguments of `relay`.
@@ -98,31 +96,22 @@ pub fn relay(args: &RelayArgs) -> Result<(), RelayError> {
     ran.unwrap_or_else(|| Err(ServeError::Panic.into()))
 }
 
-fn compose(resolved: Resolved, hub: HubConfig, host: &Host) -> Result<(), RelayError> {
+fn compose(resolved: Resolved, mut hub: HubConfig, host: &Host) -> Result<(), RelayError> {
     let max_staleness = resolved.cache.max_staleness;
     // The address first: if it is in use, nothing is added to the database.
     let listener = DocumentsListener::bind(&resolved.server).map_err(subsystem)?;
     // The configuration has refused other engines.
     // Of several sources, the one whose feed names NATS.
     let of_hub = resolved.sources.into_iter().find(SourceConfig::follows_hub);
-    let Some(SourceConfig::Postgres(mut source)) = of_hub else {
-        return Err(RelayError::NoHub);
-    };
-    source.server.follow = Follow::Changes;
-    // The reader is closed at once: a relay reads no records.
-    source.server.reads_in_flight = 1;
-    let kept = |Slot { name, has_failover }| KeptSlot { name, has_failover };
-    source.slot = hub.slot.clone().map(kept);
-    let collections = source.server.collections.clone();
-    let Postgres { source, feed } =
-        postgres::open_supervised(source, Hooks::default(), &host.supervisor).map_err(subsystem)?;
-    drop(source);
-    let tags = tags(&collections, feed.schemas());
-    let relay = Relay::new(hub, tags, feed.origins());
+    let Some(source) = of_hub else { return Err(RelayError::NoHub) };
+    let collections = source.collections().to_vec();
+    let engine = open(source, &mut hub, &host.supervisor)?;
+    let tags = tags(&collections, engine.schemas());
+    let relay = Relay::new(hub, tags, engine.origins());
     let counts = relay.counts();
     let shutdown = Shutdown::new();
     stop_on_signal(host, &shutdown).map_err(subsystem)?;
-    let working = start(relay, Engine(feed), &shutdown, &host.supervisor).map_err(subsystem)?;
+    let working = start(relay, engine, &shutdown, &host.supervisor).map_err(subsystem)?;
     let address = listener.address();
     let documents = Arc::new(View { counts, max_staleness, supervisor: host.supervisor.clone() });
     let admin_shutdown = Shutdown::new();
@@ -133,6 +122,34 @@ fn compose(resolved: Resolved, hub: HubConfig, host: &Host) -> Result<(), RelayE
     _ = working.join();
     admin_shutdown.now();
     admin.join().map_err(subsystem)
+}
+
+/// Opens the feed of the hub's source. The reader is closed at once: a relay reads no records.
+fn open(
+    source: SourceConfig,
+    hub: &mut HubConfig,
+    supervisor: &Supervisor,
+) -> Result<Engine, RelayError> {
+    let (_, engine) = match source {
+        SourceConfig::Postgres(mut source) => {
+            source.server.follow = Follow::Changes;
+            source.server.reads_in_flight = 1;
+            let kept = |Slot { name, has_failover }| KeptSlot { name, has_failover };
+            source.slot = hub.slot.clone().map(kept);
+            engine::open_postgres(source, Hooks::default(), supervisor).map_err(subsystem)?
+        }
+        #[cfg(feature = "mysql")]
+        SourceConfig::Mysql(mut source) => {
+            source.server.follow = Follow::Changes;
+            source.server.reads_in_flight = 1;
+            source.is_relay = true;
+            hub.resumes_from_stream = true;
+            engine::open_mysql(source, Hooks::default(), supervisor).map_err(subsystem)?
+        }
+        // The configuration has refused other engines.
+        _ => return Err(RelayError::NoHub),
+    };
+    Ok(engine)
 }
 
 /// Starts the thread of the relay. After a panic it begins a new term.
@@ -150,19 +167,6 @@ fn start(
         || (),
         move || relay.run(&engine, &shutdown),
     )
-}
-
-/// The feed of PostgreSQL.
-pub(crate) struct Engine(pub(crate) postgres::PostgresFeed);
-
-impl EngineFeed for Engine {
-    fn follow<'a>(
-        &'a self,
-        sink: &'a dyn Sink,
-        place: Option<&'a dyn Place>,
-    ) -> Pin<Box<dyn Future<Output = Infallible> + 'a>> {
-        Box::pin(self.0.follow(sink, place))
-    }
 }
 
 fn stop_on_signal(host: &Host, shutdown: &Shutdown) -> io::Result<()> {

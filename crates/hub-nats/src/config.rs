@@ -27,6 +27,9 @@ pub struct HubConfig {
     pub limits: StreamLimits,
     /// Slot that keeps the relays' place in the database; `None`: every take-over is a loss.
     pub slot: Option<Slot>,
+    /// The relay's database has no slots: a take-over finds its place in the log by what the stream
+    /// says. Set by the relay.
+    pub resumes_from_stream: bool,
     /// Time without a renewal after which another relay takes the lease.
     pub lease: Duration,
     /// Rules in force: all of them, but for tests.
@@ -80,6 +83,11 @@ pub struct StreamLimits {
 }
 
 impl HubConfig {
+    /// Returns whether the place of a relay outlives it.
+    pub(crate) fn keeps_place(&self) -> bool {
+        self.slot.is_some() || self.resumes_from_stream
+    }
+
     /// Returns the subject of the messages.
     pub(crate) fn changes(&self) -> String {
         format!("{}.changes", self.stream)

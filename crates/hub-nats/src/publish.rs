@@ -131,24 +131,7 @@ impl Term<'_> {
 
     /// Begins a chain behind the stream's end, unless no feed runs.
     async fn begin(&mut self) -> Result<(), HubError> {
-        const DOING: &str = "reading the end of the hub's stream";
-        let info = match self.stream.get_info().await {
-            Ok(info) => info,
-            // It may have been deleted.
-            Err(_) => {
-                let stream = connection::stream(self.context, self.config).await?;
-                stream.get_info().await.map_err(failed(DOING))?
-            }
-        };
-        let end = info.state.last_sequence;
-        let last = match end {
-            0 => None,
-            _ => match self.stream.get_raw_message(end).await {
-                Ok(message) => decode(&message.payload).ok(),
-                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => None,
-                Err(error) => return Err(HubError::new(DOING, error)),
-            },
-        };
+        let (end, last) = stream_end(self.context, self.stream, self.config).await?;
         // After the end was read: a relay that took over before that is noticed here, and one that
         // takes over later finds this beginning or makes it fail.
         self.renew().await?;
@@ -169,7 +152,7 @@ impl Term<'_> {
         }
         let before = last.as_ref().map(|last| last.complete);
         tracing::info!(chain, continues, sequence = ack.sequence, "a chain of the hub begins");
-        if self.config.slot.is_some() && !continues {
+        if self.config.keeps_place() && !continues {
             tracing::warn!(
                 chain,
                 complete_before = before,
@@ -226,16 +209,42 @@ impl Term<'_> {
         }
     }
 
-    /// Ends the chain. Without a slot the next one begins with a loss.
+    /// Ends the chain. Without a place the next one begins with a loss.
     fn fail(&mut self, why: &str) {
         self.acks.clear();
-        if self.config.slot.is_some() {
-            tracing::warn!(why, "the chain of the hub is broken: it goes on from the slot");
+        if self.config.keeps_place() {
+            tracing::warn!(why, "the chain of the hub is broken: it goes on from its place");
             self.broken = Some(why.to_owned());
             return;
         }
         tracing::warn!(why, "the chain of the hub is broken: servers lose their changes");
         self.shared.publisher.lock().failed(why);
+    }
+}
+
+/// Returns the last sequence of the stream, and its message if it is one of a chain.
+pub(crate) async fn stream_end(
+    context: &Context,
+    stream: &Stream,
+    config: &HubConfig,
+) -> Result<(u64, Option<Message>), HubError> {
+    const DOING: &str = "reading the end of the hub's stream";
+    let info = match stream.get_info().await {
+        Ok(info) => info,
+        // It may have been deleted.
+        Err(_) => {
+            let stream = connection::stream(context, config).await?;
+            stream.get_info().await.map_err(failed(DOING))?
+        }
+    };
+    let end = info.state.last_sequence;
+    if end == 0 {
+        return Ok((end, None));
+    }
+    match stream.get_raw_message(end).await {
+        Ok(message) => Ok((end, decode(&message.payload).ok())),
+        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok((end, None)),
+        Err(error) => Err(HubError::new(DOING, error)),
     }
 }
 

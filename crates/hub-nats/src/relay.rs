@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::config::HubConfig;
 use crate::connection::{self, HubError, failed};
 use crate::lease::{self, Candidate, Lease, LeaseTimes};
-use crate::publish::{BEGIN_AGAIN_AFTER, Term, TermEnd};
+use crate::publish::{BEGIN_AGAIN_AFTER, Term, TermEnd, stream_end};
 use crate::relay_sink::{RelaySink, Shared};
 
 /// Time limit for the lease to be given back at the end.
@@ -229,6 +229,11 @@ impl Relay {
         let mut lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         loop {
             let mut publisher = Publisher::new(self.tags.to_vec(), self.config.rules);
+            if self.config.resumes_from_stream {
+                // Another relay may write behind it until this one begins: that is delivered twice.
+                let (_, last) = stream_end(&context, &stream, &self.config).await?;
+                publisher.resume_from(last.and_then(|last| last.landmark));
+            }
             for (instance, sequence) in asked.drain() {
                 // A later time than that of its arrival, never an earlier one.
                 publisher.ask(Nonce { instance, sequence }, Nanos::now());

@@ -12,6 +12,7 @@ use hotrow_source::origin::Origins;
 use hotrow_source::place::Place;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
+use hotrow_types::landmark::Landmark;
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -142,6 +143,14 @@ impl Place for RelaySink {
 
     fn confirmable(&self) -> u64 {
         self.shared.publisher.lock().confirmable()
+    }
+
+    fn landmark(&self) -> Option<Landmark> {
+        self.shared.publisher.lock().landmark()
+    }
+
+    fn passed(&self, landmark: Landmark) {
+        self.publish(|publisher| publisher.passed(landmark));
     }
 
     fn is_entitled(&self) -> bool {

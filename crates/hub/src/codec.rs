@@ -4,6 +4,7 @@
 //! first byte is the version of the form: a reader that meets another one refuses the message, so
 //! relays and servers of different forms do not work together by accident.
 
+use hotrow_types::landmark::{CommitMark, Landmark};
 use hotrow_types::version::Snapshot;
 
 use crate::message::{
@@ -19,7 +20,7 @@ mod reader;
 mod writer;
 
 /// Version of the form.
-pub const FORM: u8 = 2;
+pub const FORM: u8 = 3;
 /// Length of a nonce in bytes.
 pub const NONCE_BYTES: usize = 17;
 /// Most events in a message: each takes two bytes at least.
@@ -57,6 +58,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
     generation(&mut writer, message.generation);
     writer.number(message.counter);
     writer.number(message.complete);
+    writer.option(message.landmark.as_ref(), write_landmark);
     match &message.body {
         Body::Beginning(beginning) => {
             writer.option(beginning.predecessor.as_ref(), |writer, predecessor| {
@@ -95,6 +97,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     let generation = read_generation(&mut reader)?;
     let counter = reader.number()?;
     let complete = reader.number()?;
+    let landmark = reader.option(read_landmark)?;
     let body = match kind {
         0 => Body::Beginning(Beginning {
             predecessor: reader.option(|reader| {
@@ -112,7 +115,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
         _ => return Err(DecodeError::Damaged("it is of an unknown kind")),
     };
     reader.end()?;
-    Ok(Message { generation, counter, complete, body })
+    Ok(Message { generation, counter, complete, landmark, body })
 }
 
 /// Returns the binary form of a nonce.
@@ -143,6 +146,32 @@ fn generation(writer: &mut Writer, generation: Generation) {
 
 fn read_generation(reader: &mut Reader<'_>) -> Result<Generation, DecodeError> {
     Ok(Generation { number: reader.number()?, identity: reader.number()? })
+}
+
+fn write_landmark(writer: &mut Writer, landmark: &Landmark) {
+    writer.number(landmark.at);
+    writer.number(landmark.file_created_s.into());
+    writer.option(landmark.commit.as_ref(), |writer, commit| {
+        let (domain, server, sequence) = commit.gtid;
+        writer.number(domain.into());
+        writer.number(server.into());
+        writer.number(sequence);
+        writer.number(commit.end);
+    });
+}
+
+fn read_landmark(reader: &mut Reader<'_>) -> Result<Landmark, DecodeError> {
+    const TOO_LARGE: DecodeError = DecodeError::Damaged("a number of its landmark is too large");
+    let short = |number: u64| u32::try_from(number).map_err(|_| TOO_LARGE);
+    Ok(Landmark {
+        at: reader.number()?,
+        file_created_s: short(reader.number()?)?,
+        commit: reader.option(|reader| {
+            let domain = short(reader.number()?)?;
+            let server = short(reader.number()?)?;
+            Ok(CommitMark { gtid: (domain, server, reader.number()?), end: reader.number()? })
+        })?,
+    })
 }
 
 /// Writes events behind a table of the collections that they name.
@@ -300,6 +329,12 @@ impl Event {
             | Self::OpenGap { collection, .. }
             | Self::CloseGap { collection } => *collection,
         }
+    }
+
+    /// Returns whether a table changed its shape.
+    #[must_use]
+    pub fn is_of_schema(&self) -> bool {
+        matches!(self, Self::Flush { cause: FlushReason::Schema, .. })
     }
 
     /// Returns an upper bound of its encoded length, its collection included.

@@ -175,6 +175,8 @@ impl Follower {
             complete: message.complete,
             watched: match &message.body {
                 Body::Watermark(watermark) => watermark.watched,
+                // Which shape the tables have now is known with the next watermark.
+                Body::Changes(events) if events.iter().any(Event::is_of_schema) => None,
                 _ => self.followed.and_then(|followed| followed.watched),
             },
         };

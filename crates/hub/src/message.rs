@@ -1,5 +1,6 @@
 //! Messages from a relay to servers, as they are after decoding.
 
+use hotrow_types::landmark::Landmark;
 use hotrow_types::version::{Position, Snapshot, Version};
 
 use crate::tag::Tag;
@@ -39,6 +40,9 @@ pub struct Message {
     /// Point of the log before which the changes of every commit are in this message or an earlier
     /// one. A chain that continues another starts at that one's point.
     pub complete: u64,
+    /// Place of the log, no later than `complete`, where a relay of a database that keeps no place
+    /// finds it again.
+    pub landmark: Option<Landmark>,
     /// Contents.
     pub body: Body,
 }

@@ -52,6 +52,17 @@ impl Random {
     }
 }
 
+/// What keeps the place of a relay in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// Nothing: every take-over is a loss.
+    Nowhere,
+    /// A slot of the database.
+    Slot,
+    /// The stream: its last message names a landmark, and the log may have lost it.
+    Stream,
+}
+
 struct World {
     random: Random,
     rules: Rules,
@@ -59,8 +70,8 @@ struct World {
     database: Database,
     /// The primary before a fail-over, which goes on as if nothing had happened.
     zombie: Option<Database>,
-    /// The database keeps the relay's place.
-    has_slot: bool,
+    /// What keeps the relay's place.
+    kept: Kept,
     /// A chain follows the newest primary. Clients write only then.
     is_followed: bool,
     /// Kind of faults that are more frequent than others.
@@ -84,14 +95,18 @@ struct World {
 impl World {
     fn new(seed: u64, rules: Rules) -> Self {
         let mut random = Random(seed);
-        let has_slot = random.one_in(2);
+        let kept = match random.below(4) {
+            0 | 1 => Kept::Nowhere,
+            2 => Kept::Slot,
+            _ => Kept::Stream,
+        };
         let mixture = random.below(4);
         Self {
             mixture,
             now: 1,
             database: Database::new(),
             zombie: None,
-            has_slot,
+            kept,
             is_followed: true,
             stream: Stream::default(),
             relays: (0..2).map(|_| Relay::new(rules)).collect(),
@@ -199,6 +214,7 @@ impl World {
                 let server = self.random.below(self.servers.len());
                 self.servers[server].move_reader(self.zombie.is_some(), &self.database);
             }
+            11 if self.is_followed && self.random.one_in(3) => self.database.purge(),
             11 if self.is_followed => {
                 self.database.write_unpublished(&mut self.random, self.now);
             }
@@ -221,13 +237,14 @@ impl World {
         }
         if !relay.is_leading() {
             if self.leader == index {
-                if self.has_slot {
+                if self.kept == Kept::Slot {
                     // The database ends the session that has the slot.
                     for other in self.relays.iter_mut().filter(|r| r.is_on(&self.database)) {
                         other.end_session();
                     }
                 }
-                self.relays[index].lead(&self.database, self.has_slot, self.term);
+                let place = (self.kept, self.stream.last());
+                self.relays[index].lead(&self.database, place, self.term);
             }
             return Ok(());
         }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_types::landmark::Landmark;
 use hotrow_types::version::Version;
 
 use crate::hidden::Hidden;
@@ -45,9 +46,13 @@ pub struct Publisher {
     /// Events were delivered since the last complete point.
     is_inside_commit: bool,
     complete: u64,
-    /// Written messages without an acknowledgement: counter and complete point.
-    in_flight: VecDeque<(u64, u64)>,
-    confirmable: u64,
+    /// Newest landmark that the feed reported.
+    passed: Option<Landmark>,
+    /// The one before the complete point.
+    landmark: Option<Landmark>,
+    /// Written messages without an acknowledgement: counter and point.
+    in_flight: VecDeque<(u64, Point)>,
+    confirmable: Point,
     #[cfg(any(test, feature = "failpoints"))]
     faults: faults::Faults,
 }
@@ -77,7 +82,14 @@ enum Chain {
 struct Queued {
     body: Body,
     bytes: usize,
+    point: Point,
+}
+
+/// Complete point of a message, with its landmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Point {
     complete: u64,
+    landmark: Option<Landmark>,
 }
 
 impl Publisher {
@@ -98,16 +110,29 @@ impl Publisher {
             queue_bytes: 0,
             is_inside_commit: false,
             complete: 0,
+            passed: None,
+            landmark: None,
             in_flight: VecDeque::new(),
-            confirmable: 0,
+            confirmable: Point::default(),
             #[cfg(any(test, feature = "failpoints"))]
             faults: faults::Faults::default(),
         }
     }
 
+    /// Records where the chain before ended, for a feed whose place the stream keeps.
+    pub fn resume_from(&mut self, landmark: Option<Landmark>) {
+        self.confirmable.landmark = landmark;
+    }
+
+    /// Records that the feed has passed a landmark: changes before its end were delivered.
+    pub fn passed(&mut self, landmark: Landmark) {
+        self.passed = Some(landmark);
+    }
+
     /// Records that a feed starts at `position`. Changes before it may have been missed; all of
     /// them are visible.
     pub fn feed_started(&mut self, origin: String, position: u64) {
+        self.confirmable.landmark = None;
         self.start(origin, position, None, "the relay follows the database anew");
         self.watched = None;
         self.hidden.clear();
@@ -142,7 +167,9 @@ impl Publisher {
         self.in_flight.clear();
         self.is_inside_commit = false;
         self.complete = position;
-        self.confirmable = position;
+        self.confirmable.complete = position;
+        self.landmark = self.confirmable.landmark;
+        self.passed = self.landmark;
         self.feed = Feed::Running { origin, resumed_at };
         self.chain = Chain::Broken(reason.to_owned());
     }
@@ -151,6 +178,7 @@ impl Publisher {
     pub fn feed_lost(&mut self, cause: u8, detail: &str) {
         self.feed = Feed::Stopped;
         self.has_lost = true;
+        (self.passed, self.landmark, self.confirmable.landmark) = (None, None, None);
         let detail = crate::message::cut(detail);
         self.push(Body::Loss(Loss { cause, detail }), 0);
     }
@@ -195,7 +223,12 @@ impl Publisher {
 
     fn push(&mut self, body: Body, bytes: usize) {
         self.queue_bytes += bytes;
-        self.queue.push_back(Queued { body, bytes, complete: self.complete });
+        let point = self.point();
+        self.queue.push_back(Queued { body, bytes, point });
+    }
+
+    fn point(&self) -> Point {
+        Point { complete: self.complete, landmark: self.landmark }
     }
 
     /// Records that every change committed before `look_at` was delivered, up to `position`.
@@ -204,9 +237,11 @@ impl Publisher {
         let Feed::Running { origin, .. } = &self.feed else { return };
         let origin = origin.clone();
         self.complete = self.complete.max(position);
+        self.landmark = self.passed;
+        let point = self.point();
         let was_inside = std::mem::take(&mut self.is_inside_commit);
         match self.queue.back_mut() {
-            Some(last) => last.complete = self.complete,
+            Some(last) => last.point = point,
             // The changes were taken before their commit was complete.
             None if was_inside && visible.is_none() => self.push(Body::Changes(Vec::new()), 0),
             None => {}
@@ -279,9 +314,10 @@ impl Publisher {
         };
         let start = continued.map(|(last, _)| last.complete).or(*resumed_at);
         let complete = start.unwrap_or(self.complete);
+        let landmark = continued.map_or(self.landmark, |(last, _)| last.landmark);
         self.chain = Chain::Opening(generation);
         let body = Body::Beginning(beginning);
-        Some(Message { generation, counter: 0, complete, body })
+        Some(Message { generation, counter: 0, complete, landmark, body })
     }
 
     /// Records that the beginning was written and acknowledged.
@@ -304,27 +340,34 @@ impl Publisher {
         if self.holds() {
             return None;
         }
-        let Queued { body, bytes, complete } = self.queue.pop_front()?;
+        let Queued { body, bytes, point } = self.queue.pop_front()?;
         self.queue_bytes = self.queue_bytes.saturating_sub(bytes);
         let Chain::Open { generation, next } = &mut self.chain else { return None };
-        let message = Message { generation: *generation, counter: *next, complete, body };
+        let Point { complete, landmark } = point;
+        let (generation, counter) = (*generation, *next);
+        let message = Message { generation, counter, complete, landmark, body };
         *next += 1;
         if !self.rules.has(Rule::ConfirmAfterAck) {
-            self.confirmable = self.confirmable.max(complete);
+            self.confirm(point);
         }
-        self.in_flight.push_back((message.counter, complete));
+        self.in_flight.push_back((message.counter, point));
         Some(message)
     }
 
     /// Records the acknowledgement of a message and of all before it.
     pub fn acknowledged(&mut self, counter: u64) {
-        while let Some((first, complete)) = self.in_flight.front() {
-            if *first > counter {
+        while let Some((first, point)) = self.in_flight.front().copied() {
+            if first > counter {
                 break;
             }
-            self.confirmable = self.confirmable.max(*complete);
+            self.confirm(point);
             self.in_flight.pop_front();
         }
+    }
+
+    fn confirm(&mut self, point: Point) {
+        self.confirmable.complete = self.confirmable.complete.max(point.complete);
+        self.confirmable.landmark = point.landmark;
     }
 
     /// Records that a message was not written, or that this is unknown.
@@ -350,7 +393,14 @@ impl Publisher {
     /// feed whose place the database keeps.
     #[must_use]
     pub fn confirmable(&self) -> u64 {
-        self.confirmable
+        self.confirmable.complete
+    }
+
+    /// Returns where a feed goes on whose place the stream keeps: before it the stream has
+    /// acknowledged every change.
+    #[must_use]
+    pub fn landmark(&self) -> Option<Landmark> {
+        self.confirmable.landmark
     }
 
     /// Returns the chain that is open.

@@ -43,6 +43,17 @@ mod kind {
     pub(super) const MARIADB_QUERY_COMPRESSED: u8 = 165;
 }
 
+/// Type of the event with which a file begins. A stream begins with it too.
+pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
+
+/// Returns sequence and domain of the group that an event begins; `None` for other events than
+/// MariaDB's GTIDs.
+pub(crate) fn mariadb_gtid(kind: u8, data: &[u8]) -> Option<(u64, u32)> {
+    let mut cursor = Cursor::new(data);
+    let is_gtid = kind == kind::MARIADB_GTID;
+    is_gtid.then(|| Some((cursor.u64("sequence").ok()?, cursor.u32("domain").ok()?))).flatten()
+}
+
 /// Global name of an XA transaction, in the same form in both dialects.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Xid {

@@ -32,10 +32,24 @@ pub(super) async fn feed(
     found: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
     let mut findings = found;
-    if config.server.follow != Follow::Changes {
+    let is_of_hub = config.is_relay || config.server.follow == Follow::Hub;
+    if is_of_hub && readers.flavor == Flavor::MySql {
+        findings.push(Finding::new(
+            format!("the server is {readers}, and the change hub carries MariaDB's changes only"),
+            "use MariaDB, or let each instance follow the database: source.feed = \"changes\"",
+        ));
         return Ok(findings);
     }
     let tuning = Tuning::new(config);
+    match config.server.follow {
+        Follow::Changes => {}
+        Follow::Nothing => return Ok(findings),
+        Follow::Hub => {
+            let settings = feed::settings(config, &tuning);
+            findings.extend(reads_log_end(target, settings, tables).await?);
+            return Ok(findings);
+        }
+    }
     let mut session = match connect::primary(target, feed::settings(config, &tuning), None).await {
         Ok(session) => session,
         Err(errors) => {
@@ -65,6 +79,20 @@ pub(super) async fn feed(
         findings.push(stream_finding(&why, &account));
     }
     Ok(findings)
+}
+
+/// Checks that readers may query the log's end, which each answer needs.
+async fn reads_log_end(
+    target: &Target,
+    settings: connect::Settings,
+    tables: &[Table],
+) -> Result<Vec<Finding>, OpenError> {
+    let session = connect::primary(target, settings, None).await;
+    let mut session = session.map_err(OpenError::Unreachable)?;
+    let failed = |e: Error| OpenError::Failed { detail: full_text(&e) };
+    let conn = &mut session.conn;
+    let account = account(&current_user(conn).await.map_err(failed)?);
+    log(conn, &session.identity, &account, tables).await.map_err(failed)
 }
 
 /// Checks the server's settings.
@@ -215,8 +243,9 @@ async fn dump(
     // A random number, because the configured one may be in use by the instance that this one
     // replaces.
     let id = start::random_server_id(identity);
+    let place = (&*end.file, end.position.offset());
     let started =
-        Dump::start(raw, identity.flavor, id, &end, tuning.heartbeat, tuning.silence_max).await;
+        Dump::start(raw, identity.flavor, id, place, tuning.heartbeat, tuning.silence_max).await;
     started.map(drop).map_err(|e| e.detail)
 }
 

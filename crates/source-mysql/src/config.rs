@@ -15,6 +15,8 @@ pub struct Config {
     /// Replica number of the feed, unique among the server's replicas. `None` means a random
     /// number.
     pub server_id: Option<u32>,
+    /// The feed's changes are published to a change hub.
+    pub is_relay: bool,
 }
 
 /// Checks that a text is a valid connection string. It does not connect.

@@ -121,6 +121,11 @@ impl<'a> Delivery<'a> {
         self.delivered
     }
 
+    /// Returns the end of the last event.
+    pub(crate) fn position(&self) -> u64 {
+        self.position.point()
+    }
+
     /// Replaces the tables after a catalogue check that began when [`Self::doubts`] was
     /// `doubts_before`.
     pub(crate) fn follow(&mut self, tables: Vec<Option<Table>>, doubts_before: u64) {

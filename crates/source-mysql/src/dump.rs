@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connect::full_text;
-use super::probe::LogEnd;
 use super::server::Flavor;
 use super::session::driver_error;
 use hotrow_source::LossCause;
@@ -31,8 +30,8 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Requests all events from `end` on and waits for the first, which confirms the request. Each
-    /// step blocks for at most `limit`.
+    /// Requests all events from an offset of a file on and waits for the first, which confirms the
+    /// request. Each step blocks for at most `limit`.
     ///
     /// # Errors
     /// Errors of the server.
@@ -40,7 +39,7 @@ impl Dump {
         mut conn: Conn,
         flavor: Flavor,
         server_id: u32,
-        end: &LogEnd,
+        (file, offset): (&str, u64),
         heartbeat: Duration,
         limit: Duration,
     ) -> Result<Self, Ended> {
@@ -48,9 +47,8 @@ impl Dump {
         let set =
             async { conn.query_drop(settings(flavor, heartbeat)).await.map_err(driver_error) };
         timely(limit, doing, set).await?;
-        let request = BinlogStreamRequest::new(server_id)
-            .with_filename(end.file.as_bytes())
-            .with_pos(end.position.offset());
+        let request =
+            BinlogStreamRequest::new(server_id).with_filename(file.as_bytes()).with_pos(offset);
         let opening = async { conn.get_binlog_stream(request).await.map_err(driver_error) };
         let stream = timely(limit, doing, opening).await?;
         let (sender, events) = mpsc::channel(BUFFERED_MAX);

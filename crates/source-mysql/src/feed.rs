@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::KeySchema;
+use hotrow_types::landmark::Landmark;
 use hotrow_types::version::Position;
 use mysql_async::Conn;
 
@@ -15,15 +16,20 @@ use super::config::{Config, Tuning};
 use super::connect::{self, ConnectError, Settings};
 use super::delivery::{Delivery, Origin, Out};
 use super::dump::Dump;
+use super::hub;
 use super::inspect::{self, Refused, Table};
-use super::probe::Progress;
+use super::landmark::{self, Landmarks};
+use super::place::LogPosition;
+use super::probe::{LogEnd, Progress};
 use super::server::Identity;
-use super::session::{CatalogCheck, CatalogWatcher, Session, driver_error};
+use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, driver_error, watched};
 use super::shared::Shared;
 use super::start;
-use super::target::Target;
+use super::target::{Host, Target};
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
+use hotrow_source::origin::Origins;
+use hotrow_source::place::Place;
 use hotrow_source::preflight::{self, PreflightErrors};
 use hotrow_source::spec::Follow;
 use hotrow_source::{FlushCause, LossCause, Sink};
@@ -49,12 +55,24 @@ impl MysqlFeed {
     // Owned, because the feed must be the last to drop the sink.
     #[allow(clippy::needless_pass_by_value)]
     pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
-        feed_loop::run(shutdown, self.follow(&*sink))
+        feed_loop::run(shutdown, self.follow(&*sink, None))
     }
 
-    async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop =
-            FeedLoop { feed: self, sink, server: None, newest_end: Cell::new(0), salt: 0 };
+    /// Returns where the feed reports the server that its sessions lead to.
+    pub fn origins(&self) -> Arc<Origins> {
+        Arc::clone(&self.shared.origins)
+    }
+
+    /// Returns the keys of the collections, in the order of the configuration.
+    pub fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    /// Follows on the caller's event loop, without end. With a `place` the end of a session is no
+    /// loss while the log has the place.
+    pub async fn follow(&self, sink: &dyn Sink, place: Option<&dyn Place>) -> Infallible {
+        let (server, newest_end, salt) = (None, Cell::new(0), 0);
+        let mut feed_loop = FeedLoop { feed: self, sink, place, server, newest_end, salt };
         feed_loop::follow(&mut feed_loop, sink).await
     }
 }
@@ -63,6 +81,8 @@ impl MysqlFeed {
 struct FeedLoop<'a> {
     feed: &'a MysqlFeed,
     sink: &'a dyn Sink,
+    /// Where the feed's place outlives its sessions.
+    place: Option<&'a dyn Place>,
     /// Server of the last session.
     server: Option<Identity>,
     /// Highest observed end of the server's log.
@@ -96,14 +116,33 @@ impl Sessions for FeedLoop<'_> {
             connect::privileges(&mut catalog_session.conn).await.map_err(driver_error)
         });
         let privileges = privileges.await?;
+        let origin = hub::origin(&probes.identity, &identity);
+        let origin_name = origin.name.clone();
+        // A row of another database than the feed's must not be read.
+        if let Some(why) = shared.origins.refusal(&origin_name) {
+            shared.published.down(&why);
+            return Err(Ended::new(LossCause::OtherDatabase, why));
+        }
         if config.server.follow != Follow::Changes {
+            let check_sent_at = Nanos::now();
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
             shared.publish(identity.clone(), &preflight::readable(&tables));
+            shared.origins.confirm_shapes(check_sent_at);
+            shared.origins.found(origin);
             self.sink.started(None);
             let conn = catalog_session.conn;
-            return Ok(Catalogue { feed_loop: self, identity, conn, tables, privileges }
-                .watch()
-                .await);
+            let mut catalogue = Catalogue { feed_loop: self, identity, conn, tables, privileges };
+            return Ok(tokio::select! {
+                ended = catalogue.watch() => ended,
+                why = shared.origins.refused(&origin_name) => {
+                    shared.published.down(&why);
+                    Ended::new(LossCause::OtherDatabase, why)
+                }
+                () = shared.went_back.notified() => {
+                    let detail = "the binary log's end went back, as the change hub reports";
+                    Ended::new(LossCause::OtherLog, detail)
+                }
+            });
         }
         // Log position first, catalogue second, so that every schema change after this check is
         // delivered.
@@ -119,29 +158,44 @@ impl Sessions for FeedLoop<'_> {
         let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
         // Readers first, so that they can answer by policy while the feed still starts.
         let recent = shared.publish(identity.clone(), &preflight::readable(&tables));
-        let server_id = config.server_id.unwrap_or_else(|| start::random_server_id(&identity));
-        let dump = Dump::start(
-            raw,
-            identity.flavor,
-            server_id,
-            &end,
-            tuning.heartbeat,
-            tuning.silence_max,
-        )
-        .await?;
-        let point = end.position.point();
+        // Of a time after the inspection.
+        let inspected_at = match self.place {
+            None => 0,
+            Some(_) => start::log_position(&mut probes.conn, &identity, tuning).await?.point,
+        };
+        let (dump, position, landmark) =
+            self.start_stream(raw, &probes.host, &identity, &end).await?;
+        let point = position.point();
         tracing::info!(
             host = %probes.host,
             server = %identity,
-            file = %end.file,
-            offset = end.position.offset(),
+            file = %position.file_name(&end.file),
+            offset = position.offset(),
+            is_resumed = landmark.is_some(),
             "the change feed starts"
         );
-        self.sink.started(Some(Position { incarnation: identity.incarnation, at: point }));
+        shared.origins.found(origin);
+        let tables_of_feed = followed(&tables);
+        let watched = watched(&tables_of_feed);
+        let started = Position { incarnation: identity.incarnation, at: point };
+        match self.place.filter(|_| landmark.is_some()) {
+            // Without a digest no chain continues the one before.
+            Some(place) => place.resumed(started, watched.unwrap_or_default()),
+            None => self.sink.started(Some(started)),
+        }
+        self.place.into_iter().for_each(|place| place.watching(watched));
+        let kept = Kept {
+            place: self.place,
+            landmarks: Landmarks::new(landmark),
+            watched,
+            start: point,
+            is_settled: false,
+            inspected_at,
+        };
         let origin =
             Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
         let out = Out { schemas, sink: self.sink, recent: &recent };
-        let delivery = Delivery::new(out, origin, followed(&tables), end.position);
+        let delivery = Delivery::new(out, origin, tables_of_feed, position);
         let newest_end = &self.newest_end;
         let catalog = CatalogWatermark::new(
             config.server.schema_poll,
@@ -161,6 +215,7 @@ impl Sessions for FeedLoop<'_> {
             progress: Progress::new(point),
             catalog,
             newest_end,
+            kept,
         };
         Ok(session.run(&mut probes.conn, &mut catalogue).await)
     }
@@ -169,7 +224,12 @@ impl Sessions for FeedLoop<'_> {
         self.feed.shared.published.explain(why);
     }
 
+    fn keeps_place(&self, cause: LossCause) -> bool {
+        self.place.is_some() && cause == LossCause::Unavailable
+    }
+
     fn lost(&mut self, cause: LossCause) {
+        self.feed.shared.origins.gone();
         if cause == LossCause::OtherLog {
             self.renumber();
         }
@@ -177,6 +237,37 @@ impl Sessions for FeedLoop<'_> {
 }
 
 impl FeedLoop<'_> {
+    /// Starts the stream: at the end of the landmark of an earlier session if the log still has it,
+    /// else at `end`. Returns the stream with its start, and the landmark that was found.
+    async fn start_stream(
+        &self,
+        mut raw: Conn,
+        host: &Host,
+        identity: &Identity,
+        end: &LogEnd,
+    ) -> Result<(Dump, LogPosition, Option<Landmark>), Ended> {
+        let MysqlFeed { config, target, tuning, .. } = self.feed;
+        let server_id = || config.server_id.unwrap_or_else(|| start::random_server_id(identity));
+        let times = (tuning.heartbeat, tuning.silence_max);
+        if let Some(landmark) = self.place.and_then(Place::landmark) {
+            let wanted = (landmark, &*end.file);
+            match landmark::resume(raw, wanted, server_id(), times).await {
+                Ok((dump, position)) => return Ok((dump, position, Some(landmark))),
+                Err(why) => tracing::error!(
+                    file = %LogPosition::of_point(landmark.at).file_name(&end.file),
+                    error = %why,
+                    "the binary log does not have the place up to which changes are published: \
+                     changes may be lost, and the feed starts anew"
+                ),
+            }
+            raw = connect::raw(target, host).await.map_err(|e| unreachable(&[e]))?;
+        }
+        let place = (&*end.file, end.position.offset());
+        let (heartbeat, limit) = times;
+        let dump = Dump::start(raw, identity.flavor, server_id(), place, heartbeat, limit).await?;
+        Ok((dump, end.position, None))
+    }
+
     async fn inspect_tables(
         &self,
         conn: &mut Conn,
@@ -216,6 +307,10 @@ impl FeedLoop<'_> {
         self.newest_end.set(0);
         self.salt = 0;
         if before.name == identity.name {
+            if self.place.is_some() {
+                // The end of the last session was reported as an interruption.
+                self.sink.loss(LossCause::Unavailable, "the server was restarted");
+            }
             tracing::info!(
                 server = %identity,
                 "the server was restarted; positions from before the restart are not accepted"
@@ -270,9 +365,11 @@ impl Catalogue<'_, '_> {
         loop {
             supervisor::turn();
             tick.tick().await;
+            let sent_at = Nanos::now();
             if let Err(ended) = self.check().await {
                 return ended;
             }
+            self.feed_loop.feed.shared.origins.confirm_shapes(sent_at);
         }
     }
 

@@ -8,7 +8,8 @@
 //! - tables and keys: `inspect`, `keys`
 //! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
 //!   readers
-//! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `probe`
+//! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
+//!   `probe`; with a change hub also `hub`
 //! - preflight checks: `checks`; of a first configuration: `discover`
 
 use std::fmt;
@@ -49,9 +50,11 @@ mod delivery;
 mod discover;
 mod dump;
 mod feed;
+mod hub;
 mod inspect;
 mod json;
 mod keys;
+mod landmark;
 mod place;
 mod plan;
 mod pool;
@@ -295,6 +298,7 @@ mod tests {
     mod reads;
     mod recorder;
     mod refusals;
+    mod replicas;
     mod servers;
     mod types;
 

@@ -22,6 +22,17 @@ impl LogPosition {
         (offset >> OFFSET_BITS == 0).then_some(Self { file, offset })
     }
 
+    /// Returns the position of a point.
+    pub(crate) fn of_point(point: u64) -> Self {
+        Self { file: point >> OFFSET_BITS, offset: point & ((1 << OFFSET_BITS) - 1) }
+    }
+
+    /// Returns the name of the position's file, by that of another file of the log.
+    pub(crate) fn file_name(self, other: &str) -> String {
+        let base = other.rsplit_once('.').map_or(other, |(base, _)| base);
+        format!("{base}.{:06}", self.file)
+    }
+
     /// Returns the position as one number: `file number << 40 | offset`.
     pub(crate) fn point(self) -> u64 {
         self.file << OFFSET_BITS | self.offset
@@ -40,7 +51,7 @@ impl LogPosition {
 
     /// Moves to the end of an event. The log has only its lower 32 bits. For artificial events of
     /// the server it has 0 or a value before this position.
-    pub(super) fn pass(&mut self, end: u32) {
+    pub(crate) fn pass(&mut self, end: u32) {
         const HALF: u64 = 1 << 31;
         let whole = self.offset & !u64::from(u32::MAX) | u64::from(end);
         if end == 0 {
@@ -64,6 +75,10 @@ mod tests {
             assert_eq!(LogPosition::new(bad.as_bytes(), 4), None, "{bad}");
         }
         assert_eq!(LogPosition::new(b"bin.1", 1 << 40), None);
+        assert_eq!(LogPosition::of_point(position.point()), position);
+        assert_eq!(position.file_name("my.bin.000100"), "my.bin.000012");
+        let later = LogPosition::new(b"bin.1000012", 4).unwrap();
+        assert_eq!(later.file_name("bin.1000099"), "bin.1000012");
     }
 
     #[test]

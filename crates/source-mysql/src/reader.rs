@@ -79,8 +79,8 @@ impl MysqlSource {
         let age = lease.age();
         // Before the query is sent: a later change invalidates the lease in the cache.
         let form = match self.follow {
-            Follow::Changes => statement.form(plan.recent.plain_read_point(keys)),
-            Follow::Hub | Follow::Nothing => Form::Rows,
+            Follow::Changes | Follow::Hub => statement.form(plan.recent.plain_read_point(keys)),
+            Follow::Nothing => Form::Rows,
         };
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let rows = (form.rows_at(), Arc::clone(budget));

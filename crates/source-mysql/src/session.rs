@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
 
 use hotrow_measure::clock::Nanos;
@@ -17,11 +18,13 @@ use super::connect::full_text;
 use super::delivery::{Delivery, DeliveryError};
 use super::dump::Dump;
 use super::inspect::Table;
+use super::landmark::Landmarks;
 use super::probe::{self, Advance, Probe, Progress};
 use super::server::Identity;
 use super::shared::Recent;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{EarlyProbe, Ended, every, wait_until};
+use hotrow_source::place::Place;
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -55,6 +58,18 @@ pub(crate) enum CatalogCheck {
     Changed(Vec<Option<Table>>),
 }
 
+/// Returns a digest of the tables' definitions as the feed depends on them, equal in every process;
+/// `None` if one is unknown.
+pub(crate) fn watched(tables: &[Option<Table>]) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    for table in tables {
+        let table = table.as_ref()?;
+        let columns = format!("{:?}", table.columns);
+        (&table.name, columns, &table.index, table.has_foreign_keys).hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
 /// Reply of a catalogue check.
 struct CatalogReply {
     /// [`Delivery::doubts`] at the time of the request.
@@ -82,6 +97,37 @@ pub(crate) struct Session<'a> {
     pub(crate) catalog: CatalogWatermark,
     /// Log end by the newest probe, for later sessions.
     pub(crate) newest_end: &'a Cell<u64>,
+    pub(crate) kept: Kept<'a>,
+}
+
+/// Place of the feed that outlives its session.
+pub(crate) struct Kept<'a> {
+    pub(crate) place: Option<&'a dyn Place>,
+    pub(crate) landmarks: Landmarks,
+    /// Digest of the tables' definitions; `None` if some are unknown.
+    pub(crate) watched: Option<u64>,
+    /// Start of the session in the log. Changes before it may be invisible until a probe has seen
+    /// it.
+    pub(crate) start: u64,
+    pub(crate) is_settled: bool,
+    /// End of the log when the tables were inspected. A resumed feed is behind it at first, and a
+    /// definition of now may not be that of then: no check confirms tables before it.
+    pub(crate) inspected_at: u64,
+}
+
+impl Kept<'_> {
+    fn settle(&mut self, visible: u64) {
+        if !self.is_settled && visible >= self.start {
+            self.is_settled = true;
+            self.place.into_iter().for_each(Place::settled);
+        }
+    }
+
+    fn report_watched(&self, is_doubtful: bool) {
+        if let Some(place) = self.place {
+            place.watching(self.watched.filter(|_| !is_doubtful));
+        }
+    }
 }
 
 impl Session<'_> {
@@ -120,7 +166,8 @@ impl Session<'_> {
         loop {
             supervisor::turn();
             self.report_progress(&mut reported);
-            if !is_checking && self.delivery.is_doubtful() {
+            let is_behind = self.delivery.delivered() < self.kept.inspected_at;
+            if !is_checking && !is_behind && self.delivery.is_doubtful() {
                 is_checking = requests.try_send(self.delivery.doubts()).is_ok();
             }
             let early_at = early_probe.due(self.sink.wants_visibility());
@@ -135,6 +182,7 @@ impl Session<'_> {
                 Some(probe) = probes.recv() => {
                     if let Version::Log(visible) = &probe.visible {
                         self.recent.mark_visible(visible.at);
+                        self.kept.settle(visible.at);
                     }
                     let end = probe.end;
                     if !self.progress.probed(probe) {
@@ -147,11 +195,15 @@ impl Session<'_> {
                     is_checking = false;
                     match outcome {
                         CatalogCheck::Unchanged => self.delivery.confirm(doubts),
-                        CatalogCheck::Changed(tables) => self.delivery.follow(tables, doubts),
+                        CatalogCheck::Changed(tables) => {
+                            self.kept.watched = watched(&tables);
+                            self.delivery.follow(tables, doubts);
+                        }
                     }
+                    self.kept.report_watched(self.delivery.is_doubtful());
                     self.catalog.confirm(sent_at);
                 }
-                _ = check_tick.tick(), if !is_checking => {
+                _ = check_tick.tick(), if !is_checking && !is_behind => {
                     is_checking = requests.try_send(self.delivery.doubts()).is_ok();
                 }
                 () = wait_until(early_at) => {
@@ -171,6 +223,8 @@ impl Session<'_> {
     fn take(&mut self, raw: &Raw) -> Result<(), Ended> {
         let header = raw.header();
         let kind = header.event_type_raw();
+        let was_doubtful = self.delivery.is_doubtful();
+        self.kept.landmarks.begin(raw, self.delivery.position());
         self.delivery.ends_at(header.log_pos());
         let event =
             if Event::is_mysql_gtid(kind) {
@@ -180,7 +234,15 @@ impl Session<'_> {
             } else {
                 Event::decode(kind, raw.data()).map_err(DeliveryError::from)?
             };
-        Ok(self.delivery.take(event)?)
+        self.delivery.take(event)?;
+        if self.delivery.is_doubtful() && !was_doubtful {
+            self.kept.report_watched(true);
+        }
+        self.kept.landmarks.delivered(self.delivery.delivered());
+        if let Some((place, landmark)) = self.kept.place.zip(self.kept.landmarks.take()) {
+            place.passed(landmark);
+        }
+        Ok(())
     }
 
     fn report_progress(&mut self, reported: &mut Option<(Nanos, u64)>) {

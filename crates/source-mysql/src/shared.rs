@@ -11,7 +11,9 @@ use hotrow_types::key::{Key, KeySchema};
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
+use hotrow_source::origin::Origins;
 use hotrow_source::published::{Published, key_is_unchanged};
+use tokio::sync::Notify;
 
 /// Plan that readers use.
 #[derive(Clone, Debug)]
@@ -32,6 +34,10 @@ pub(crate) struct Shared {
     pub(crate) published: Published<Plan>,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
+    /// The server that the feed's sessions lead to, for a service that follows a change hub.
+    pub(crate) origins: Arc<Origins>,
+    /// The change hub reports that the log went back: earlier positions have another meaning.
+    pub(crate) went_back: Notify,
 }
 
 impl Shared {
@@ -42,6 +48,8 @@ impl Shared {
             schemas,
             published: Published::nothing("the database has not been inspected yet"),
             queries: AtomicU64::new(0),
+            origins: Arc::default(),
+            went_back: Notify::new(),
         }
     }
 
@@ -81,6 +89,13 @@ impl Shared {
         let statement = self.statement(collection, table, &plan.identity);
         if plan.collections.get(collection).is_some_and(|before| *before != statement) {
             Arc::make_mut(plan).collections[collection] = statement;
+        }
+    }
+
+    /// Forgets recent changes: the feed starts anew, and points of before may mean other commits.
+    pub(crate) fn renew_recent(&self) {
+        if let Ok(plan) = self.published.write().as_mut() {
+            Arc::make_mut(plan).recent = Arc::new(Recent::new());
         }
     }
 

@@ -8,6 +8,7 @@ pub mod columns;
 pub mod embedding;
 pub mod gtid;
 pub mod key;
+pub mod landmark;
 pub mod source;
 pub mod tenant;
 pub mod version;

@@ -1,8 +1,11 @@
-//! Client of an instance's admin API: purges during the run, and the count of feed losses.
+//! Client of an instance's admin API: purges during the run, and what the instance reports of its
+//! feeds and its reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::http::{Client, Request, RequestError, Response, Target};
 use crate::ledger::Ledger;
@@ -19,6 +22,30 @@ const PURGE_ALL_ONE_IN: u64 = 40;
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Metric of feed losses (docs/metrics.md).
 const GAPS_METRIC: &str = "hotrow_feed_gaps_total";
+/// Metric of queries that standbys answered.
+const STANDBY_READS_METRIC: &str = "hotrow_standby_reads_total";
+
+/// What an instance reports of its feeds and its reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// Losses of its feeds since its start.
+    pub(crate) losses: u64,
+    /// Queries that standbys answered since its start.
+    pub(crate) standby_reads: u64,
+    /// Where its changes come from, such as `wal` or `hub`.
+    pub(crate) feed: String,
+}
+
+impl Observed {
+    /// Returns what came since `before`.
+    pub(crate) fn since(self, before: &Self) -> Self {
+        Self {
+            losses: self.losses.saturating_sub(before.losses),
+            standby_reads: self.standby_reads.saturating_sub(before.standby_reads),
+            ..self
+        }
+    }
+}
 
 /// An instance's admin API.
 #[derive(Debug)]
@@ -41,22 +68,39 @@ impl Admin {
         self.client.ask(&request, |_| {})
     }
 
-    /// Returns the feed losses counted by the instance.
+    /// Returns what the instance reports now.
     ///
     /// # Errors
-    /// The reason they are not available.
-    pub(crate) fn losses(&mut self) -> Result<u64, String> {
+    /// The reason it is not available.
+    pub(crate) fn observe(&mut self) -> Result<Observed, String> {
         // Requested at the beginning and at the end of a run.
         self.client.connect_anew();
+        let metrics = self.document("/metrics")?;
+        let status = self.document("/status")?;
+        Ok(Observed {
+            losses: sum(&metrics, GAPS_METRIC),
+            standby_reads: sum(&metrics, STANDBY_READS_METRIC),
+            feed: feed(&status).ok_or("/status does not name its feeds")?,
+        })
+    }
+
+    fn document(&mut self, path: &str) -> Result<String, String> {
         let response = self
-            .ask("GET", "/metrics".to_owned())
+            .ask("GET", path.to_owned())
             .map_err(|lost| format!("no response ({})", lost.name()))?;
         if response.status() != 200 {
-            return Err(format!("/metrics returned {}", response.status()));
+            return Err(format!("{path} returned {}", response.status()));
         }
-        let text = String::from_utf8_lossy(&response.body).into_owned();
-        Ok(sum(&text, GAPS_METRIC))
+        Ok(String::from_utf8_lossy(&response.body).into_owned())
     }
+}
+
+/// Returns where the changes of each source come from, with commas between them.
+fn feed(status: &str) -> Option<String> {
+    let status: Value = serde_json::from_str(status).ok()?;
+    let sources = status.get("sources")?.as_object()?;
+    let watches = sources.values().map(|source| source.pointer("/feed/watch")?.as_str());
+    Some(watches.collect::<Option<Vec<_>>>()?.join(", "))
 }
 
 /// Returns the sum of a counter over its labels.
@@ -109,6 +153,15 @@ impl Purger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_source_names_its_feed() {
+        let status = r#"{"sources":{"a":{"feed":{"watch":"hub"}},"b":{"feed":{"watch":"wal"}}}}"#;
+        assert_eq!(feed(status).as_deref(), Some("hub, wal"));
+        for other in ["", "{}", r#"{"sources":{"a":{}}}"#, r#"{"sources":[]}"#] {
+            assert_eq!(feed(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_counter_is_summed_over_its_labels() {

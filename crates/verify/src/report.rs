@@ -28,6 +28,10 @@ pub struct Report {
     pub capabilities: Vec<(String, bool, Capabilities)>,
     /// Feed losses counted by each instance during the run, if its admin API reported them.
     pub feed_losses: Vec<Option<u64>>,
+    /// Queries of each instance that standbys answered during the run.
+    pub standby_reads: Vec<Option<u64>>,
+    /// Where the changes of each instance came from, such as `hub`.
+    pub feeds: Vec<Option<String>>,
     /// Point 4.
     pub convergence: ConvergenceResult,
     /// The first violated rule.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::admin::{Admin, Purger};
+use crate::admin::{Admin, Observed, Purger};
 use crate::checker::Checker;
 use crate::converge::{ConvergenceResult, converge};
 use crate::counterexample::{Names, render};
@@ -157,7 +157,7 @@ struct Running {
     seed: u64,
     timeout: Duration,
     admins: Vec<Admin>,
-    losses_before: Vec<Result<u64, String>>,
+    observed_before: Vec<Result<Observed, String>>,
 }
 
 impl Running {
@@ -193,7 +193,7 @@ impl Running {
             key: String::new(),
         };
         let mut admins = admins(plan);
-        let losses_before = admins.iter_mut().map(Admin::losses).collect();
+        let observed_before = admins.iter_mut().map(Admin::observe).collect();
         let mut running = Self {
             began: Instant::now(),
             ledger,
@@ -210,7 +210,7 @@ impl Running {
             seed: plan.seed,
             timeout: plan.timeout,
             admins,
-            losses_before,
+            observed_before,
         };
         let started = running.start_threads(plan, schema);
         if started.is_err() {
@@ -320,13 +320,15 @@ impl Running {
         convergence: ConvergenceResult,
         mut problems: Vec<String>,
     ) -> Report {
-        let mut losses = Vec::new();
-        for (admin, before) in self.admins.iter_mut().zip(&self.losses_before) {
-            let counted =
-                before.clone().and_then(|before| Ok(admin.losses()?.saturating_sub(before)));
-            losses
-                .push(counted.map_err(|what| problems.push(format!("an admin API: {what}"))).ok());
+        let mut observed = Vec::new();
+        for (admin, before) in self.admins.iter_mut().zip(&self.observed_before) {
+            let during = before.clone().and_then(|before| Ok(admin.observe()?.since(&before)));
+            observed
+                .push(during.map_err(|what| problems.push(format!("an admin API: {what}"))).ok());
         }
+        let count =
+            |of: fn(&Observed) -> u64| observed.iter().map(|o| o.as_ref().map(of)).collect();
+        let feed_of = |observed: &Option<Observed>| observed.as_ref().map(|o| o.feed.clone());
         let evidence = self.checker.evidence.take();
         let counterexample = evidence.as_ref().map(|evidence| {
             let key = plan.table.key_type.text(evidence.violation.observation.key);
@@ -349,7 +351,9 @@ impl Running {
                 .map(|lost| (lost.name(), self.losses.get(*lost)))
                 .collect(),
             capabilities: self.known.iter().map(capabilities).collect(),
-            feed_losses: losses,
+            feed_losses: count(|observed| observed.losses),
+            standby_reads: count(|observed| observed.standby_reads),
+            feeds: observed.iter().map(feed_of).collect(),
             convergence,
             first_rule: evidence.map(|evidence| evidence.violation.rule),
             counterexample,

@@ -24,9 +24,10 @@ pub(super) type Hub = HubConfig;
 #[cfg(not(feature = "hub"))]
 pub(super) type Hub = ();
 
-/// Reads the section. `feeds`: the addresses of NATS in the `feed` of the sources.
+/// Reads the section. `feeds`: the addresses of NATS in the `feed` of the sources, and whether the
+/// database has slots.
 #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "keys of the hub are known"))]
-pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
+pub(super) fn hub(mut section: Section<'_>, feeds: &[(&str, bool)]) -> Option<Hub> {
     let stream = section.text("stream", "\"hotrow\"", "letters, digits, _ and -");
     let user = section.text("user", "none", "a user of NATS").map(|text| text.value);
     let password = section.text("password", "none", "its password").map(|text| text.value);
@@ -44,7 +45,7 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
     let slot = section.text("slot", "none", "lower-case letters, digits and _");
     let slot_failover = section.flag("slot_failover", false);
     let lease = section.duration("lease", ms(1_500), ms(200)..=s(60));
-    let [servers, others @ ..] = feeds else {
+    let [(servers, has_slots), others @ ..] = feeds else {
         if section.is_present() {
             section.refuse_whole("has no meaning unless source.feed is an address of NATS");
         }
@@ -69,6 +70,11 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
     {
         let what = format!("must have 1 to {SLOT_BYTES_MAX} of a to z, digits and _, not");
         section.refuse("slot", format!("{what} {}", shown(name)));
+    }
+    if slot.is_some() && !has_slots {
+        let what = "is for PostgreSQL: the relays of other databases find their place in the log \
+                    without one";
+        section.refuse("slot", what);
     }
     if slot_failover && slot.is_none() {
         section.refuse("slot_failover", "has no meaning without hub.slot");
@@ -98,6 +104,7 @@ pub(super) fn hub(mut section: Section<'_>, feeds: &[&str]) -> Option<Hub> {
         certificate: cert.zip(key),
         limits: StreamLimits { in_memory, replicas, max_age, max_bytes },
         slot: slot.map(|name| Slot { name, has_failover: slot_failover }),
+        resumes_from_stream: false,
         lease,
         rules: Rules::default(),
     });
@@ -131,7 +138,7 @@ fn is_address(_: &str) -> bool {
     true
 }
 
-#[cfg(all(test, feature = "hub", feature = "postgres"))]
+#[cfg(all(test, feature = "hub", feature = "mongodb", feature = "mysql"))]
 mod tests {
     use crate::config::{Overrides, parse};
 
@@ -189,7 +196,10 @@ mod tests {
     fn engines_without_a_hub_are_refused_with_a_reason() {
         let error = resolved("sqlite:/tmp/shop.db", "nats://a", "").unwrap_err();
         assert!(error.contains("an SQLite file is on one machine"), "{error}");
-        let error = resolved("mysql://u@h/shop", "nats://a", "").unwrap_err();
-        assert!(error.contains("PostgreSQL only"), "{error}");
+        let error = resolved("mongodb://h/shop", "nats://a", "").unwrap_err();
+        assert!(error.contains("PostgreSQL and MariaDB only"), "{error}");
+        let slot = "[hub]\nslot = \"shop\"";
+        let error = resolved("mariadb://u@h/shop", "nats://a", slot).unwrap_err();
+        assert!(error.contains("hub.slot: is for PostgreSQL"), "{error}");
     }
 }

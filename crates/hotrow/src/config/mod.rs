@@ -166,6 +166,8 @@ impl SourceConfig {
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(source) => source.server.follow == Follow::Hub,
+            #[cfg(feature = "mysql")]
+            Self::Mysql(source) => source.server.follow == Follow::Hub,
             // The configuration has refused a hub for other engines.
             _ => false,
         }

@@ -73,7 +73,9 @@ pub(super) fn resolve<'a>(
     let warm_start = super::warm::warm(root.section("warm"));
     let access_log = super::access_log::access_log(root.section("access_log"));
     let trace = super::trace::trace(root.section("trace"));
-    let hubs: Vec<&str> = sources.iter().filter_map(|(_, own)| own.hub.as_deref()).collect();
+    let hub_of = |own: &super::source::Source| Some((own.hub.clone()?, own.has_slots()));
+    let hubs: Vec<_> = sources.iter().filter_map(|(_, own)| hub_of(own)).collect();
+    let hubs: Vec<_> = hubs.iter().map(|(hub, has_slots)| (&**hub, *has_slots)).collect();
     #[cfg_attr(not(feature = "hub"), allow(unused_variables, reason = "there is no hub"))]
     let hub = super::hub::hub(root.section("hub"), &hubs);
     let log = log(root.section("log"));

@@ -342,6 +342,15 @@ impl Source {
         }
     }
 
+    /// Returns whether relays of its database may share a replication slot.
+    pub(super) fn has_slots(&self) -> bool {
+        match self.engine {
+            #[cfg(feature = "postgres")]
+            Some(Engine::Postgres { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Returns the settings of its reads and of its feed for the cache.
     pub(super) fn cache_settings(&self) -> SourceSettings {
         SourceSettings {
@@ -399,6 +408,7 @@ impl Source {
             Engine::Mysql { server, server_id } => SourceConfig::Mysql(mysql::config::Config {
                 server: of_server(server, collections),
                 server_id,
+                is_relay: false,
             }),
             #[cfg(feature = "mongodb")]
             Engine::Mongodb { server, json } => SourceConfig::Mongodb(mongodb::config::Config {
@@ -421,14 +431,14 @@ impl Scheme {
     /// Returns why the changes of the engine do not come from a hub; `None`: they may.
     fn no_hub(self) -> Option<&'static str> {
         match self {
-            Self::Postgres => None,
+            Self::Postgres | Self::Mysql => None,
             Self::Sqlite => Some(
                 "cannot be a hub: an SQLite file is on one machine, and each instance there \
                  follows it itself",
             ),
-            Self::Mysql | Self::Mongodb => {
-                Some("cannot be a hub for this database: this version has PostgreSQL only")
-            }
+            Self::Mongodb => Some(
+                "cannot be a hub for this database: this version has PostgreSQL and MariaDB only",
+            ),
         }
     }
 

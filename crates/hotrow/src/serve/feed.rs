@@ -17,7 +17,7 @@ use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, TtlOnlySink};
 use hotrow_source::sources::Sources;
 #[cfg(feature = "hub")]
-use hotrow_source::spec::Follow;
+use hotrow_source::spec::{Follow, ServerConfig};
 use hotrow_source::{LossCause, Sink, Source};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, Mongo};
@@ -36,7 +36,7 @@ use crate::config::SourceConfig;
 #[cfg(feature = "failpoints")]
 use crate::failpoints;
 #[cfg(feature = "hub")]
-use crate::relay::Engine;
+use crate::relay::engine::{self, Opened};
 
 /// Function that runs a feed until everything must end. It may be called again after a failure.
 pub(super) type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<()> + Send>;
@@ -134,13 +134,10 @@ fn open(
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
             #[cfg(feature = "hub")]
-            if let (Some(hub), max_staleness) = hub
-                && config.server.follow == Follow::Hub
-            {
-                let hub = hub.clone();
-                #[cfg(feature = "failpoints")]
-                let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
-                return open_hub(config, (hub, *max_staleness), hooks, host);
+            if config.server.follow == Follow::Hub {
+                let own = config.server.clone();
+                let opened = engine::open_postgres(config, hooks, &host.supervisor);
+                return behind_hub(opened.map_err(subsystem)?, &own, hub, host);
             }
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
@@ -148,6 +145,12 @@ fn open(
         }
         #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
+            #[cfg(feature = "hub")]
+            if config.server.follow == Follow::Hub {
+                let own = config.server.clone();
+                let opened = engine::open_mysql(config, hooks, &host.supervisor);
+                return behind_hub(opened.map_err(subsystem)?, &own, hub, host);
+            }
             let Mysql { source, mut feed } =
                 mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
@@ -165,22 +168,24 @@ fn open(
     }
 }
 
-/// Opens the reader of the database, and the feed from the hub.
+/// Returns the reader of an opened database, and the feed from the hub.
 #[cfg(feature = "hub")]
-fn open_hub(
-    config: postgres::config::Config,
-    (hub, max_staleness): (HubConfig, Duration),
-    hooks: Hooks,
+#[cfg_attr(not(feature = "failpoints"), allow(unused_variables, reason = "there are none"))]
+fn behind_hub(
+    (source, watch): Opened,
+    own: &ServerConfig,
+    (hub, max_staleness): &Hub,
     host: &Host,
 ) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
-    let collections = config.server.collections.clone();
-    let bounds = Bounds { max_staleness, schema_poll: config.server.schema_poll };
-    let Postgres { source, feed: watch } =
-        postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-    let names = collections.iter().map(|collection| collection.name.clone()).collect();
-    let tags = hub_tags(&collections, watch.schemas());
+    // The configuration has a hub if a source follows one.
+    let hub = hub.clone().ok_or_else(|| subsystem("there is no change hub to follow"))?;
+    #[cfg(feature = "failpoints")]
+    let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
+    let bounds = Bounds { max_staleness: *max_staleness, schema_poll: own.schema_poll };
+    let names = own.collections.iter().map(|collection| collection.name.clone()).collect();
+    let tags = hub_tags(&own.collections, watch.schemas());
     let collections = (names, tags, watch.schemas().to_vec());
     let mut feed = HubFeed::new(hub, collections, watch.origins(), bounds);
-    let watch = Engine(watch);
-    Ok((source, Box::new(move |sink, shutdown| feed.run(sink, &watch, shutdown))))
+    let run = move |sink, shutdown: &Shutdown| feed.run(watch.hub_sink(sink), &watch, shutdown);
+    Ok((source, Box::new(run)))
 }

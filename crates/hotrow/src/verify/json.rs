@@ -63,6 +63,8 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "worst_lag_ms": reads.worst_lag_ns as f64 / 1e6,
         "purges": report.purges,
         "feed_losses": report.feed_losses,
+        "standby_reads": report.standby_reads,
+        "feeds": report.feeds,
         "checked": counts(reads.applied.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "violations": counts(reads.violations.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "first_violation": report.first_rule.map(|rule| json!({

@@ -96,12 +96,18 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
     let applied = reads.applied.iter().map(|(rule, n)| (rule.name().replace('_', " "), *n));
     writeln!(out, "checked   {}", counts(applied.collect()))?;
     if !plan.admins.is_empty() {
-        let losses = report.feed_losses.iter().map(|n| n.map_or("?".to_owned(), |n| n.to_string()));
+        let feeds = report.feeds.iter().map(|feed| feed.as_deref().unwrap_or("?"));
+        writeln!(
+            out,
+            "covered   changes by {}; queries that standbys answered, per instance: {}",
+            feeds.collect::<Vec<_>>().join(", "),
+            per_instance(&report.standby_reads)
+        )?;
         writeln!(
             out,
             "purges    {}; feed losses per instance: {}",
             report.purges,
-            losses.collect::<Vec<_>>().join(", ")
+            per_instance(&report.feed_losses)
         )?;
     }
     writeln!(out, "converged {}", convergence(report))?;
@@ -125,6 +131,11 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
         writeln!(out, "\n{counterexample}")?;
     }
     writeln!(out, "{}", verdict(report))
+}
+
+fn per_instance(counts: &[Option<u64>]) -> String {
+    let texts = counts.iter().map(|n| n.map_or("?".to_owned(), |n| n.to_string()));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn convergence(report: &Report) -> String {

@@ -120,10 +120,12 @@ mod mongodb {
 /// which may be MySQL.
 ///
 /// Reading order: [`shop`] (a server with tables), then by theme: [`changes`], [`failures`],
-/// [`restore`]. [`common`] holds the tests that run over several engines.
+/// [`restore`], `hub`. [`common`] holds the tests that run over several engines.
 mod mysql {
     mod changes;
     mod failures;
+    #[cfg(feature = "hub")]
+    mod hub;
     mod restore;
     mod shop;
 
@@ -174,7 +176,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], [`sources`], `hub`, `hub_slot`;
+/// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -192,6 +194,7 @@ mod postgres {
     mod shapes;
     mod shop;
     mod sources;
+    mod standbys;
     mod start;
     mod types;
     mod unfollowed;

@@ -44,8 +44,8 @@ fn server() -> Server {
 impl Server {
     fn receive(&mut self, body: Body) {
         let generation = Generation { number: 1, identity: 1 };
-        let message =
-            Message { generation, counter: self.counter, complete: self.counter * 10, body };
+        let (counter, complete) = (self.counter, self.counter * 10);
+        let message = Message { generation, counter, complete, landmark: None, body };
         self.counter += 1;
         self.state.receive(&encode(&message));
     }

@@ -88,9 +88,23 @@ fn any_body() -> impl Strategy<Value = Body> {
     ]
 }
 
+fn any_landmark() -> impl Strategy<Value = Landmark> {
+    let gtid = (any::<u32>(), any::<u32>(), any::<u64>());
+    let commit = (gtid, any::<u64>()).prop_map(|(gtid, end)| CommitMark { gtid, end });
+    (any::<u64>(), any::<u32>(), prop::option::of(commit))
+        .prop_map(|(at, file_created_s, commit)| Landmark { at, file_created_s, commit })
+}
+
 fn any_message() -> impl Strategy<Value = Message> {
-    (any_generation(), any::<u64>(), any::<u64>(), any_body()).prop_map(
-        |(generation, counter, complete, body)| Message { generation, counter, complete, body },
+    let landmark = prop::option::of(any_landmark());
+    (any_generation(), any::<u64>(), any::<u64>(), landmark, any_body()).prop_map(
+        |(generation, counter, complete, landmark, body)| Message {
+            generation,
+            counter,
+            complete,
+            landmark,
+            body,
+        },
     )
 }
 
@@ -140,6 +154,7 @@ proptest! {
             generation: Generation { number: 1, identity: 2 },
             counter: 3,
             complete: 4,
+            landmark: None,
             body: Body::Changes(events),
         };
         let empty = encode(&message(Vec::new())).len();
@@ -168,6 +183,11 @@ fn the_longest_messages_fit() {
         generation: Generation { number: 1, identity: 2 },
         counter: 3,
         complete: 4,
+        landmark: Some(Landmark {
+            at: 1,
+            file_created_s: 2,
+            commit: Some(CommitMark { gtid: (0, 1, 2), end: 3 }),
+        }),
         body,
     };
     let bytes = encode(&message(Body::Watermark(Box::new(watermark))));

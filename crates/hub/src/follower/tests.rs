@@ -11,7 +11,7 @@ fn follower() -> Follower {
 
 fn message(number: u64, counter: u64, body: Body) -> Message {
     let generation = Generation { number, identity: number * 100 };
-    Message { generation, counter, complete: counter * 10, body }
+    Message { generation, counter, complete: counter * 10, landmark: None, body }
 }
 
 fn changes(number: u64, counter: u64) -> Message {

@@ -21,6 +21,8 @@ pub(super) struct Database {
     versions: HashMap<u64, Vec<u64>>,
     /// Position that the relay's slot has confirmed.
     pub(super) confirmed: u64,
+    /// Point before which the log was removed.
+    pub(super) purged: u64,
     /// Version of the publication.
     pub(super) publication: u64,
     /// Transactions that no feed delivers: the publication lacked the table.
@@ -36,6 +38,7 @@ impl Database {
             log: Vec::new(),
             versions: HashMap::new(),
             confirmed: 0,
+            purged: 0,
             publication: 0,
             unpublished: Vec::new(),
         }
@@ -69,6 +72,11 @@ impl Database {
         self.log.push((self.end() + 10, self.next_xid, key));
         self.next_xid += 1;
         self.versions.entry(key).or_default().push(now);
+    }
+
+    /// Removes the log, as far as no slot keeps it.
+    pub(super) fn purge(&mut self) {
+        self.purged = self.end();
     }
 
     /// Makes a transaction of the log visible: its commit returns.

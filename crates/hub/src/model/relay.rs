@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_types::landmark::{CommitMark, Landmark};
 use hotrow_types::version::{Snapshot, Version};
 
 use super::database::Database;
 use super::stream::Stream;
-use super::{COLLECTION, Random, travel};
-use crate::message::{Body, Event, Mark, Nonce};
+use super::{COLLECTION, Kept, Random, travel};
+use crate::message::{Body, Event, Mark, Message, Nonce};
 use crate::publisher::Publisher;
 use crate::rules::{Rule, Rules};
 
@@ -34,7 +35,9 @@ struct Feed {
     timeline: u32,
     /// Version of the publication at its start.
     publication: u64,
-    has_slot: bool,
+    kept: Kept,
+    /// It goes on where the chain before ended.
+    is_resumed: bool,
     /// Number of transactions of the log that were delivered.
     delivered: usize,
     /// Transactions that ran at the start and must become visible; `None` afterwards.
@@ -97,20 +100,36 @@ impl Relay {
     }
 
     /// Begins to work with the lease.
-    pub(super) fn lead(&mut self, database: &Database, has_slot: bool, term: u64) {
+    pub(super) fn lead(
+        &mut self,
+        database: &Database,
+        (kept, last): (Kept, Option<&Message>),
+        term: u64,
+    ) {
         self.is_leading = true;
         self.term = term;
-        self.connect(database, has_slot);
+        if kept == Kept::Stream {
+            self.publisher.resume_from(last.and_then(|last| last.landmark));
+        }
+        self.connect(database, kept);
     }
 
-    fn connect(&mut self, database: &Database, has_slot: bool) {
+    fn connect(&mut self, database: &Database, kept: Kept) {
         // A new timeline has no place of the old one.
-        let has_slot = has_slot && database.timeline == 1;
-        let from = if has_slot { database.confirmed } else { database.end() };
+        let kept = if database.timeline == 1 { kept } else { Kept::Nowhere };
+        let found = match kept {
+            Kept::Nowhere => None,
+            Kept::Slot => Some(database.confirmed),
+            Kept::Stream => {
+                self.publisher.landmark().map(|l| l.end()).filter(|at| *at >= database.purged)
+            }
+        };
+        let from = found.unwrap_or_else(|| database.end());
         self.feed = Some(Feed {
             timeline: database.timeline,
             publication: database.publication,
-            has_slot,
+            kept,
+            is_resumed: found.is_some(),
             delivered: database.log.partition_point(|(end, ..)| *end <= from),
             waits_for: Some(database.snapshot().running),
             is_started: false,
@@ -147,7 +166,8 @@ impl Relay {
                 }
             }
             _ => {
-                if self.feed.as_ref().is_some_and(|feed| feed.has_slot && feed.is_started) {
+                let has_slot = |feed: &Feed| feed.kept == Kept::Slot && feed.is_started;
+                if self.feed.as_ref().is_some_and(has_slot) {
                     database.confirmed = database.confirmed.max(self.publisher.confirmable());
                 }
             }
@@ -159,9 +179,9 @@ impl Relay {
     fn look_at_publication(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_ref() else { return };
         if feed.publication != database.publication {
-            let has_slot = feed.has_slot;
+            let kept = feed.kept;
             self.publisher.feed_lost(4, "the publication changed");
-            self.connect(database, has_slot);
+            self.connect(database, kept);
         }
     }
 
@@ -175,11 +195,14 @@ impl Relay {
         let is_settled = feed.waits_for.as_ref().is_some_and(Vec::is_empty);
         let position = feed.delivered.checked_sub(1).map_or(0, |last| database.log[last].0);
         let origin = origin(feed.timeline);
-        if !feed.is_started && feed.has_slot {
+        if !feed.is_started && feed.is_resumed {
             self.publisher.feed_resumed(origin, position, Some(feed.publication));
             feed.is_started = true;
         } else if !feed.is_started && is_settled {
             self.publisher.feed_started(origin, position);
+            if feed.kept == Kept::Stream {
+                self.publisher.watching(Some(feed.publication));
+            }
             feed.is_started = true;
         }
         if feed.is_started && is_settled {
@@ -198,6 +221,10 @@ impl Relay {
                 key: key.to_be_bytes().into(),
                 mark: Mark::Transaction(*xid),
             });
+        }
+        if feed.kept == Kept::Stream {
+            let commit = Some(CommitMark { gtid: (0, 1, *xid), end: *end });
+            self.publisher.passed(Landmark { at: *end - 10, file_created_s: 0, commit });
         }
         self.publisher.advance(feed.looked_at, *end, None);
     }

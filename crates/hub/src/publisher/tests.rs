@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use hotrow_types::landmark::CommitMark;
 use hotrow_types::version::Snapshot;
 
 use super::*;
@@ -30,7 +31,7 @@ fn begin(publisher: &mut Publisher) -> Message {
 /// Returns a chain's last message with this complete point.
 fn last(complete: u64, body: Body) -> Message {
     let generation = Generation { number: 9, identity: 1 };
-    Message { generation, counter: 30, complete, body }
+    Message { generation, counter: 30, complete, landmark: None, body }
 }
 
 fn resumed_at(message: &Message) -> Option<u64> {
@@ -191,6 +192,54 @@ fn only_what_is_acknowledged_is_confirmed() {
     publisher.failed("no answer");
     publisher.acknowledged(3);
     assert_eq!(publisher.confirmable(), 110, "of a chain that is over");
+}
+
+fn landmark(at: u64) -> Landmark {
+    let commit = Some(CommitMark { gtid: (0, 1, at), end: at + 5 });
+    Landmark { at, file_created_s: 7, commit }
+}
+
+#[test]
+fn a_landmark_travels_with_the_point_that_it_proves() {
+    let mut publisher = publisher();
+    publisher.feed_started("a".to_owned(), 100);
+    assert_eq!(begin(&mut publisher).landmark, None);
+    publisher.deliver(change(10));
+    publisher.passed(landmark(100));
+    assert_eq!(publisher.take().unwrap().landmark, None, "the commit is not complete yet");
+    publisher.advance(Nanos(1), 105, None);
+    let point = publisher.take().unwrap();
+    assert_eq!((point.complete, point.landmark), (105, Some(landmark(100))));
+    publisher.deliver(change(11));
+    publisher.passed(landmark(105));
+    publisher.advance(Nanos(1), 110, None);
+    publisher.take().unwrap();
+    assert_eq!(publisher.landmark(), None, "nothing is acknowledged");
+    publisher.acknowledged(2);
+    assert_eq!(publisher.landmark(), Some(landmark(100)));
+    publisher.acknowledged(3);
+    assert_eq!(publisher.landmark(), Some(landmark(105)));
+    publisher.feed_lost(2, "why");
+    assert_eq!((publisher.landmark(), publisher.take().unwrap().landmark), (None, None));
+}
+
+#[test]
+fn a_relay_that_takes_over_has_the_landmark_of_the_chain_before() {
+    let mut last = last(150, Body::Changes(Vec::new()));
+    last.landmark = Some(landmark(140));
+    let mut publisher = publisher();
+    publisher.resume_from(last.landmark);
+    let at = publisher.landmark().map(|landmark| landmark.end());
+    assert_eq!(at, Some(145));
+    publisher.feed_resumed("a".to_owned(), 145, None);
+    let beginning = publisher.begin(Some(&last), 0, 5).unwrap();
+    assert_eq!((resumed_at(&beginning), beginning.landmark), (Some(145), last.landmark));
+    publisher.began();
+    // Nothing was committed since: the next relay finds the same place.
+    publisher.advance(Nanos(1), 160, Some(&version(12, &[])));
+    assert_eq!(publisher.take().unwrap().landmark, last.landmark);
+    publisher.feed_started("a".to_owned(), 200);
+    assert_eq!(publisher.landmark(), None, "the place was not found");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         follow: Follow::Changes,
         collections: collections.iter().map(|text| spec(text)).collect(),
     };
-    Config { server, server_id: None }
+    Config { server, server_id: None, is_relay: false }
 }
 
 /// Source with a runtime for its reads.

@@ -9,7 +9,8 @@
 //! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all
 //! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
 //! disabled), [`hidden`] and [`visibility`] (changes delivered before they are visible), then the
-//! engines that these tests run over: [`postgres`], [`mysql`] and [`mongodb`].
+//! engines that these tests run over: [`postgres`], [`mysql`] and [`mongodb`]. Through the change
+//! hub: `hub`.
 
 mod ask;
 mod board;
@@ -19,6 +20,8 @@ mod engine;
 mod faults;
 mod held;
 mod hidden;
+#[cfg(feature = "hub")]
+mod hub;
 mod mix;
 mod mixed;
 mod mongodb;

@@ -1,10 +1,10 @@
 //! The change hub: relay, NATS and servers as real processes over a real database.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::e2e::carriers::certificate_for;
 use crate::postgres::shop::Shop;
+use crate::shop::hub::{BOUND, behind, relay};
 use crate::shop::{
     await_body, await_readyz, await_started, await_status, cached, losses, path, price_sql, row,
     staleness, starts, with_options,
@@ -13,9 +13,6 @@ use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_unt
 use hotrow_testkit::nats::Nats;
 use hotrow_testkit::nats::credentials::Credentials;
 use rustix::process::Signal;
-
-/// Bound on staleness of the tests.
-const BOUND: Duration = Duration::from_millis(800);
 
 /// A database, NATS, and the configuration of relay and servers.
 pub(super) struct Hub {
@@ -30,21 +27,14 @@ impl Hub {
     }
 
     pub(super) fn over(shop: Shop, nats: Nats) -> Self {
-        let config = shop
-            .config_of(&["products"])
-            .set("source.feed", &format!("{:?}", nats.url()))
-            .set("cache.max_staleness", &format!("\"{}ms\"", BOUND.as_millis()))
-            .set("admin.ready_when", "\"fresh\"")
-            .set("log.level", "\"info\"");
+        let config = behind(shop.config_of(&["products"]), &nats);
         Self { shop, nats, config }
     }
 
     /// Starts a relay and waits until it publishes, or stands by.
     #[track_caller]
     pub(super) fn relay(&self) -> Server {
-        let relay = Server::start_relay(&self.config);
-        relay.await_ready();
-        relay
+        relay(&self.config)
     }
 
     #[track_caller]

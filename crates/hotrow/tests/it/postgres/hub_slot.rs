@@ -5,9 +5,8 @@ use rustix::process::Signal;
 use crate::postgres::hub::Hub;
 use crate::postgres::server::Stop;
 use crate::postgres::shop::Shop;
-use crate::shop::{
-    await_body, await_readyz, await_started, cached, losses, path, price_sql, row, starts,
-};
+use crate::shop::hub::{assert_continued, await_leader, role, server_with};
+use crate::shop::{await_body, await_started, cached, losses, path, price_sql, row, starts};
 use hotrow_testkit::harness::{SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
 
@@ -24,37 +23,6 @@ fn with_slot(shop: Shop) -> Hub {
     hub
 }
 
-/// Starts a server that has a row of each of these ids.
-#[track_caller]
-fn server_with(hub: &Hub, ids: &[u32]) -> Server {
-    let server = hub.server();
-    let mut client = server.client();
-    for id in ids {
-        cached(&mut client, &path(*id));
-    }
-    server
-}
-
-fn role(relay: &Server) -> String {
-    relay.status()["role"].as_str().expect("a text").to_owned()
-}
-
-/// Waits until a relay leads and publishes.
-#[track_caller]
-fn await_leader(relay: &Server) {
-    await_until("the take-over", SOON, || role(relay) == "leader");
-    relay.await_ready();
-}
-
-/// Asserts that a server still has the entry, and nothing was lost since `started` starts.
-#[track_caller]
-fn assert_continued(server: &Server, started: f64, id: u32, price: u32) {
-    await_readyz(server, 200);
-    let answer = server.get(&path(id));
-    assert_eq!((answer.cache(), answer.text()), ("hit", row(id, price)), "{}", server.log());
-    assert_eq!((losses(server, None), starts(server)), (0.0, started), "{}", server.log());
-}
-
 #[test]
 fn a_relay_that_is_killed_is_continued_without_a_loss() {
     let hub = new_hub();
@@ -62,7 +30,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     let second = hub.relay();
     assert_eq!((role(&first), role(&second)), ("leader".into(), "standby".into()));
     assert_eq!(hub.shop.server.query(SLOT), "relays|f|t");
-    let server = server_with(&hub, &[1, 2]);
+    let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     first.signal(Signal::KILL);
     // No relay sees this change when it is made.
@@ -76,7 +44,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     assert_eq!((&status["chains_begun"], &status["chains_continued"]), (&1.into(), &1.into()));
     assert_eq!(status["slot"], "relays", "{status}");
     // A server that joins after the take-over.
-    let other = server_with(&hub, &[1]);
+    let other = server_with(&hub.config, &[1]);
     hub.shop.server.batch(&price_sql(1, 9));
     await_body(&mut other.client(), &path(1), &row(1, 9));
     assert_eq!((losses(&server, None), losses(&other, None)), (0.0, 0.0));
@@ -86,7 +54,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
 fn a_relay_that_is_paused_and_wakes_is_ignored() {
     let hub = new_hub();
     let relays = [hub.relay(), hub.relay()];
-    let server = server_with(&hub, &[1, 2]);
+    let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     // It has the slot's session, which the second ends.
     relays[0].stop();
@@ -110,7 +78,7 @@ fn a_relay_that_is_stopped_gives_its_lease_back() {
     hub.config = hub.config.set("hub.lease", "\"60s\"");
     let first = hub.relay();
     let second = hub.relay();
-    let server = server_with(&hub, &[1]);
+    let server = server_with(&hub.config, &[1]);
     let started = starts(&server);
     first.signal(Signal::TERM);
     await_leader(&second);
@@ -122,7 +90,7 @@ fn a_relay_that_is_stopped_gives_its_lease_back() {
 fn sessions_with_the_database_may_end() {
     let hub = new_hub();
     let _relay = hub.relay();
-    let server = server_with(&hub, &[1, 2]);
+    let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     for price in 1..4 {
         // Those of the relay only: a server that loses its own session has a loss.
@@ -137,7 +105,7 @@ fn sessions_with_the_database_may_end() {
 fn a_restart_of_nats_loses_nothing() {
     let mut hub = new_hub();
     let _relay = hub.relay();
-    let server = server_with(&hub, &[1, 2]);
+    let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     hub.nats.kill();
     hub.shop.server.batch(&price_sql(1, 1));
@@ -150,7 +118,7 @@ fn a_restart_of_nats_loses_nothing() {
 fn a_slot_that_is_dropped_is_a_loud_loss() {
     let hub = new_hub();
     let relay = hub.relay();
-    let server = server_with(&hub, &[1]);
+    let server = server_with(&hub.config, &[1]);
     let started = starts(&server);
     relay.signal(Signal::KILL);
     await_until("the slot to be free", SOON, || hub.shop.server.query(SLOT) == "relays|f|f");
@@ -167,7 +135,7 @@ fn a_slot_that_is_dropped_is_a_loud_loss() {
 fn a_table_that_was_not_published_for_a_time_is_a_loud_loss() {
     let hub = new_hub();
     let relay = hub.relay();
-    let server = server_with(&hub, &[1]);
+    let server = server_with(&hub.config, &[1]);
     let started = starts(&server);
     relay.signal(Signal::KILL);
     hub.shop.server.batch("ALTER PUBLICATION hotrow DROP TABLE products");
@@ -183,7 +151,7 @@ fn a_table_that_was_not_published_for_a_time_is_a_loud_loss() {
 fn a_restart_of_the_database_is_a_loss_all_the_same() {
     let mut hub = new_hub();
     let _relay = hub.relay();
-    let server = server_with(&hub, &[1]);
+    let server = server_with(&hub.config, &[1]);
     let started = starts(&server);
     hub.shop.server.stop(Stop::Fast);
     hub.shop.server.restart();

@@ -1,6 +1,6 @@
 //! A table of products over any engine, what tests observe of its service, and the tests that run
 //! over several engines: [`reads`], [`redis`], [`failures`],
-//! [`threads`].
+//! [`threads`]; `hub` has what tests of the change hub share.
 
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ macro_rules! shop_tests {
 pub(crate) use shop_tests;
 
 pub(crate) mod failures;
+#[cfg(feature = "hub")]
+pub(crate) mod hub;
 pub(crate) mod reads;
 pub(crate) mod redis;
 #[cfg(feature = "failpoints")]

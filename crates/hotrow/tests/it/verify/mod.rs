@@ -5,18 +5,22 @@
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
-//! (the checker's database access), [`transports`] (TLS, HTTP/2, Unix sockets, credentials).
+//! (the checker's database access), `hub` and [`standbys`] (many instances), [`transports`] (TLS,
+//! HTTP/2, Unix sockets, credentials).
 mod balancer;
 mod checker;
 mod clock;
 mod command;
 mod faults;
+#[cfg(feature = "hub")]
+mod hub;
 mod mariadb;
 mod mongo;
 mod network;
 mod postgres;
 mod sqlite;
 mod stage;
+mod standbys;
 mod transports;
 mod traps;
 mod writers;

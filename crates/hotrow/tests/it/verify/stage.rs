@@ -14,6 +14,8 @@ pub(crate) trait Stage {
     fn config(&self) -> Config;
     /// Returns the URL for the checker's writes, which bypasses the proxies.
     fn database(&self) -> String;
+    /// Prepares the service, once the checker's table exists.
+    fn table_created(&mut self) {}
 }
 
 /// A stage with one or two instances.
@@ -29,9 +31,9 @@ pub(crate) struct Deployment<S> {
 impl<S: Stage> Deployment<S> {
     /// Starts one instance with environment variables.
     pub(crate) fn alone(environment: &[(&str, &str)]) -> Self {
-        let stage = S::start();
+        let mut stage = S::start();
         let config = stage.config();
-        create(&config, &stage);
+        create(&config, &mut stage);
         let one = Server::start_with(&config, environment);
         one.await_ready();
         Self { one, other: None, stage, clock: Clock::real() }
@@ -39,10 +41,14 @@ impl<S: Stage> Deployment<S> {
 
     /// Starts two instances with short timeouts; the first has an adjustable clock.
     pub(crate) fn of_two() -> Self {
-        let stage = S::start();
+        Self::of_two_by(Clock::adjustable())
+    }
+
+    /// Starts two instances with short timeouts.
+    pub(crate) fn of_two_by(clock: Clock) -> Self {
+        let mut stage = S::start();
         let config = with_short_timeouts(stage.config());
-        create(&config, &stage);
-        let clock = Clock::adjustable();
+        create(&config, &mut stage);
         let environment = clock.environment();
         let environment: Vec<(&str, &str)> =
             environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -78,10 +84,11 @@ impl<S: Stage> Deployment<S> {
     }
 }
 
-fn create<S: Stage>(config: &Config, stage: &S) {
+fn create<S: Stage>(config: &Config, stage: &mut S) {
     let created = Checker::start(config, &["--database", &stage.database(), "--create"])
         .ended(Duration::ZERO);
     assert_eq!(created.status, Some(0), "{created:?}");
+    stage.table_created();
 }
 
 fn with_short_timeouts(config: Config) -> Config {

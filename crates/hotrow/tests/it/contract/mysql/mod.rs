@@ -1,7 +1,7 @@
 //! Contract over a private MariaDB server. Writers use a driver, with transactions, and connect to
 //! the server directly.
 //!
-//! Reading order: this (the engine and its tests), [`session`] (a writer's connection).
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), `hub`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,6 +21,8 @@ use hotrow_testkit::harness::Config;
 use hotrow_testkit::mysql::Stop;
 use session::MysqlSession;
 
+#[cfg(feature = "hub")]
+mod hub;
 mod session;
 
 tests! {

@@ -2,8 +2,9 @@
 //! disabled in the relays or in the instance by a failpoint (feature `failpoints`), the checker
 //! finds a violation.
 
+use crate::backend::postgres::Postgres;
 use crate::contract::hidden::Hidden;
-use crate::contract::postgres::hub::Hubbed;
+use crate::contract::hub;
 use crate::contract::run::Trial;
 use crate::contract::safeguards::late_stream;
 use crate::contract::scenario::{
@@ -12,6 +13,8 @@ use crate::contract::scenario::{
 use hotrow_testkit::harness::{SOON, await_until};
 use hotrow_verify::observation::Outcome;
 use tempfile::TempDir;
+
+type Hubbed = hub::Hubbed<Postgres>;
 
 /// Starts relays with this failpoint, and an instance.
 fn start(failpoint: &str) -> Scenario<Hubbed> {

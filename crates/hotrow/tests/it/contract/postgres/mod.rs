@@ -20,59 +20,6 @@ use hotrow_testkit::postgres::Server;
 use hotrow_verify::observation::Position;
 use session::PostgresSession;
 
-/// Methods of a [`Backend`] that disturb the server in this field.
-macro_rules! disturbs_its_server {
-    ($server:tt) => {
-        fn delay_reads(&self, delay: std::time::Duration) {
-            self.$server.delay_reads(delay);
-        }
-
-        fn hold_reads(&self) {
-            self.$server.hold_reads();
-        }
-
-        fn holds_a_read(&self) -> bool {
-            self.$server.holds_a_read()
-        }
-
-        fn delay_feed(&self, delay: std::time::Duration) {
-            self.$server.delay_feed(delay);
-        }
-
-        fn hold_feed(&self) {
-            self.$server.hold_feed();
-        }
-
-        fn refuse_feed(&self) {
-            self.$server.refuse_feed();
-        }
-
-        fn cut(&self) {
-            self.$server.cut();
-        }
-
-        fn hide_commits(&self) {
-            self.$server.hide_commits();
-        }
-
-        fn show_commits(&self) {
-            self.$server.show_commits();
-        }
-
-        fn kill(&mut self) {
-            self.$server.kill();
-        }
-
-        fn pause(&self) {
-            self.$server.pause();
-        }
-
-        fn resume(&self) {
-            self.$server.resume();
-        }
-    };
-}
-
 mod disturbances;
 mod embedded;
 mod feed;

@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::Networked;
+use crate::contract::networked::{Networked, disturbs_its_server};
 use crate::contract::run::Plan;
 use crate::contract::sql::of_tables;
 use crate::contract::{mixed, safeguards, visibility};

@@ -1,0 +1,136 @@
+//! Landmarks of the binary log (MariaDB): where the feed is, and whether the log still has the
+//! place where an earlier feed was, possibly one of another process.
+//!
+//! A place is resumed only if the log's file was created at the same second and the commit that
+//! begins there has the same GTID and the same end. Otherwise the log was purged, reset or is of
+//! another server, and changes may be missing.
+
+use std::time::Duration;
+
+use hotrow_types::landmark::{CommitMark, Landmark};
+use mysql_async::Conn;
+use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw};
+
+use super::binlog;
+use super::dump::Dump;
+use super::place::LogPosition;
+use super::server::Flavor;
+
+/// Tracker of the newest landmark of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Landmarks {
+    file_created_s: Option<u32>,
+    /// Start and number of the group that has not ended.
+    open: Option<(u64, (u32, u32, u64))>,
+    newest: Option<Landmark>,
+    /// The newest one was not reported yet.
+    is_new: bool,
+}
+
+impl Landmarks {
+    /// Creates the tracker of a session, whose place is `newest` if it was resumed.
+    pub(crate) fn new(newest: Option<Landmark>) -> Self {
+        // The stream of a resumed session is past the file's first event.
+        let file_created_s = newest.map(|landmark| landmark.file_created_s);
+        Self { file_created_s, newest, ..Self::default() }
+    }
+
+    /// Records an event before it is delivered. The event before it ended at `before`.
+    pub(crate) fn begin(&mut self, raw: &Raw, before: u64) {
+        let header = raw.header();
+        if is_format(&header) {
+            self.file_created_s = Some(header.timestamp());
+            if self.newest.is_none() {
+                let file_created_s = header.timestamp();
+                self.newest = Some(Landmark { at: before, file_created_s, commit: None });
+                self.is_new = true;
+            }
+        }
+        if let Some(gtid) = gtid(raw) {
+            self.open = Some((before, gtid));
+        }
+    }
+
+    /// Records that everything before `delivered` was delivered.
+    pub(crate) fn delivered(&mut self, delivered: u64) {
+        let Some((at, gtid)) = self.open.filter(|(at, _)| *at < delivered) else { return };
+        self.open = None;
+        let Some(file_created_s) = self.file_created_s else { return };
+        let commit = Some(CommitMark { gtid, end: delivered });
+        self.newest = Some(Landmark { at, file_created_s, commit });
+        self.is_new = true;
+    }
+
+    /// Returns the newest landmark, once.
+    pub(crate) fn take(&mut self) -> Option<Landmark> {
+        std::mem::take(&mut self.is_new).then_some(self.newest).flatten()
+    }
+}
+
+fn is_format(header: &BinlogEventHeader) -> bool {
+    header.event_type_raw() == binlog::FORMAT_DESCRIPTION
+}
+
+/// Returns the number of the group that the event begins: domain, server, sequence.
+fn gtid(raw: &Raw) -> Option<(u32, u32, u64)> {
+    let header = raw.header();
+    let (sequence, domain) = binlog::mariadb_gtid(header.event_type_raw(), raw.data())?;
+    Some((domain, header.server_id(), sequence))
+}
+
+/// Starts the stream at the end of a landmark. `newest_file` is the name of the log's last file.
+///
+/// # Errors
+/// The reason for which changes after the landmark may be missing.
+pub(crate) async fn resume(
+    conn: Conn,
+    (landmark, newest_file): (Landmark, &str),
+    server_id: u32,
+    (heartbeat, limit): (Duration, Duration),
+) -> Result<(Dump, LogPosition), String> {
+    let mut position = LogPosition::of_point(landmark.at);
+    let file = position.file_name(newest_file);
+    let dump =
+        Dump::start(conn, Flavor::MariaDb, server_id, (&file, position.offset()), heartbeat, limit);
+    let mut dump = dump.await.map_err(|ended| ended.detail)?;
+    let mut search = Search { landmark, has_format: false, has_gtid: false };
+    loop {
+        let event = tokio::time::timeout(limit, dump.next()).await;
+        let raw = event.map_err(|_| "the stream is silent")?.map_err(|ended| ended.detail)?;
+        position.pass(raw.header().log_pos());
+        if search.take(&raw, position.point())? {
+            return Ok((dump, position));
+        }
+    }
+}
+
+/// Search for a landmark in a stream that begins there.
+struct Search {
+    landmark: Landmark,
+    has_format: bool,
+    has_gtid: bool,
+}
+
+impl Search {
+    /// Returns whether the landmark ends with this event, which ends at `end`.
+    fn take(&mut self, raw: &Raw, end: u64) -> Result<bool, &'static str> {
+        let header = raw.header();
+        if is_format(&header) && !self.has_format {
+            if header.timestamp() != self.landmark.file_created_s {
+                return Err("the log's file was created anew");
+            }
+            self.has_format = true;
+        }
+        let Some(commit) = self.landmark.commit else { return Ok(self.has_format) };
+        if let Some(gtid) = gtid(raw)
+            && !std::mem::replace(&mut self.has_gtid, true)
+            && gtid != commit.gtid
+        {
+            return Err("another commit is at the place");
+        }
+        if end > commit.end {
+            return Err("the commit at the place ends elsewhere");
+        }
+        Ok(self.has_format && self.has_gtid && end == commit.end)
+    }
+}
