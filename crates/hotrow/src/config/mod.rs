@@ -31,6 +31,7 @@ mod rate;
 mod reader;
 mod reload;
 mod resolve;
+mod scheme;
 mod source;
 mod trace;
 mod units;
