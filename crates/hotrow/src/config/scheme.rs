@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::problem::shown;
 
 /// Examples in the refusal of a URL, which does not repeat the URL.
-pub(super) const URL_FORMS: &str = "sqlite:shop.db, postgres://user@host/database, mysql://user@host/database \
-    or mongodb://host/database";
+pub(super) const URL_FORMS: &str = "sqlite:shop.db, postgres://user@host/database, \
+    mysql://user@host/database or mongodb://host/database";
 
 /// Engine that a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
