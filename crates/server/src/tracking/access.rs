@@ -77,6 +77,7 @@ fn judge(handler: &Rc<Handler>, session: &Session) -> Result<Sender, HttpError> 
         sight: Sight::All,
         columns: None,
         is_paid: true,
+        is_purgeable: false,
     };
     let sender = handler.authenticate(&request)?;
     if session.is_broadcasting() {
