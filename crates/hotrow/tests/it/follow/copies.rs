@@ -71,7 +71,7 @@ impl Tracking {
 /// Race B: what is read while the commit is hidden must not be kept.
 pub(super) fn no_copy_lacks_a_change_that_was_hidden<H: Hides>() {
     let database = with_items::<H>();
-    let server = Server::start(&with_redis(database.service()));
+    let server = Server::start(&with_redis(database.service().collection("items")));
     let mut client = Tracking::open(&server);
     await_until("a read that is kept", SOON, || {
         client.get("items:5");
@@ -102,7 +102,7 @@ pub(super) fn no_copy_lacks_a_change_that_was_hidden<H: Hides>() {
 
 pub(super) fn copies_end_when_the_feed_is_cut<H: Hides>() {
     let database = with_items::<H>();
-    let server = Server::start(&with_redis(database.service()));
+    let server = Server::start(&with_redis(database.service().collection("items")));
     let mut client = Tracking::open(&server);
     await_until("a read that is kept", SOON, || {
         client.get("items:5");
