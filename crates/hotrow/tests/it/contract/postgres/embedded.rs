@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::Networked;
+use crate::contract::networked::{Networked, disturbs_its_server};
 use crate::contract::rows::PART;
 use crate::contract::run::Plan;
 #[cfg(feature = "failpoints")]
