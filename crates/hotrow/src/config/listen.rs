@@ -74,14 +74,13 @@ fn redis(section: &mut Section<'_>) -> Option<Redis> {
 /// Reads `[redis]`.
 pub(super) fn redis_settings(mut section: Section<'_>, transport: &mut Transport) {
     let allow_stale = section.flag("allow_stale", false);
-    let has_tracking_bytes = section.has("tracking_bytes");
     let tracking_bytes = section.size_in_memory("tracking_bytes", 64 * MIB, 64 * KIB..=1 << 40);
     match &mut transport.redis {
         Some(redis) => (redis.allow_stale, redis.tracking_bytes) = (allow_stale, tracking_bytes),
         None if allow_stale => {
             section.refuse("allow_stale", "has no meaning without listen.redis; name an address");
         }
-        None if has_tracking_bytes => {
+        None if tracking_bytes != Redis::TRACKING_BYTES => {
             section
                 .refuse("tracking_bytes", "has no meaning without listen.redis; name an address");
         }
