@@ -44,8 +44,8 @@ pub(super) fn purge(
     }
     let read = |(name, section)| target(name, section);
     let targets: Vec<Target> = named.into_iter().take(TARGETS_MAX).filter_map(read).collect();
-    if section.is_present() && purged.is_empty() {
-        section.refuse_whole("has no meaning without a collection with surrogate_keys = true");
+    if !targets.is_empty() && purged.is_empty() {
+        table.refuse_whole("has no meaning without a collection with surrogate_keys = true");
     }
     if !targets.is_empty() && repeat_after <= max_staleness {
         section.refuse(
@@ -228,7 +228,7 @@ mod tests {
             (format!("{column}cache_control = \"private, max-age=5\""), "unless cache_control"),
             (format!("{COLLECTION}[access]\nanonymous_role = \"r\"\n[access.roles.r]"), "[access]"),
             (format!("{COLLECTION}[cache]\nenabled = false"), "cache.enabled = false"),
-            (format!("[collections.a]\n{VARNISH}"), "purge: has no meaning without a collection"),
+            (format!("[collections.a]\n{VARNISH}"), "purge.targets: has no meaning without"),
             (format!("{COLLECTION}{URLS}"), "purge.targets.proxy.purge_all: is required"),
             (format!("{COLLECTION}{URLS}purge_all = \"/all\""), "must be a path with {collection}"),
             (format!("{COLLECTION}{VARNISH}purge_all = \"/{{collection}}\""), "kind is \"purge\""),

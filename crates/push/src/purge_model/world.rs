@@ -145,7 +145,7 @@ impl World {
     }
 
     fn commit(&mut self) {
-        let key = key(self.rng.u16(..COLLECTIONS), self.rng.i64(..KEYS));
+        let key = key(self.rng.u16(..COLLECTIONS), self.rng.i64(0..KEYS));
         let xid = self.commits.len() as u64 + 1;
         self.commits.push(Commit { xid, key, is_visible: false });
     }
@@ -228,7 +228,7 @@ impl World {
     /// The cache in front fetches a record. What the service did not admit to its memory has no
     /// surrogate key, and is not stored.
     fn fetch(&mut self) {
-        let key = key(self.rng.u16(..COLLECTIONS), self.rng.i64(..KEYS));
+        let key = key(self.rng.u16(..COLLECTIONS), self.rng.i64(0..KEYS));
         let bytes = key.as_bytes().to_vec();
         if self.front.contains_key(&bytes) || !self.is_current {
             return;
