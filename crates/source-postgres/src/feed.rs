@@ -314,8 +314,12 @@ impl CatalogWatcher for Catalogue<'_> {
                 self.feed_loop.take_survey(client, Repair::Yes).await.map(|now| self.compare(now))
             };
             let result = result.await.unwrap_or_else(CheckResult::Ended);
+            let shared = &self.feed_loop.feed.shared;
             if !matches!(result, CheckResult::Ended(_)) {
-                self.feed_loop.feed.shared.confirm_shapes(sent_at);
+                shared.confirm_shapes(sent_at);
+            }
+            if matches!(result, CheckResult::Same) {
+                shared.restore(&preflight::readable(&self.survey.lock().tables));
             }
             CatalogCheck { sent_at, result }
         })

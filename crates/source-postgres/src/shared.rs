@@ -99,6 +99,26 @@ impl Shared {
         true
     }
 
+    /// Has tables read again that a reader found unreadable, and that the catalogue check has found
+    /// unchanged: the reader has looked while a change was soon undone, and without a plan nothing
+    /// is read that could find a better one. If it still cannot be read, the next read says so.
+    pub(crate) fn restore(&self, tables: &[Result<Table, String>]) {
+        let is_lost = |collections: &[Result<Arc<ReadPlan>, Arc<str>>]| {
+            collections.iter().zip(tables).any(|(read_by, table)| read_by.is_err() && table.is_ok())
+        };
+        if !self.published.plan().is_ok_and(|plan| is_lost(&plan.collections)) {
+            return;
+        }
+        let mut current = self.published.write();
+        let Ok(plan) = current.as_mut() else { return };
+        let collections = &mut Arc::make_mut(plan).collections;
+        for (i, (read_by, table)) in collections.iter_mut().zip(tables).enumerate() {
+            if read_by.is_err() && table.is_ok() {
+                *read_by = self.statement(i, table);
+            }
+        }
+    }
+
     /// Records a catalogue check, sent at that time, that confirmed all shapes or whose changes are
     /// published.
     pub(crate) fn confirm_shapes(&self, check_sent_at: Nanos) {

@@ -92,3 +92,17 @@ fn no_answer_has_the_old_shape_past_the_bound_while_many_collections_are_read() 
         assert!(judged.is_ok(), "see above");
     });
 }
+
+#[test]
+fn a_table_that_was_away_between_two_checks_is_read_again() {
+    let postgres = postgres();
+    let url = format!("postgres://{ROLE}@127.0.0.1:{}/postgres", postgres.port());
+    // Looked at every two seconds; seen by a check in between, the change is none of this kind.
+    let config = Config::over(&url).collection("t7").set("source.schema_poll", "\"8s\"");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    postgres.batch("ALTER TABLE t7 RENAME TO away");
+    assert!(is_refused(&client.get("/t7/1")));
+    postgres.batch("ALTER TABLE away RENAME TO t7");
+    await_until("the table to be read again", SOON, || client.get("/t7/1").status == 200);
+}
