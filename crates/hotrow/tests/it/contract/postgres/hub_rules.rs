@@ -98,7 +98,15 @@ fn confirm(failpoint: &str) -> (bool, ScenarioOutcome) {
     let mut scenario = start(failpoint);
     scenario.run.database.mute_relays();
     scenario.run.change(KEY);
-    // Confirmations are sent with every probe.
+    let server = &scenario.run.database.primary.server;
+    let end = server.query("SELECT pg_current_wal_lsn()");
+    let reached = if failpoint.is_empty() { "sent_lsn" } else { "confirmed_flush_lsn" };
+    let sql = format!(
+        "SELECT count(*) FROM pg_replication_slots s JOIN pg_stat_replication r \
+         ON r.pid = s.active_pid WHERE {reached} >= '{end}'"
+    );
+    await_until(&format!("{reached} to be {end}"), SOON, || server.query(&sql) == "1");
+    // Confirmations are sent with every probe: time for one that is a mistake.
     scenario.run.pass(BOUND);
     scenario.run.database.kill_muted_leader();
     scenario.run.await_readyz(scenario.instance, 503);
