@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import sys
+import textwrap
 
 from lib import host
 
@@ -27,10 +28,24 @@ def verdict(name, figure, aim, unit="", at_most=True, interval=None):
     }
 
 
+COLUMNS = 100
+
+
 def _number(value):
     if isinstance(value, float):
         return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
     return f"{value:,}"
+
+
+def _wrapped(line, indent=""):
+    """Breaks a line where it would be too long. What is in it is not broken within words."""
+    return textwrap.fill(
+        line,
+        COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def verdict_line(v):
@@ -61,13 +76,13 @@ def keep(name, results, markdown, verdicts, directory=None, more=None):
         [
             f"# {name}, {run['time']}",
             "",
-            f"`{' '.join(run['command'])}`, commit {run['commit']},",
+            _wrapped(f"`{' '.join(run['command'])}`, commit {run['commit']},"),
             f"{about['cpu']}, {about['cores']} cores, "
             f"Linux {about['kernel']}, {about['memory']}",
             "",
             markdown,
             "",
-            *[verdict_line(v) for v in verdicts],
+            *[_wrapped(verdict_line(v), "  ") for v in verdicts],
             "",
         ]
     )

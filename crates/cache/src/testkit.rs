@@ -171,3 +171,43 @@ pub(crate) fn body(waited: Option<Waited<TestError>>) -> Option<u64> {
         other => panic!("no answer: {other:?}"),
     }
 }
+
+/// Makes `Counts`, the events of a model's run, of their names.
+#[cfg(not(feature = "shuttle"))]
+macro_rules! counts {
+    ($($name:ident),* $(,)?) => {
+        /// Counts of the events of a run.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Counts {
+            $(pub(crate) $name: u64,)*
+        }
+
+        impl Counts {
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            pub(crate) fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use counts;
+
+/// Runs the case of each seed, which adds to the counts, until one violates the contract. Returns
+/// the counts and the first violation.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) fn run_seeds<C: Default>(
+    seeds: std::ops::Range<u64>,
+    mut run: impl FnMut(u64, &mut C) -> Result<(), String>,
+) -> (C, Result<(), String>) {
+    let mut total = C::default();
+    for seed in seeds {
+        if let Err(violation) = run(seed, &mut total) {
+            return (total, Err(format!("seed {seed}: {violation}")));
+        }
+    }
+    (total, Ok(()))
+}

@@ -11,22 +11,20 @@ mod world;
 
 use world::{Counts, Fault, World};
 
+use crate::testkit::run_seeds;
+
 /// Steps of one case.
 const STEPS: usize = 500;
 const CASES: u64 = if cfg!(debug_assertions) { 400 } else { 2_000 };
 
 /// Runs all cases. Returns the counts and the first violation.
 fn explore(fault: Option<Fault>) -> (Counts, Result<(), String>) {
-    let mut total = Counts::default();
-    for seed in 0..CASES {
+    run_seeds(0..CASES, |seed, total: &mut Counts| {
         let mut world = World::new(seed, fault);
         let outcome = world.run(STEPS);
         total.add(&world.counts);
-        if let Err(violation) = outcome {
-            return (total, Err(format!("seed {seed}: {violation}")));
-        }
-    }
-    (total, Ok(()))
+        outcome
+    })
 }
 
 #[test]

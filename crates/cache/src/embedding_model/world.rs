@@ -10,7 +10,7 @@ use hotrow_types::version::{ChangeId, Position};
 use super::db::{CHILDREN, Child, Commit, Db, PARENTS, Written};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{ONLY, START, TestCache, TestError, config, key_of, poll};
+use crate::testkit::{ONLY, START, TestCache, TestError, config, counts, key_of, poll};
 use crate::{Answers, BatchLoader, Cache, Fetched, Lookup, Presence, ReadMode, Record};
 
 const BOUND: Duration = Duration::from_millis(100);
@@ -47,26 +47,6 @@ impl Fault {
         Self::TwoStatements,
         Self::InvalidationByWindow,
     ];
-}
-
-macro_rules! counts {
-    ($($name:ident),* $(,)?) => {
-        /// Counts of the events of a run.
-        #[derive(Clone, Debug, Default)]
-        pub(super) struct Counts {
-            $(pub(super) $name: u64,)*
-        }
-
-        impl Counts {
-            pub(super) fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
 }
 
 counts!(commits, inserted, moved, deleted, truncated, hidden, flushes, absent, found, from_memory);

@@ -1,5 +1,6 @@
 //! Requirements on an answer, from the state at the time of its request.
 
+use crate::testkit::counts;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -95,26 +96,6 @@ pub(super) fn check(
         }
         AnswerPath::StaleIfError => Ok(()),
     }
-}
-
-macro_rules! counts {
-    ($($name:ident),* $(,)?) => {
-        /// Counts of the events of a run.
-        #[derive(Clone, Debug, Default)]
-        pub(super) struct Counts {
-            $(pub(super) $name: u64,)*
-        }
-
-        impl Counts {
-            pub(super) fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
 }
 
 counts!(

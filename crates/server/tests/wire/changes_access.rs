@@ -37,7 +37,7 @@ fn assert_ends_for_access(mut stream: EventStream) {
 }
 
 /// Puts another access in force.
-fn apply(server: &Running, config: &Config, access: Access) {
+pub(crate) fn apply(server: &Running, config: &Config, access: Access) {
     let day = Duration::from_hours(24);
     let policy =
         CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };

@@ -264,7 +264,7 @@ fn a_client_that_takes_nothing_is_closed_and_takes_little_memory() {
     let mut client = tracking(&server, "");
     client.ask("GET products:1");
     let mut writer = client.stream.try_clone().unwrap();
-    // Replies that nobody takes.
+    // Replies that no one takes.
     let flood = std::thread::spawn(move || {
         let gets = array("MGET products:1 products:2 products:3").repeat(1_000);
         while std::io::Write::write_all(&mut writer, &gets).is_ok() {}

@@ -1,37 +1,20 @@
 //! Credentials of clients that keep copies: what ends their copies, and who may broadcast.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::changes_access::apply;
 use crate::common::events::followed;
 use crate::common::redis::{RedisClient, Reply, with_redis};
-use crate::common::service::{Running, access, cache_config, config, policy};
+use crate::common::service::{Running, access, config, policy};
 use crate::common::shelf::{all_invalidated, assert_quiet, invalidated, record, start_lasting};
 use crate::common::tenants::{Options, TenantService};
 use hotrow_access::jwks::KeySet;
 use hotrow_access::verify::TokenPolicy;
-use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::access::{Access, TokenKeys, Tokens};
+use hotrow_server::config::access::{TokenKeys, Tokens};
 use hotrow_server::config::{Config, Tenancy};
-use hotrow_server::reload::Change;
 use hotrow_testkit::tokens::SigningKey;
 use hotrow_types::key::CollectionId;
 use serde_json::json;
-
-/// Puts another access in force.
-fn apply(server: &Running, config: &Config, access: Access) {
-    let day = Duration::from_hours(24);
-    let policy =
-        CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
-    let change = Change {
-        config: Config { access: Some(access), ..config.clone() },
-        cache: cache_config().settings(),
-        policies: vec![policy; 2],
-        capacity_bytes: 1 << 20,
-        access_changed: true,
-    };
-    let applied = server.in_force.apply(change, &server.shutdown).unwrap();
-    assert_eq!(applied.everywhere, Ok(()));
-}
 
 fn connect(server: &Running, credential: &str, options: &str) -> RedisClient {
     let mut client = RedisClient::connect(server.redis);

@@ -10,7 +10,7 @@ use super::db::{Commit, Db, IDS, RowState, Spelled, VALUES};
 use crate::alias::{AliasAttempts, AliasTarget, alias_record};
 use crate::config::{CollectionPolicy, Config};
 use crate::flight::{Waited, Waiter};
-use crate::testkit::{ONLY, START, TestCache, TestError, config, key_of, poll, record_of};
+use crate::testkit::{ONLY, START, TestCache, TestError, config, counts, key_of, poll, record_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, Lookup, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position};
@@ -42,26 +42,6 @@ impl Fault {
         Self::CaseFolded,
         Self::Unconfirmed,
     ];
-}
-
-macro_rules! counts {
-    ($($name:ident),* $(,)?) => {
-        /// Counts of the events of a run.
-        #[derive(Clone, Debug, Default)]
-        pub(super) struct Counts {
-            $(pub(super) $name: u64,)*
-        }
-
-        impl Counts {
-            pub(super) fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
 }
 
 counts!(commits, moved, hidden, found, absent, refuted, given_up, by_key, from_memory, uncacheable);

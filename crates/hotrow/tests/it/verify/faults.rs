@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::backend::Backend;
 use crate::verify::balancer::Balancer;
 use crate::verify::checker::{ALL_RULES, assert_all_rules};
 use crate::verify::stage::{Deployment, Stage, pass_while};
@@ -31,6 +32,37 @@ pub(crate) struct Fault<S> {
     pub(crate) is_a_loss: bool,
     pub(crate) begin: fn(&mut Deployment<S>),
     pub(crate) end: fn(&mut Deployment<S>),
+}
+
+/// A stage with a database from which everything else has its rows.
+pub(crate) trait HasPrimary {
+    type Primary: Backend;
+
+    fn primary(&mut self) -> &mut Self::Primary;
+}
+
+/// Returns faults of such a database and of the way to it.
+pub(crate) fn of_primary<S: HasPrimary>() -> [Fault<S>; 3] {
+    [
+        Fault {
+            name: "connections cut",
+            is_a_loss: true,
+            begin: |deployment| deployment.stage.primary().cut(),
+            end: |deployment| deployment.stage.primary().clear_faults(),
+        },
+        Fault {
+            name: "database killed",
+            is_a_loss: true,
+            begin: |deployment| deployment.stage.primary().kill(),
+            end: |deployment| deployment.stage.primary().restart(),
+        },
+        Fault {
+            name: "feed held",
+            is_a_loss: false,
+            begin: |deployment| deployment.stage.primary().hold_feed(),
+            end: |deployment| deployment.stage.primary().clear_faults(),
+        },
+    ]
 }
 
 /// Returns the faults of every engine.

@@ -10,7 +10,7 @@ use crate::backend::postgres::Postgres;
 use crate::shop::hub::{await_leader, behind, relay, role};
 use crate::verify::checker::{ALL_RULES, assert_all_rules};
 use crate::verify::clock::Clock;
-use crate::verify::faults::{Fault, run_faults};
+use crate::verify::faults::{Fault, HasPrimary, of_primary, run_faults};
 use crate::verify::network::NetworkStage;
 use crate::verify::stage::{Deployment, Stage, pass_while};
 use hotrow_testkit::harness::{Config, SOON, Server, await_some};
@@ -62,6 +62,14 @@ impl<S: WithHub> Stage for Hubbed<S> {
     }
 }
 
+impl<S: WithHub> HasPrimary for Hubbed<S> {
+    type Primary = S;
+
+    fn primary(&mut self) -> &mut S {
+        &mut self.primary
+    }
+}
+
 impl<S: WithHub> Hubbed<S> {
     /// Takes the relay that leads out of the list.
     #[track_caller]
@@ -79,7 +87,7 @@ impl<S: WithHub> Hubbed<S> {
 }
 
 fn faults<S: WithHub>() -> Vec<Fault<Hubbed<S>>> {
-    vec![
+    let own: Vec<Fault<Hubbed<S>>> = vec![
         Fault {
             name: "leader killed",
             is_a_loss: false,
@@ -107,30 +115,13 @@ fn faults<S: WithHub>() -> Vec<Fault<Hubbed<S>>> {
             end: |deployment| deployment.stage.nats.restart(),
         },
         Fault {
-            name: "database killed",
-            is_a_loss: true,
-            begin: |deployment| deployment.stage.primary.kill(),
-            end: |deployment| deployment.stage.primary.restart(),
-        },
-        Fault {
             name: "database stopped",
             is_a_loss: false,
             begin: |deployment| deployment.stage.primary.pause(),
             end: |deployment| deployment.stage.primary.resume(),
         },
-        Fault {
-            name: "connections cut",
-            is_a_loss: true,
-            begin: |deployment| deployment.stage.primary.cut(),
-            end: |deployment| deployment.stage.primary.clear_faults(),
-        },
-        Fault {
-            name: "feed held",
-            is_a_loss: false,
-            begin: |deployment| deployment.stage.primary.hold_feed(),
-            end: |deployment| deployment.stage.primary.clear_faults(),
-        },
-    ]
+    ];
+    own.into_iter().chain(of_primary()).collect()
 }
 
 fn passes_while_relays_are_replaced<S: WithHub>() {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::backend::Backend as _;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{ALL_RULES, assert_all_rules};
 use crate::verify::clock::Clock;
-use crate::verify::faults::{Fault, run_faults};
+use crate::verify::faults::{Fault, HasPrimary, of_primary, run_faults};
 use crate::verify::stage::{Deployment, Stage, pass_while};
 use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_testkit::postgres::{Server, Stop};
@@ -38,6 +37,14 @@ impl Stage for Replicated {
     }
 }
 
+impl HasPrimary for Replicated {
+    type Primary = Postgres;
+
+    fn primary(&mut self) -> &mut Postgres {
+        &mut self.primary
+    }
+}
+
 /// Runs statements until none of them is cancelled because it was in the way of the replay.
 #[track_caller]
 fn insist(standby: &Server, sql: &str) {
@@ -45,7 +52,7 @@ fn insist(standby: &Server, sql: &str) {
 }
 
 fn faults() -> Vec<Fault<Replicated>> {
-    vec![
+    let own: Vec<Fault<Replicated>> = vec![
         Fault {
             name: "replay paused",
             is_a_loss: false,
@@ -74,25 +81,8 @@ fn faults() -> Vec<Fault<Replicated>> {
             begin: |deployment| deployment.stage.standbys[0].pause(),
             end: |deployment| deployment.stage.standbys[0].resume(),
         },
-        Fault {
-            name: "connections cut",
-            is_a_loss: true,
-            begin: |deployment| deployment.stage.primary.cut(),
-            end: |deployment| deployment.stage.primary.clear_faults(),
-        },
-        Fault {
-            name: "database killed",
-            is_a_loss: true,
-            begin: |deployment| deployment.stage.primary.kill(),
-            end: |deployment| deployment.stage.primary.restart(),
-        },
-        Fault {
-            name: "feed held",
-            is_a_loss: false,
-            begin: |deployment| deployment.stage.primary.hold_feed(),
-            end: |deployment| deployment.stage.primary.clear_faults(),
-        },
-    ]
+    ];
+    own.into_iter().chain(of_primary()).collect()
 }
 
 /// Asserts that standbys answered queries of each instance.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::session::PostgresSession;
+use super::wraps_postgres;
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
@@ -81,48 +82,4 @@ impl Engine for Embedded {
     }
 }
 
-impl Networked for Embedded {
-    const NAME: &str = "postgres-embedded";
-    const HIDES_ONE_SESSION: bool = <Postgres as Networked>::HIDES_ONE_SESSION;
-
-    fn disturbances() -> Vec<Disturbance<Self>> {
-        let mut all = of_connections();
-        all.extend(of_processes());
-        all.extend(of_tables());
-        all
-    }
-
-    fn incarnation(&self) -> Option<u64> {
-        self.0.incarnation()
-    }
-
-    fn log_end(&self) -> u64 {
-        self.0.log_end()
-    }
-
-    fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
-        self.0.hidden_session()
-    }
-}
-
-impl Backend for Embedded {
-    const FEED_RESUMES: bool = <Postgres as Backend>::FEED_RESUMES;
-
-    disturbs_its_server!(0);
-
-    fn start() -> Self {
-        Self(Postgres::start())
-    }
-
-    fn config(&self) -> Config {
-        Backend::config(&self.0)
-    }
-
-    fn clear_faults(&self) {
-        self.0.clear_faults();
-    }
-
-    fn restart(&mut self) {
-        self.0.restart();
-    }
-}
+wraps_postgres!(Embedded, "postgres-embedded");

@@ -31,6 +31,58 @@ mod session;
 mod standbys;
 mod views;
 
+/// Makes an engine of a wrapper around [`Postgres`] whose rows are served in another way.
+macro_rules! wraps_postgres {
+    ($wrapper:ident, $name:literal) => {
+        impl Networked for $wrapper {
+            const NAME: &str = $name;
+            const HIDES_ONE_SESSION: bool = <Postgres as Networked>::HIDES_ONE_SESSION;
+
+            fn disturbances() -> Vec<Disturbance<Self>> {
+                let mut all = of_connections();
+                all.extend(of_processes());
+                all.extend(of_tables());
+                all
+            }
+
+            fn incarnation(&self) -> Option<u64> {
+                self.0.incarnation()
+            }
+
+            fn log_end(&self) -> u64 {
+                self.0.log_end()
+            }
+
+            fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
+                self.0.hidden_session()
+            }
+        }
+
+        impl Backend for $wrapper {
+            const FEED_RESUMES: bool = <Postgres as Backend>::FEED_RESUMES;
+
+            disturbs_its_server!(0);
+
+            fn start() -> Self {
+                Self(Postgres::start())
+            }
+
+            fn config(&self) -> Config {
+                Backend::config(&self.0)
+            }
+
+            fn clear_faults(&self) {
+                self.0.clear_faults();
+            }
+
+            fn restart(&mut self) {
+                self.0.restart();
+            }
+        }
+    };
+}
+pub(crate) use wraps_postgres;
+
 contract_tests!(Postgres);
 
 const CREATE: &str =
