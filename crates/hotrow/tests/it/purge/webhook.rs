@@ -10,6 +10,8 @@ use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
 
 use super::{purged, with_items};
 use crate::alias::Users as _;
+use crate::e2e::carriers::certificate_for;
+use crate::overload::fronts::{Running, nginx_command, nginx_places};
 
 const PROGRAM: &str = "../../examples/purge/receive.py";
 const SECRET: &str = "a secret of some length";
@@ -120,4 +122,57 @@ fn a_wrong_secret_is_refused_and_shown() {
     });
     assert!(receiver.lines.lock().unwrap().is_empty());
     assert!(!server.log().contains("not the secret"));
+}
+
+/// Returns nginx that ends TLS in front of a receiver, with this certificate and its key.
+fn with_tls(receiver: u16, certificate: &str, key: &str) -> Running {
+    Running::start(|folder, address| {
+        for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
+            std::fs::write(folder.join(name), text).expect("writable");
+        }
+        let (places, folder_name) = (nginx_places(folder), folder.display());
+        let text = format!(
+            "daemon off; master_process off; pid {folder_name}/pid; error_log \
+             {folder_name}/errors;\nevents {{ worker_connections 64; }}\nhttp {{\naccess_log \
+             off;\n{places}server {{ listen {address} ssl;\nssl_certificate \
+             {folder_name}/cert.pem; ssl_certificate_key {folder_name}/key.pem;\nlocation / {{ \
+             proxy_pass http://127.0.0.1:{receiver}; }} }} }}\n"
+        );
+        nginx_command(folder, &text)
+    })
+}
+
+#[test]
+fn a_receiver_over_tls_is_verified_before_it_gets_a_key() {
+    let database = with_items::<Database>();
+    let receiver = Receiver::start(free_port(), SECRET);
+    let (authority, certificate, key) = certificate_for("127.0.0.1");
+    let (other, ..) = certificate_for("127.0.0.1");
+    let front = with_tls(receiver.port, &certificate, &key);
+    let hook = |name: &str, authority: &str, config: Config| {
+        let file = database.folder().join(format!("{name}.pem"));
+        std::fs::write(&file, authority).unwrap();
+        let setting = |key: &str| format!("purge.targets.{name}.{key}");
+        config
+            .set(&setting("kind"), "\"webhook\"")
+            .set(&setting("url"), &format!("\"https://{}/purge\"", front.address()))
+            .set(&setting("secret"), &format!("{SECRET:?}"))
+            .set(&setting("ca_file"), &format!("{file:?}"))
+    };
+    let config = hook("other", &other, purged(database.service()));
+    let server = Server::start(&config);
+    let target = |server: &Server, name: &str| {
+        let targets = server.status()["purges"]["targets"].as_array().expect("a list").clone();
+        targets.into_iter().find(|target| target["name"] == name).expect("the target")
+    };
+    await_until("the refusal", SOON, || target(&server, "other")["failures"].as_u64() > Some(0));
+    let error = target(&server, "other")["last_error"].to_string();
+    assert!(error.contains("certificate"), "{error}");
+    assert!(receiver.lines.lock().unwrap().is_empty());
+    drop(server);
+    let server = Server::start(&hook("hook", &authority, config));
+    receiver.await_line("items ");
+    database.execute("UPDATE items SET v = 1 WHERE id = 7");
+    receiver.await_line("items/7 ");
+    assert_eq!(target(&server, "hook")["failures"], 0);
 }
