@@ -1,0 +1,240 @@
+//! Rules of the change hub over MariaDB, and those by which a relay finds its place in the binary
+//! log by what the stream says (`resume_rules` of the engine).
+
+use crate::backend::maria::Maria;
+use crate::contract::hub::Hubbed;
+use crate::contract::hub_rules::{self as rules, TakeOver, start_everywhere};
+use crate::contract::run::Trial;
+use crate::contract::scenario::{KEY, Scenario, assert_clean, first, stage};
+use hotrow_testkit::harness::{SOON, await_until};
+use rules::LONG_LEASE;
+
+type Run = Trial<Hubbed<Maria>>;
+
+/// A commit of the same length each time that the log is begun anew.
+const COMMIT: &str = "INSERT INTO places VALUES (1)";
+
+/// A change reaches the leader and not the stream; then the leader's session with the database
+/// ends, and the message is lost.
+fn confirm(failpoint: &str) -> TakeOver {
+    let mut run = stage::<Hubbed<Maria>>();
+    run.database.with_relays(failpoint, LONG_LEASE);
+    let mut scenario = Scenario::over(run, &[]);
+    let database = &scenario.run.database;
+    database.mute_relays();
+    scenario.run.change(KEY);
+    let database = &scenario.run.database;
+    // The last of them is behind the change.
+    database.await_messages(0, 3);
+    database.primary.kill_streams();
+    database.await_end_of_chain(0);
+    scenario.run.await_readyz(scenario.instance, 503);
+    scenario.run.database.drop_muted();
+    scenario.run.await_readyz(scenario.instance, 200);
+    await_until("a fresh answer", SOON, || scenario.get(KEY) != first(KEY));
+    rules::end(scenario)
+}
+
+/// A change between two relays.
+fn missed(failpoints: &str) -> TakeOver {
+    between(failpoints, |run| run.change(KEY))
+}
+
+/// Something happens between two relays.
+fn between(failpoints: &str, happens: impl FnOnce(&mut Run)) -> TakeOver {
+    let scenario = start_everywhere::<Maria>(stage(), failpoints);
+    rules::between(scenario, |run| {
+        await_end_of_streams(run);
+        happens(run);
+    })
+}
+
+fn await_end_of_streams(run: &Run) {
+    let list = "SELECT id FROM information_schema.PROCESSLIST WHERE command = 'Binlog Dump'";
+    let maria = &run.database.primary;
+    await_until("the streams to end", SOON, || {
+        maria.kill_streams();
+        maria.server.query(list).is_empty()
+    });
+}
+
+/// The log is purged of a change that no relay has seen.
+fn purged(failpoints: &str) -> TakeOver {
+    between(failpoints, |run| {
+        run.change(KEY);
+        let maria = &run.database.primary;
+        let file = maria.begin_log_file();
+        maria.server.batch(&format!("PURGE BINARY LOGS TO '{file}'"));
+    })
+}
+
+/// First commit of a log that was begun anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anew {
+    /// As before.
+    Same,
+    /// One of the same length with another GTID.
+    OtherNumber,
+    /// A change of [`KEY`], with the same GTID.
+    Longer,
+}
+
+/// The log is begun anew between two relays, and has a change that no relay has seen.
+fn begun_anew(failpoints: &str, anew: Anew) -> TakeOver {
+    let run = stage::<Hubbed<Maria>>();
+    run.database.primary.server.batch("CREATE TABLE places(n INT); RESET MASTER");
+    let scenario = start_everywhere::<Maria>(run, failpoints);
+    scenario.run.database.primary.server.batch(COMMIT);
+    // The last of them names the commit.
+    scenario.run.database.await_messages(0, 3);
+    rules::between(scenario, |run| {
+        await_end_of_streams(run);
+        let server = &run.database.primary.server;
+        let end = server.log_end();
+        let second = || server.query("SELECT UNIX_TIMESTAMP()");
+        let now = second();
+        await_until("the next second", SOON, || second() != now);
+        server.batch("RESET MASTER");
+        match anew {
+            Anew::Same => server.batch(COMMIT),
+            Anew::OtherNumber => server.batch(&format!("SET gtid_domain_id = 7; {COMMIT}")),
+            Anew::Longer => {}
+        }
+        assert_eq!(server.log_end() == end, anew != Anew::Longer, "the same length");
+        run.change(KEY);
+        assert!(run.database.primary.server.log_end() > end);
+    })
+}
+
+#[test]
+fn a_change_between_two_relays_is_no_loss() {
+    let TakeOver { is_loss, outcome } = missed("");
+    assert!(!is_loss, "the log has the change");
+    assert_clean(outcome);
+}
+
+#[cfg(feature = "failpoints")]
+mod disabled {
+    use super::{Anew, begun_anew, confirm, missed, purged};
+    use crate::backend::maria::Maria;
+    use crate::contract::hub_rules::{self as rules, TakeOver, assert_loss};
+    use crate::contract::scenario::{assert_broken, assert_clean};
+    use hotrow_verify::rules::Rule;
+
+    fn assert_continued(TakeOver { is_loss, outcome }: TakeOver) {
+        assert!(!is_loss, "a loss where there need be none");
+        assert_clean(outcome);
+    }
+
+    /// The rule of the chain finds it too: then it is a loss where there need be none.
+    #[test]
+    fn a_place_that_is_the_servers_is_found() {
+        assert_broken(|| missed("resume:PlaceOfStream,hub:ResumeWithin").outcome, Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_place_that_is_the_servers_is_found_by_the_chain() {
+        assert_loss(|| missed("resume:PlaceOfStream"));
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn an_answer_from_an_earlier_look_is_found() {
+        assert_clean(rules::look::<Maria>(""));
+        assert_broken(|| rules::look::<Maria>("hub:LookAfterNonce"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_watermark_before_its_changes_is_found() {
+        assert_clean(rules::changes::<Maria>(""));
+        assert_broken(|| rules::changes::<Maria>("hub:WatermarkInOrder"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_dropped_change_in_an_unbroken_chain_is_found() {
+        assert_broken(|| rules::changes::<Maria>("hub:EveryChange"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_join_without_hidden_changes_is_found() {
+        assert_clean(rules::join::<Maria>(""));
+        assert_broken(|| rules::join::<Maria>("hub:Hidden"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_join_before_earlier_changes_are_visible_is_found() {
+        assert_clean(rules::join_after_take_over::<Maria>(""));
+        assert_broken(|| rules::join_after_take_over::<Maria>("hub:SettleFirst"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn an_end_that_was_lost_and_written_again_is_found() {
+        assert_clean(rules::rewound::<Maria>(""));
+        assert_broken(|| rules::rewound::<Maria>("hub:Identity,hub:Successor"), Rule::Fresh);
+    }
+
+    /// The chain's end shows it: a loss where there need be none, and no stale row.
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_place_confirmed_before_the_acknowledgement_is_found() {
+        assert_continued(confirm(""));
+        assert_loss(|| confirm("hub:ConfirmAfterAck"));
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_relay_that_was_paused_and_writes_blindly_is_found() {
+        assert_continued(rules::paused::<Maria>(""));
+        assert_loss(|| rules::paused::<Maria>("hub:CompareAndSet"));
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_purge_that_is_not_noticed_is_found() {
+        assert_loss(|| purged(""));
+        // The rule of the chain finds it too.
+        assert_loss(|| purged("resume:PlaceInLog"));
+        assert_broken(|| purged("resume:PlaceInLog,hub:ResumeWithin").outcome, Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_log_begun_anew_with_the_same_commits_is_found() {
+        assert_loss(|| begun_anew("", Anew::Same));
+        assert_broken(|| begun_anew("resume:FileCreated", Anew::Same).outcome, Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_log_with_another_commit_at_the_place_is_found() {
+        // One of the two rules is enough.
+        assert_loss(|| begun_anew("resume:SameCommit", Anew::OtherNumber));
+        assert_loss(|| begun_anew("resume:FileCreated", Anew::OtherNumber));
+        let both = "resume:FileCreated,resume:SameCommit";
+        assert_broken(|| begun_anew(both, Anew::OtherNumber).outcome, Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_log_with_a_longer_commit_at_the_place_is_found() {
+        assert_loss(|| begun_anew("resume:FileCreated", Anew::Longer));
+        let both = "resume:FileCreated,resume:CommitEnd";
+        // The chain is not continued from behind its end either.
+        assert_loss(|| begun_anew(both, Anew::Longer));
+        let all = format!("{both},hub:ResumeWithin");
+        assert_broken(|| begun_anew(&all, Anew::Longer).outcome, Rule::Fresh);
+    }
+
+    /// The log cannot be read from there: a loss where there need be none.
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_place_inside_a_commit_is_found() {
+        assert_loss(|| missed("resume:WholeCommit"));
+    }
+}
