@@ -9,15 +9,13 @@ use crate::contract::hub::{BehindHub, Hubbed};
 use crate::contract::run::Trial;
 use crate::contract::safeguards::late_stream;
 use crate::contract::scenario::{
-    BEYOND, BOUND, KEY, OTHER, Scenario, ScenarioOutcome, config, first, stage,
+    BEYOND, BOUND, KEY, OTHER, Scenario, ScenarioOutcome, assert_clean, config, first, stage,
 };
 use hotrow_testkit::harness::{SOON, await_until};
 use hotrow_verify::observation::Outcome;
 
 /// Lease of the relays: a relay that is killed is replaced after it.
 pub(crate) const LEASE: &str = "1500ms";
-/// Lease that a relay does not lose while it cannot reach NATS for a moment.
-pub(crate) const LONG_LEASE: &str = "20s";
 
 /// Result of a scenario in which relays take over.
 #[derive(Debug)]
@@ -177,10 +175,15 @@ pub(crate) fn end<E: BehindHub>(scenario: Scenario<Hubbed<E>>) -> TakeOver {
 }
 
 /// Asserts that a take-over is a loss, and that no rule of the contract is broken.
-#[cfg(feature = "failpoints")]
 #[track_caller]
-pub(crate) fn assert_loss(scenario: impl FnOnce() -> TakeOver) {
-    let TakeOver { is_loss, outcome } = scenario();
+pub(crate) fn assert_loss(TakeOver { is_loss, outcome }: TakeOver) {
     assert!(is_loss, "no loss");
-    crate::contract::scenario::assert_clean(outcome);
+    assert_clean(outcome);
+}
+
+/// Asserts that a take-over is no loss, and that no rule of the contract is broken.
+#[track_caller]
+pub(crate) fn assert_continued(TakeOver { is_loss, outcome }: TakeOver) {
+    assert!(!is_loss, "a loss where there need be none");
+    assert_clean(outcome);
 }

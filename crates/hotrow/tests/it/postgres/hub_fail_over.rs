@@ -12,6 +12,7 @@ use crate::shop::{
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
 use hotrow_testkit::postgres::ROLE;
+use hotrow_testkit::proxy::{CLASSES, Class, Direction, Proxy};
 
 /// First version whose standbys have slots of the primary.
 const MAJOR_MIN: u32 = 17;
@@ -38,6 +39,8 @@ fn run_over_17() {
 
 /// A primary, a standby that has its slots, and NATS.
 struct Cluster {
+    /// What the standby receives. First field, so that it is dropped before the servers.
+    link: Proxy,
     primary: Shop,
     standby: Database,
     nats: Nats,
@@ -48,8 +51,8 @@ impl Cluster {
         let mut primary = Shop::with_products();
         let backup = primary.server.back_up();
         primary.server.batch("SELECT pg_create_physical_replication_slot('standby')");
-        let source =
-            format!("host=127.0.0.1 port={} user=postgres dbname=postgres", primary.server.port());
+        let link = Proxy::plain(primary.server.port(), Class::Replication);
+        let source = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", link.port());
         let standby = Database::standby_from(
             &backup,
             &[
@@ -61,7 +64,7 @@ impl Cluster {
         );
         // No change is delivered before the standby has it.
         primary.server.set(&[("synchronized_standby_slots", "standby")]);
-        Self { primary, standby, nats: Nats::start("") }
+        Self { link, primary, standby, nats: Nats::start("") }
     }
 
     fn config(&self) -> Config {
@@ -107,11 +110,11 @@ fn a_relay_goes_on_at_the_slot_of_the_new_primary() {
     let started = starts(&server);
 
     // A commit that is visible at the old primary only.
-    cluster.standby.pause();
+    cluster.link.hold(&CLASSES, &[Direction::ToService]);
     cluster.primary.server.batch(&price_sql(3, 333));
     await_body(&mut client, &path(3), &row(3, 333));
     cluster.primary.server.kill9();
-    cluster.standby.resume();
+    cluster.link.cut(&CLASSES);
     cluster.standby.promote();
     cluster.standby.batch(&price_sql(2, 8));
 

@@ -2,14 +2,21 @@
 
 use crate::backend::postgres::Postgres;
 use crate::contract::hub::Hubbed;
-use crate::contract::hub_rules::{self as rules, TakeOver, start, start_everywhere};
+use crate::contract::hub_rules::{
+    self as rules, TakeOver, assert_continued, assert_loss, start_everywhere,
+};
 use crate::contract::run::Trial;
-use crate::contract::scenario::{BOUND, KEY, assert_clean, first, stage};
+use crate::contract::scenario::{BOUND, KEY, Scenario, assert_clean, first, stage};
 use hotrow_testkit::harness::{SOON, await_until};
+
+/// Lease of a leader that must get a change while it cannot renew the lease.
+const LEASE_OF_MUTED: &str = "4s";
 
 /// A change reaches the leader and not the stream; then the leader is killed.
 fn confirm(failpoint: &str) -> TakeOver {
-    let mut scenario = start::<Postgres>(failpoint);
+    let mut run = stage::<Hubbed<Postgres>>();
+    run.database.with_relays(failpoint, LEASE_OF_MUTED);
+    let mut scenario = Scenario::over(run, &[]);
     scenario.run.database.mute_relays();
     scenario.run.change(KEY);
     let server = &scenario.run.database.primary.server;
@@ -75,16 +82,30 @@ fn a_stream_that_lost_its_end_is_noticed() {
 
 #[test]
 fn a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay() {
-    let TakeOver { is_loss, outcome } = confirm("");
-    assert!(!is_loss, "the slot had the change");
-    assert_clean(outcome);
+    assert_continued(confirm(""));
 }
 
 #[test]
 fn messages_of_a_relay_that_was_paused_are_refused() {
-    let TakeOver { is_loss, outcome } = rules::paused::<Postgres>("");
-    assert!(!is_loss, "they are not stored");
-    assert_clean(outcome);
+    assert_continued(rules::paused::<Postgres>(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn no_instance_joins_before_earlier_changes_are_visible() {
+    assert_clean(rules::join_after_take_over::<Postgres>(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn a_slot_moved_past_a_change_is_a_loss() {
+    assert_loss(moved_slot(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn a_table_that_was_not_published_is_a_loss() {
+    assert_loss(unpublished(""));
 }
 
 #[cfg(feature = "failpoints")]
@@ -92,7 +113,7 @@ mod disabled {
     use super::{confirm, moved_slot, unpublished};
     use crate::backend::postgres::Postgres;
     use crate::contract::hub_rules::{self as rules, assert_loss};
-    use crate::contract::scenario::{assert_broken, assert_clean};
+    use crate::contract::scenario::assert_broken;
     use hotrow_verify::rules::Rule;
 
     #[test]
@@ -124,34 +145,31 @@ mod disabled {
     /// none, and no stale row.
     #[test]
     fn a_slot_confirmed_before_the_acknowledgement_is_found() {
-        assert_loss(|| confirm("hub:ConfirmAfterAck"));
+        assert_loss(confirm("hub:ConfirmAfterAck"));
     }
 
     /// The chain of the relay that leads is broken by another's message: a loss where there need be
     /// none.
     #[test]
     fn a_relay_that_was_paused_and_writes_blindly_is_found() {
-        assert_loss(|| rules::paused::<Postgres>("hub:CompareAndSet"));
+        assert_loss(rules::paused::<Postgres>("hub:CompareAndSet"));
     }
 
     #[ignore = "long: one of many planted faults"]
     #[test]
     fn a_join_before_earlier_changes_are_visible_is_found() {
-        assert_clean(rules::join_after_take_over::<Postgres>(""));
         assert_broken(|| rules::join_after_take_over::<Postgres>("hub:SettleFirst"), Rule::Fresh);
     }
 
     #[ignore = "long: one of many planted faults"]
     #[test]
     fn a_slot_that_was_moved_past_a_change_is_found() {
-        assert_loss(|| moved_slot(""));
         assert_broken(|| moved_slot("hub:ResumeWithin").outcome, Rule::Fresh);
     }
 
     #[ignore = "long: one of many planted faults"]
     #[test]
     fn a_table_that_was_not_published_for_a_time_is_found() {
-        assert_loss(|| unpublished(""));
         assert_broken(|| unpublished("hub:SameWatch").outcome, Rule::Fresh);
     }
 }
