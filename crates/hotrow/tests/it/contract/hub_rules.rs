@@ -22,6 +22,8 @@ pub(crate) const LEASE: &str = "1500ms";
 pub(crate) struct TakeOver {
     /// The instance had a loss.
     pub(crate) is_loss: bool,
+    /// Log of the instance, then those of the relays.
+    log: String,
     pub(crate) outcome: ScenarioOutcome,
 }
 
@@ -171,19 +173,21 @@ pub(crate) fn between<E: BehindHub>(
 /// Judges a scenario of a take-over.
 pub(crate) fn end<E: BehindHub>(scenario: Scenario<Hubbed<E>>) -> TakeOver {
     let is_loss = scenario.run.losses(scenario.instance, None) > 0.0;
-    TakeOver { is_loss, outcome: scenario.end(Vec::new()) }
+    let instance = scenario.run.server(scenario.instance).log();
+    let log = format!("{instance}\n{}", scenario.run.database.relay_logs());
+    TakeOver { is_loss, log, outcome: scenario.end(Vec::new()) }
 }
 
 /// Asserts that a take-over is a loss, and that no rule of the contract is broken.
 #[track_caller]
-pub(crate) fn assert_loss(TakeOver { is_loss, outcome }: TakeOver) {
-    assert!(is_loss, "no loss");
+pub(crate) fn assert_loss(TakeOver { is_loss, log, outcome }: TakeOver) {
+    assert!(is_loss, "no loss\n{log}");
     assert_clean(outcome);
 }
 
 /// Asserts that a take-over is no loss, and that no rule of the contract is broken.
 #[track_caller]
-pub(crate) fn assert_continued(TakeOver { is_loss, outcome }: TakeOver) {
-    assert!(!is_loss, "a loss where there need be none");
+pub(crate) fn assert_continued(TakeOver { is_loss, log, outcome }: TakeOver) {
+    assert!(!is_loss, "a loss where there need be none\n{log}");
     assert_clean(outcome);
 }

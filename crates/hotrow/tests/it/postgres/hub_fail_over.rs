@@ -56,7 +56,7 @@ impl Cluster {
         let standby = Database::standby_from(
             &backup,
             &[
-                ("primary_conninfo", &source),
+                ("primary_conninfo", &*source),
                 ("primary_slot_name", "standby"),
                 ("hot_standby_feedback", "on"),
                 ("sync_replication_slots", "on"),
