@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
 //! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
+//! | `resume:RULE` | disables a rule of a relay's place (`hotrow_source_mysql::resume_rules`) |
 //! | `panic:THREAD` | the next iteration of that thread's loop panics, once |
 //! | `panic-always:THREAD` | every iteration of that thread's loop panics |
 //! | `…:THREAD@FILE` | the same, once that file exists |
@@ -38,6 +39,9 @@ pub struct Failpoints {
     /// Rules of the hub to disable.
     #[cfg(feature = "hub")]
     pub rules: Vec<hotrow_hub_nats::config::Rule>,
+    /// Rules of a resumed feed to disable.
+    #[cfg(feature = "mysql")]
+    pub resume_rules: Vec<hotrow_source_mysql::resume_rules::ResumeRule>,
     /// Threads to panic.
     pub panic_points: Vec<PanicPoint>,
     /// Queries to hold or delay.
@@ -82,6 +86,13 @@ impl Failpoints {
             self.rules.push(rule);
             return Ok(());
         }
+        #[cfg(feature = "mysql")]
+        if let Some(name) = failpoint.strip_prefix("resume:")
+            && let Some(rule) = hotrow_source_mysql::resume_rules::ResumeRule::named(name)
+        {
+            self.resume_rules.push(rule);
+            return Ok(());
+        }
         if let Some(read) = ReadFailpoint::parse(failpoint) {
             self.reads.push(read);
             return Ok(());
@@ -108,6 +119,14 @@ impl Failpoints {
         hotrow_hub_nats::config::Rules::without(self.rules.clone().leak())
     }
 
+    /// Returns the rules of a resumed feed that are in force.
+    #[cfg(feature = "mysql")]
+    #[must_use]
+    pub fn resume_rules_in_force(&self) -> hotrow_source_mysql::resume_rules::ResumeRules {
+        // Once per process.
+        hotrow_source_mysql::resume_rules::ResumeRules::without(self.resume_rules.clone().leak())
+    }
+
     /// Returns whether a safeguard is disabled.
     #[must_use]
     pub fn disables(&self, safeguard: Safeguard) -> bool {
@@ -129,10 +148,18 @@ mod tests {
         assert!(read.disables(Safeguard::Probe) && !read.disables(Safeguard::Fence));
         #[cfg(feature = "hub")]
         assert_eq!(Failpoints::parse("hub:Hidden").unwrap().rules.len(), 1);
+        #[cfg(feature = "mysql")]
+        assert_eq!(Failpoints::parse("resume:SameCommit").unwrap().resume_rules.len(), 1);
         assert!(Failpoints::parse("").unwrap().safeguards.is_empty());
-        for unknown in
-            ["leases", "panic", "panics:feed", "hub:hid", "read-gate", "read-delay:slow=5"]
-        {
+        for unknown in [
+            "leases",
+            "panic",
+            "panics:feed",
+            "hub:hid",
+            "resume:",
+            "read-gate",
+            "read-delay:slow=5",
+        ] {
             let error = Failpoints::parse(&format!("lease,{unknown}")).unwrap_err();
             assert_eq!(error, UnknownFailpoint(unknown.to_owned()));
         }

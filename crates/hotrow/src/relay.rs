@@ -105,7 +105,7 @@ fn compose(resolved: Resolved, mut hub: HubConfig, host: &Host) -> Result<(), Re
     let of_hub = resolved.sources.into_iter().find(SourceConfig::follows_hub);
     let Some(source) = of_hub else { return Err(RelayError::NoHub) };
     let collections = source.collections().to_vec();
-    let engine = open(source, &mut hub, &host.supervisor)?;
+    let engine = open(source, &mut hub, host)?;
     let tags = tags(&collections, engine.schemas());
     let relay = Relay::new(hub, tags, engine.origins());
     let counts = relay.counts();
@@ -125,11 +125,8 @@ fn compose(resolved: Resolved, mut hub: HubConfig, host: &Host) -> Result<(), Re
 }
 
 /// Opens the feed of the hub's source. The reader is closed at once: a relay reads no records.
-fn open(
-    source: SourceConfig,
-    hub: &mut HubConfig,
-    supervisor: &Supervisor,
-) -> Result<Engine, RelayError> {
+fn open(source: SourceConfig, hub: &mut HubConfig, host: &Host) -> Result<Engine, RelayError> {
+    let supervisor = &host.supervisor;
     let (_, engine) = match source {
         SourceConfig::Postgres(mut source) => {
             source.server.follow = Follow::Changes;
@@ -143,6 +140,10 @@ fn open(
             source.server.follow = Follow::Changes;
             source.server.reads_in_flight = 1;
             source.is_relay = true;
+            #[cfg(feature = "failpoints")]
+            {
+                source.resume_rules = host.failpoints.resume_rules_in_force();
+            }
             hub.resumes_from_stream = true;
             engine::open_mysql(source, Hooks::default(), supervisor).map_err(subsystem)?
         }

@@ -54,6 +54,11 @@ pub(crate) fn mariadb_gtid(kind: u8, data: &[u8]) -> Option<(u64, u32)> {
     is_gtid.then(|| Some((cursor.u64("sequence").ok()?, cursor.u32("domain").ok()?))).flatten()
 }
 
+/// Returns whether an event of this type is the commit of a transaction.
+pub(crate) fn is_commit(kind: u8) -> bool {
+    kind == kind::XID
+}
+
 /// Global name of an XA transaction, in the same form in both dialects.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Xid {

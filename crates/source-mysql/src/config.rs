@@ -5,6 +5,7 @@ use std::time::Duration;
 use hotrow_source::spec::ServerConfig;
 use hotrow_source::{catalog_watermark, feed_loop};
 
+use super::resume_rules::ResumeRules;
 use super::target::{Target, TargetError};
 
 /// Connection settings of a MySQL or MariaDB server and the collections to serve from it.
@@ -17,6 +18,8 @@ pub struct Config {
     pub server_id: Option<u32>,
     /// The feed's changes are published to a change hub.
     pub is_relay: bool,
+    /// Rules in force for a feed with a place: all of them, but for tests.
+    pub resume_rules: ResumeRules,
 }
 
 /// Checks that a text is a valid connection string. It does not connect.

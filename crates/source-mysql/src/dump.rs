@@ -78,13 +78,14 @@ impl Dump {
     }
 
     async fn end(&mut self) -> Ended {
-        let detail = match (&mut self.reader).await {
+        match (&mut self.reader).await {
+            // Another stream from the same place would have the same event.
             Err(e) if e.is_panic() => {
-                "an event of the binary log cannot be read: the driver panicked"
+                let detail = "an event of the binary log cannot be read: the driver panicked";
+                Ended::new(LossCause::FeedFailed, detail)
             }
-            _ => "the server ended the stream",
-        };
-        Ended::new(LossCause::Unavailable, detail)
+            _ => Ended::new(LossCause::Unavailable, "the server ended the stream"),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use super::inspect::{self, Refused, Table};
 use super::landmark::{self, Landmarks};
 use super::place::LogPosition;
 use super::probe::{LogEnd, Progress};
+use super::resume_rules::ResumeRule;
 use super::server::Identity;
 use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, driver_error, watched};
 use super::shared::Shared;
@@ -186,7 +187,7 @@ impl Sessions for FeedLoop<'_> {
         self.place.into_iter().for_each(|place| place.watching(watched));
         let kept = Kept {
             place: self.place,
-            landmarks: Landmarks::new(landmark),
+            landmarks: Landmarks::new(landmark, config.resume_rules),
             watched,
             start: point,
             is_settled: false,
@@ -249,8 +250,10 @@ impl FeedLoop<'_> {
         let MysqlFeed { config, target, tuning, .. } = self.feed;
         let server_id = || config.server_id.unwrap_or_else(|| start::random_server_id(identity));
         let times = (tuning.heartbeat, tuning.silence_max);
-        if let Some(landmark) = self.place.and_then(Place::landmark) {
-            let wanted = (landmark, &*end.file);
+        let rules = config.resume_rules;
+        let place = self.place.and_then(Place::landmark);
+        if let Some(landmark) = place.filter(|_| rules.has(ResumeRule::PlaceOfStream)) {
+            let wanted = (landmark, &*end.file, rules);
             match landmark::resume(raw, wanted, server_id(), times).await {
                 Ok((dump, position)) => return Ok((dump, position, Some(landmark))),
                 Err(why) => tracing::error!(
@@ -262,10 +265,11 @@ impl FeedLoop<'_> {
             }
             raw = connect::raw(target, host).await.map_err(|e| unreachable(&[e]))?;
         }
-        let place = (&*end.file, end.position.offset());
+        let newest = (&*end.file, end.position.offset());
         let (heartbeat, limit) = times;
-        let dump = Dump::start(raw, identity.flavor, server_id(), place, heartbeat, limit).await?;
-        Ok((dump, end.position, None))
+        let dump = Dump::start(raw, identity.flavor, server_id(), newest, heartbeat, limit).await?;
+        let pretends = !rules.has(ResumeRule::PlaceOfStream) || !rules.has(ResumeRule::PlaceInLog);
+        Ok((dump, end.position, place.filter(|_| pretends)))
     }
 
     async fn inspect_tables(

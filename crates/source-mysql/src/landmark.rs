@@ -14,6 +14,7 @@ use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw};
 use super::binlog;
 use super::dump::Dump;
 use super::place::LogPosition;
+use super::resume_rules::{ResumeRule, ResumeRules};
 use super::server::Flavor;
 
 /// Tracker of the newest landmark of a session.
@@ -25,14 +26,15 @@ pub(crate) struct Landmarks {
     newest: Option<Landmark>,
     /// The newest one was not reported yet.
     is_new: bool,
+    rules: ResumeRules,
 }
 
 impl Landmarks {
     /// Creates the tracker of a session, whose place is `newest` if it was resumed.
-    pub(crate) fn new(newest: Option<Landmark>) -> Self {
+    pub(crate) fn new(newest: Option<Landmark>, rules: ResumeRules) -> Self {
         // The stream of a resumed session is past the file's first event.
         let file_created_s = newest.map(|landmark| landmark.file_created_s);
-        Self { file_created_s, newest, ..Self::default() }
+        Self { file_created_s, newest, rules, ..Self::default() }
     }
 
     /// Records an event before it is delivered. The event before it ended at `before`.
@@ -51,12 +53,14 @@ impl Landmarks {
         }
     }
 
-    /// Records that everything before `delivered` was delivered.
-    pub(crate) fn delivered(&mut self, delivered: u64) {
-        let Some((at, gtid)) = self.open.filter(|(at, _)| *at < delivered) else { return };
+    /// Records that everything before `delivered` was delivered, and everything before `read` was
+    /// read.
+    pub(crate) fn delivered(&mut self, delivered: u64, read: u64) {
+        let end = if self.rules.has(ResumeRule::WholeCommit) { delivered } else { read };
+        let Some((at, gtid)) = self.open.filter(|(at, _)| *at < end) else { return };
         self.open = None;
         let Some(file_created_s) = self.file_created_s else { return };
-        let commit = Some(CommitMark { gtid, end: delivered });
+        let commit = Some(CommitMark { gtid, end });
         self.newest = Some(Landmark { at, file_created_s, commit });
         self.is_new = true;
     }
@@ -79,12 +83,13 @@ fn gtid(raw: &Raw) -> Option<(u32, u32, u64)> {
 }
 
 /// Starts the stream at the end of a landmark. `newest_file` is the name of the log's last file.
+/// `rules` are in force.
 ///
 /// # Errors
 /// The reason for which changes after the landmark may be missing.
 pub(crate) async fn resume(
     conn: Conn,
-    (landmark, newest_file): (Landmark, &str),
+    (landmark, newest_file, rules): (Landmark, &str, ResumeRules),
     server_id: u32,
     (heartbeat, limit): (Duration, Duration),
 ) -> Result<(Dump, LogPosition), String> {
@@ -93,7 +98,7 @@ pub(crate) async fn resume(
     let dump =
         Dump::start(conn, Flavor::MariaDb, server_id, (&file, position.offset()), heartbeat, limit);
     let mut dump = dump.await.map_err(|ended| ended.detail)?;
-    let mut search = Search { landmark, has_format: false, has_gtid: false };
+    let mut search = Search { landmark, rules, has_format: false, has_gtid: false };
     loop {
         let event = tokio::time::timeout(limit, dump.next()).await;
         let raw = event.map_err(|_| "the stream is silent")?.map_err(|ended| ended.detail)?;
@@ -107,6 +112,7 @@ pub(crate) async fn resume(
 /// Search for a landmark in a stream that begins there.
 struct Search {
     landmark: Landmark,
+    rules: ResumeRules,
     has_format: bool,
     has_gtid: bool,
 }
@@ -116,7 +122,8 @@ impl Search {
     fn take(&mut self, raw: &Raw, end: u64) -> Result<bool, &'static str> {
         let header = raw.header();
         if is_format(&header) && !self.has_format {
-            if header.timestamp() != self.landmark.file_created_s {
+            let is_same = header.timestamp() == self.landmark.file_created_s;
+            if !is_same && self.rules.has(ResumeRule::FileCreated) {
                 return Err("the log's file was created anew");
             }
             self.has_format = true;
@@ -125,8 +132,12 @@ impl Search {
         if let Some(gtid) = gtid(raw)
             && !std::mem::replace(&mut self.has_gtid, true)
             && gtid != commit.gtid
+            && self.rules.has(ResumeRule::SameCommit)
         {
             return Err("another commit is at the place");
+        }
+        if !self.rules.has(ResumeRule::CommitEnd) {
+            return Ok(self.has_gtid && binlog::is_commit(header.event_type_raw()));
         }
         if end > commit.end {
             return Err("the commit at the place ends elsewhere");

@@ -9,7 +9,7 @@
 //! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
 //!   readers
 //! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
-//!   `probe`; with a change hub also `hub`
+//!   `probe`; with a change hub also `hub` and [`resume_rules`]
 //! - preflight checks: `checks`; of a first configuration: `discover`
 
 use std::fmt;
@@ -60,6 +60,7 @@ mod plan;
 mod pool;
 mod probe;
 mod reader;
+pub mod resume_rules;
 mod server;
 mod session;
 mod shared;

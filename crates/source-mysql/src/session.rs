@@ -44,7 +44,11 @@ impl From<DeliveryError> for Ended {
             DeliveryError::Incident => LossCause::LogPruned,
             DeliveryError::Anonymous | DeliveryError::TooManyTables => LossCause::NotWatched,
             DeliveryError::File => LossCause::OtherLog,
-            _ => LossCause::Unavailable,
+            // Another session at the same place would read the same.
+            DeliveryError::Decode(_)
+            | DeliveryError::OutsideGroup(_)
+            | DeliveryError::Unended
+            | DeliveryError::Undescribed(_) => LossCause::FeedFailed,
         };
         Self::new(cause, e.to_string())
     }
@@ -238,7 +242,7 @@ impl Session<'_> {
         if self.delivery.is_doubtful() && !was_doubtful {
             self.kept.report_watched(true);
         }
-        self.kept.landmarks.delivered(self.delivery.delivered());
+        self.kept.landmarks.delivered(self.delivery.delivered(), self.delivery.position());
         if let Some((place, landmark)) = self.kept.place.zip(self.kept.landmarks.take()) {
             place.passed(landmark);
         }

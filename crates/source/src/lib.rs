@@ -269,8 +269,8 @@ pub enum LossCause {
     Unavailable,
     /// The triggers or the log were missing for a time.
     NotWatched,
-    /// The feed itself failed, by a panic or because the system has no event loop left. Changes
-    /// that it had read but not delivered are lost.
+    /// The feed itself failed: by a panic, because the system has no event loop left, or because it
+    /// cannot read what the log has. Changes that it had not delivered are lost.
     FeedFailed,
     /// The change hub lost messages, another relay began, or the hub cannot be reached.
     Hub,

@@ -407,6 +407,7 @@ impl Source {
                 server: of_server(server, collections),
                 server_id,
                 is_relay: false,
+                resume_rules: mysql::resume_rules::ResumeRules::default(),
             }),
             #[cfg(feature = "mongodb")]
             Engine::Mongodb { server, json } => SourceConfig::Mongodb(mongodb::config::Config {

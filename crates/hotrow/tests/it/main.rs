@@ -176,7 +176,7 @@ mod overload {
 ///
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 /// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
-/// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`;
+/// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`, `hub_fail_over`;
 /// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
 /// helpers of the others.
 mod postgres {
@@ -186,6 +186,8 @@ mod postgres {
     mod history;
     #[cfg(feature = "hub")]
     mod hub;
+    #[cfg(feature = "hub")]
+    mod hub_fail_over;
     #[cfg(feature = "hub")]
     mod hub_slot;
     mod proxies;

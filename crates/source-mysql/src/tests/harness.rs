@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::server::Server;
 use crate::config::Config;
+use crate::resume_rules::ResumeRules;
 use crate::{Hooks, MysqlSource, OpenError, open};
 use hotrow_source::spec::{Follow, ServerConfig};
 pub(super) use hotrow_source::testkit::{spec, wait};
@@ -26,7 +27,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         follow: Follow::Changes,
         collections: collections.iter().map(|text| spec(text)).collect(),
     };
-    Config { server, server_id: None, is_relay: false }
+    Config { server, server_id: None, is_relay: false, resume_rules: ResumeRules::default() }
 }
 
 /// Source with a runtime for its reads.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Server, Stop, append_settings};
+use super::{Server, Stop, append_settings, programs};
 use crate::process::run;
 
 /// A copy of a stopped server's data folder. Removed with the server.
@@ -18,6 +18,17 @@ impl Server {
         run(Command::new("cp").arg("-a").arg(self.data()).arg(&copy));
         self.restart();
         Backup(copy)
+    }
+
+    /// Starts a standby from a copy of another server. The settings say where it streams from.
+    #[track_caller]
+    pub fn standby_from(backup: &Backup, settings: &[(&str, &str)]) -> Self {
+        Self::launch(settings, |data| {
+            run(Command::new("cp").arg("-a").arg(&backup.0).arg(data));
+            let signal = data.join("standby.signal");
+            std::fs::write(&signal, b"").expect("write into the data folder");
+            programs::give_to_owner(&signal);
+        })
     }
 
     /// Restores the copy: everything since then is lost, and the log ends where it ended then.

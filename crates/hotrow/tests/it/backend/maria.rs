@@ -55,6 +55,8 @@ impl Maria {
 
 impl Backend for Maria {
     const FEED_RESUMES: bool = false;
+    /// Probes are behind the same proxy.
+    const LATE_FEED_ANSWERS_RARELY: bool = true;
 
     fn start() -> Self {
         let server = Server::start(&SETTINGS);

@@ -22,6 +22,8 @@ use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
 
 /// Messages by which a stream must outgrow its former length.
 const MORE_MESSAGES: u64 = 3;
+/// More messages than a relay writes until it is stopped.
+const UNDER_WAY_MAX: u64 = 20;
 /// Delay of messages that are late.
 const LATE: Duration = Duration::from_millis(150);
 
@@ -53,6 +55,10 @@ fn address(proxy: &Proxy) -> String {
     format!("\"nats://127.0.0.1:{}\"", proxy.port())
 }
 
+fn with_failpoints(config: Config, failpoints: &str) -> Config {
+    if failpoints.is_empty() { config } else { config.failpoint(failpoints.to_owned()) }
+}
+
 impl<E> Hubbed<E> {
     fn start_relay(&mut self) {
         let relay = Server::start_relay(&self.relay_config);
@@ -67,20 +73,93 @@ impl<E> Hubbed<E> {
         })
     }
 
-    /// Replaces the relays by one that runs with this failpoint, if any, and with this lease.
-    pub(crate) fn with_relays(&mut self, failpoint: &str, lease: &str) {
+    /// Replaces the relays by two that run with these failpoints, if any, and with this lease. The
+    /// first leads.
+    pub(crate) fn with_relays(&mut self, failpoints: &str, lease: &str) {
+        self.stop_relays();
+        let config = self.relay_config.clone().set("hub.lease", &format!("{lease:?}"));
+        self.relay_config = with_failpoints(config, failpoints);
+        self.start_ready_relay();
+        self.start_relay();
+    }
+
+    /// Like [`Self::with_relays`]; only the first has the failpoint, and its connections with NATS
+    /// are those of the proxy that is returned.
+    pub(crate) fn with_leader_apart(&mut self, failpoint: &str, lease: &str) -> Proxy {
+        self.stop_relays();
+        let network = Proxy::plain(self.nats.port(), Class::Replication);
+        self.relay_config = self.relay_config.clone().set("hub.lease", &format!("{lease:?}"));
+        let config = self.relay_config.clone().set("source.feed", &address(&network));
+        let leader = Server::start_relay(&with_failpoints(config, failpoint));
+        leader.await_ready();
+        self.relays.push(leader);
+        self.start_relay();
+        network
+    }
+
+    fn stop_relays(&mut self) {
         for relay in self.relays.drain(..) {
             relay.signal(Signal::TERM);
             assert_eq!(relay.ended(SOON).code(), 0);
         }
-        let config = self.relay_config.clone().set("hub.lease", &format!("{lease:?}"));
-        self.relay_config = match failpoint {
-            "" => config,
-            _ => config.failpoint(failpoint.to_owned()),
-        };
+    }
+
+    /// Kills all relays.
+    pub(crate) fn kill_relays(&mut self) {
+        self.relays.drain(..).for_each(|relay| relay.signal(Signal::KILL));
+    }
+
+    /// Kills the relay that leads, and waits until another one publishes.
+    #[track_caller]
+    pub(crate) fn kill_leader(&mut self) {
+        let leader = self.leader();
+        self.relays.remove(leader).signal(Signal::KILL);
+        let other = self.leader();
+        self.relays[other].await_ready();
+    }
+
+    /// Starts a relay, and waits until it publishes.
+    #[track_caller]
+    pub(crate) fn start_ready_relay(&mut self) {
         self.start_relay();
-        self.relays[0].await_ready();
-        self.start_relay();
+        let newest = self.relays.last().expect("just started");
+        await_until("the relay to lead", SOON, || newest.status()["role"] == "leader");
+        newest.await_ready();
+    }
+
+    /// Stops the first relay (SIGSTOP) with messages of its chain under way, and waits until the
+    /// second publishes.
+    #[track_caller]
+    pub(crate) fn pause_leader(&self, network: &Proxy) {
+        network.hold(&CLASSES, &[Direction::ToServer]);
+        self.await_messages(0, MORE_MESSAGES);
+        self.relays[0].stop();
+        await_until("the take-over", SOON, || self.relays[1].status()["role"] == "leader");
+        self.relays[1].await_ready();
+        // More than are under way: each of those expects another sequence, and one that the stream
+        // ends with by chance would be stored.
+        self.await_messages(1, UNDER_WAY_MAX);
+    }
+
+    /// Continues the first relay, whose messages then arrive, and waits until it stands by.
+    #[track_caller]
+    pub(crate) fn wake_first(&self, network: &Proxy) {
+        network.clear_faults();
+        self.relays[0].signal(Signal::CONT);
+        await_until("it to stand by", SOON, || self.relays[0].status()["role"] == "standby");
+    }
+
+    /// Waits until a relay has written this many more messages.
+    #[track_caller]
+    pub(crate) fn await_messages(&self, relay: usize, more: u64) {
+        let written = || self.relays[relay].status()["messages"].as_u64().expect("a number");
+        let goal = written() + more;
+        await_until("more messages", SOON, || written() >= goal);
+    }
+
+    /// Returns the logs of the relays.
+    pub(crate) fn relay_logs(&self) -> String {
+        self.relays.iter().map(Server::log).collect::<Vec<_>>().join("\n")
     }
 
     /// Lets no message of a relay reach NATS.
@@ -92,6 +171,11 @@ impl<E> Hubbed<E> {
     pub(crate) fn kill_muted_leader(&mut self) {
         let leader = self.leader();
         self.relays.remove(leader).signal(Signal::KILL);
+        self.drop_muted();
+    }
+
+    /// Drops the messages that did not reach NATS, and lets others reach it.
+    pub(crate) fn drop_muted(&self) {
         self.of_relays.cut(&CLASSES);
         self.of_relays.clear_faults();
     }
@@ -306,6 +390,7 @@ fn of_relays<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
 impl<E: BehindHub> Backend for Hubbed<E> {
     /// Each end of an instance's session with the database is a loss.
     const FEED_RESUMES: bool = false;
+    const LATE_FEED_ANSWERS_RARELY: bool = E::LATE_FEED_ANSWERS_RARELY;
 
     disturbs_its_server!(primary);
 

@@ -10,7 +10,7 @@
 //! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
 //! disabled), [`hidden`] and [`visibility`] (changes delivered before they are visible), then the
 //! engines that these tests run over: [`postgres`], [`mysql`] and [`mongodb`]. Through the change
-//! hub: `hub`.
+//! hub: `hub`, and `hub_rules` (each of its rules enabled and disabled).
 
 mod ask;
 mod board;
@@ -22,6 +22,8 @@ mod held;
 mod hidden;
 #[cfg(feature = "hub")]
 mod hub;
+#[cfg(feature = "hub")]
+mod hub_rules;
 mod mix;
 mod mixed;
 mod mongodb;

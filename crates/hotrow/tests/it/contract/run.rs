@@ -124,8 +124,18 @@ impl<E: Engine> Trial<E> {
 
     /// Starts an instance and adds it for readers.
     pub(crate) fn serve(&mut self, config: &Config, environment: &[(&str, &str)]) -> Instance {
+        let instance = self.serve_unready(config, environment);
+        self.server(instance).await_ready();
+        instance
+    }
+
+    /// Like [`Self::serve`], without waiting until it is ready.
+    pub(crate) fn serve_unready(
+        &mut self,
+        config: &Config,
+        environment: &[(&str, &str)],
+    ) -> Instance {
         let server = Server::start_with(config, environment);
-        server.await_ready();
         let instance =
             Instance { id: self.servers.len() as u16, data: server.data, admin: server.admin };
         self.servers.push(server);

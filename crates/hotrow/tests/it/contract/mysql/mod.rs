@@ -1,7 +1,8 @@
 //! Contract over a private MariaDB server. Writers use a driver, with transactions, and connect to
 //! the server directly.
 //!
-//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), `hub`.
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), `hub`,
+//! `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,6 +24,8 @@ use session::MysqlSession;
 
 #[cfg(feature = "hub")]
 mod hub;
+#[cfg(feature = "hub")]
+mod hub_rules;
 mod session;
 
 tests! {

@@ -1,101 +1,22 @@
-//! Rules of the change hub, one scenario each. Every scenario keeps the contract; with a rule
-//! disabled in the relays or in the instance by a failpoint (feature `failpoints`), the checker
-//! finds a violation.
+//! Rules of the change hub over PostgreSQL, with a slot that stays.
 
 use crate::backend::postgres::Postgres;
-use crate::contract::hidden::Hidden;
-use crate::contract::hub;
-use crate::contract::run::Trial;
-use crate::contract::safeguards::late_stream;
-use crate::contract::scenario::{
-    BEYOND, BOUND, KEY, OTHER, Scenario, ScenarioOutcome, assert_clean, config, first, stage,
+use crate::contract::hub::Hubbed;
+use crate::contract::hub_rules::{
+    self as rules, TakeOver, assert_continued, assert_loss, start_everywhere,
 };
+use crate::contract::run::Trial;
+use crate::contract::scenario::{BOUND, KEY, Scenario, assert_clean, first, stage};
 use hotrow_testkit::harness::{SOON, await_until};
-use hotrow_verify::observation::Outcome;
-use tempfile::TempDir;
 
-type Hubbed = hub::Hubbed<Postgres>;
+/// Lease of a leader that must get a change while it cannot renew the lease.
+const LEASE_OF_MUTED: &str = "4s";
 
-/// Starts relays with this failpoint, and an instance.
-fn start(failpoint: &str) -> Scenario<Hubbed> {
-    let mut run = stage::<Hubbed>();
-    run.database.with_relays(failpoint, "1500ms");
-    Scenario::over(run, &[])
-}
-
-/// A nonce is answered by a look that began after it arrived: while the stream is late, so is the
-/// answer.
-fn look(failpoint: &str) -> ScenarioOutcome {
-    late_stream(start(failpoint))
-}
-
-/// Changes arrive, and before the watermark that answers for them.
-fn changes(failpoint: &str) -> ScenarioOutcome {
-    let mut scenario = start(failpoint);
-    for _ in 0..4 {
-        scenario.run.change(KEY);
-        scenario.run.pass(BOUND + BEYOND);
-        for _ in 0..3 {
-            scenario.get(KEY);
-        }
-    }
-    scenario.end(Vec::new())
-}
-
-/// An instance joins while a delivered change is not visible to its reads.
-fn join(failpoint: &str) -> ScenarioOutcome {
-    let mut scenario = start("");
-    let before = scenario.delivered();
-    let hidden = Hidden::begin(&scenario.run, KEY);
-    scenario.await_delivery(before);
-    let environment = [("HOTROW_FAILPOINTS", failpoint)];
-    let environment = if failpoint.is_empty() { &[][..] } else { &environment[..] };
-    let config = config(&scenario.run);
-    let joined = scenario.run.serve(&config, environment);
-    for _ in 0..20 {
-        let seen = scenario.reader.get(joined, KEY).seen.clone();
-        assert_eq!(seen, first(KEY), "the change is not visible yet");
-    }
-    hidden.end(&scenario.run);
-    scenario.run.pass(BOUND + BEYOND);
-    for _ in 0..5 {
-        scenario.reader.get(joined, KEY);
-    }
-    scenario.end(Vec::new())
-}
-
-/// The stream loses its end while the instance is apart from it, and the sequences that the
-/// instance has seen are given again: to a change, among others.
-fn rewound(failpoints: &str) -> ScenarioOutcome {
-    let mut run = stage::<Hubbed>();
-    run.database.with_relays("", "1500ms");
-    let environment = [("HOTROW_FAILPOINTS", failpoints)];
-    let mut scenario = Scenario::over(run, &environment);
-    let saved = scenario.run.database.restart_nats();
-    // Another chain begins, which the instance follows.
-    scenario.change_and_deliver(OTHER);
-    scenario.run.await_readyz(scenario.instance, 200);
-    await_until("a hit", SOON, || {
-        scenario.reader.get(scenario.instance, KEY).outcome == Outcome::Hit
-    });
-    scenario.run.pass(BOUND);
-    scenario.run.rewind(&saved, KEY);
-    scenario.run.await_readyz(scenario.instance, 200);
-    scenario.end(Vec::new())
-}
-
-impl Trial<Hubbed> {
-    fn rewind(&mut self, saved: &TempDir, key: u32) {
-        let end = self.database.begin_rewind(saved);
-        self.change(key);
-        self.database.end_rewind(end);
-    }
-}
-
-/// A change reaches the leader and not the stream; then the leader is killed. Returns whether the
-/// take-over was a loss.
-fn confirm(failpoint: &str) -> (bool, ScenarioOutcome) {
-    let mut scenario = start(failpoint);
+/// A change reaches the leader and not the stream; then the leader is killed.
+fn confirm(failpoint: &str) -> TakeOver {
+    let mut run = stage::<Hubbed<Postgres>>();
+    run.database.with_relays(failpoint, LEASE_OF_MUTED);
+    let mut scenario = Scenario::over(run, &[]);
     scenario.run.database.mute_relays();
     scenario.run.change(KEY);
     let server = &scenario.run.database.primary.server;
@@ -112,74 +33,143 @@ fn confirm(failpoint: &str) -> (bool, ScenarioOutcome) {
     scenario.run.await_readyz(scenario.instance, 503);
     scenario.run.await_readyz(scenario.instance, 200);
     await_until("a fresh answer", SOON, || scenario.get(KEY) != first(KEY));
-    let is_loss = scenario.run.losses(scenario.instance, None) > 0.0;
-    (is_loss, scenario.end(Vec::new()))
+    rules::end(scenario)
+}
+
+/// Something happens between two relays.
+fn between(failpoints: &str, happens: impl FnOnce(&mut Trial<Hubbed<Postgres>>)) -> TakeOver {
+    rules::between(start_everywhere::<Postgres>(stage(), failpoints), happens)
+}
+
+/// The slot is moved past a change that no relay has seen.
+fn moved_slot(failpoint: &str) -> TakeOver {
+    between(failpoint, |run| {
+        run.change(KEY);
+        let server = &run.database.primary.server;
+        let sql = "SELECT pg_replication_slot_advance('relays', pg_current_wal_lsn())";
+        await_until("the slot to be free", SOON, || server.try_query(sql).is_ok());
+    })
+}
+
+/// The table is changed while it is not published.
+fn unpublished(failpoint: &str) -> TakeOver {
+    between(failpoint, |run| {
+        run.database.primary.server.batch("ALTER PUBLICATION hotrow DROP TABLE items");
+        run.change(KEY);
+        run.database.primary.server.batch("ALTER PUBLICATION hotrow ADD TABLE items");
+    })
 }
 
 #[test]
 fn a_nonce_is_answered_by_a_later_look() {
-    assert_clean(look(""));
+    assert_clean(rules::look::<Postgres>(""));
 }
 
 #[test]
 fn changes_come_before_their_watermark() {
-    assert_clean(changes(""));
+    assert_clean(rules::changes::<Postgres>(""));
 }
 
 #[test]
 fn an_instance_that_joins_marks_what_is_hidden() {
-    assert_clean(join(""));
+    assert_clean(rules::join::<Postgres>(""));
 }
 
 #[test]
 fn a_stream_that_lost_its_end_is_noticed() {
-    assert_clean(rewound(""));
+    assert_clean(rules::rewound::<Postgres>(""));
 }
 
 #[test]
 fn a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay() {
-    let (is_loss, outcome) = confirm("");
-    assert!(!is_loss, "the slot had the change");
-    assert_clean(outcome);
+    assert_continued(confirm(""));
+}
+
+#[test]
+fn messages_of_a_relay_that_was_paused_are_refused() {
+    assert_continued(rules::paused::<Postgres>(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn no_instance_joins_before_earlier_changes_are_visible() {
+    assert_clean(rules::join_after_take_over::<Postgres>(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn a_slot_moved_past_a_change_is_a_loss() {
+    assert_loss(moved_slot(""));
+}
+
+#[ignore = "long: without a planted fault"]
+#[test]
+fn a_table_that_was_not_published_is_a_loss() {
+    assert_loss(unpublished(""));
 }
 
 #[cfg(feature = "failpoints")]
 mod disabled {
-    use super::{changes, confirm, join, look, rewound};
-    use crate::contract::scenario::{assert_broken, assert_clean};
+    use super::{confirm, moved_slot, unpublished};
+    use crate::backend::postgres::Postgres;
+    use crate::contract::hub_rules::{self as rules, assert_loss};
+    use crate::contract::scenario::assert_broken;
     use hotrow_verify::rules::Rule;
 
     #[test]
     fn an_answer_from_an_earlier_look_is_found() {
-        assert_broken(|| look("hub:LookAfterNonce"), Rule::Fresh);
+        assert_broken(|| rules::look::<Postgres>("hub:LookAfterNonce"), Rule::Fresh);
     }
 
     #[test]
     fn a_watermark_before_its_changes_is_found() {
-        assert_broken(|| changes("hub:WatermarkInOrder"), Rule::Fresh);
+        assert_broken(|| rules::changes::<Postgres>("hub:WatermarkInOrder"), Rule::Fresh);
     }
 
     #[test]
     fn a_dropped_change_in_an_unbroken_chain_is_found() {
-        assert_broken(|| changes("hub:EveryChange"), Rule::Fresh);
+        assert_broken(|| rules::changes::<Postgres>("hub:EveryChange"), Rule::Fresh);
     }
 
     #[test]
     fn a_join_without_hidden_changes_is_found() {
-        assert_broken(|| join("hub:Hidden"), Rule::Fresh);
+        assert_broken(|| rules::join::<Postgres>("hub:Hidden"), Rule::Fresh);
     }
 
     #[test]
     fn an_end_that_was_lost_and_written_again_is_found() {
-        assert_broken(|| rewound("hub:Identity,hub:Successor"), Rule::Fresh);
+        assert_broken(|| rules::rewound::<Postgres>("hub:Identity,hub:Successor"), Rule::Fresh);
     }
 
     /// The next relay notices that the slot is past the chain's end: a loss where there need be
     /// none, and no stale row.
     #[test]
     fn a_slot_confirmed_before_the_acknowledgement_is_found() {
-        let (is_loss, outcome) = confirm("hub:ConfirmAfterAck");
-        assert!(is_loss, "the change is in no chain");
-        assert_clean(outcome);
+        assert_loss(confirm("hub:ConfirmAfterAck"));
+    }
+
+    /// The chain of the relay that leads is broken by another's message: a loss where there need be
+    /// none.
+    #[test]
+    fn a_relay_that_was_paused_and_writes_blindly_is_found() {
+        assert_loss(rules::paused::<Postgres>("hub:CompareAndSet"));
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_join_before_earlier_changes_are_visible_is_found() {
+        assert_broken(|| rules::join_after_take_over::<Postgres>("hub:SettleFirst"), Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_slot_that_was_moved_past_a_change_is_found() {
+        assert_broken(|| moved_slot("hub:ResumeWithin").outcome, Rule::Fresh);
+    }
+
+    #[ignore = "long: one of many planted faults"]
+    #[test]
+    fn a_table_that_was_not_published_for_a_time_is_found() {
+        assert_broken(|| unpublished("hub:SameWatch").outcome, Rule::Fresh);
     }
 }
