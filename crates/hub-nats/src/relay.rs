@@ -200,6 +200,8 @@ impl Relay {
                 Ok(never) => match never {},
                 Err(failure) => failure.to_string(),
             };
+            // Wherever it failed: nothing is published without NATS.
+            self.end_term();
             self.counts.is_connected.store(false, Ordering::Relaxed);
             if last_failure != failure {
                 tracing::error!(error = %failure, "the relay cannot work; trying again");

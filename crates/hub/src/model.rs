@@ -398,8 +398,8 @@ fn no_fault_breaks_a_promise() {
     assert!(losses > 400 && joins > 400 && continued > 20 && beginnings > 400, "{counts:?}");
 }
 
-/// Runs seeds with a rule disabled until a promise is broken that is kept with the rule. Begins with
-/// the seed that was found last: where a change of the model moves it, all are tried.
+/// Runs seeds with a rule disabled until a promise is broken that is kept with the rule. Begins
+/// with the seed that was found last: where a change of the model moves it, all are tried.
 fn find(rule: Rule, last: u64, seeds: u64) {
     let found = (last..seeds).chain(0..last).find(|seed| run(*seed, Some(rule)).0.is_err());
     let Some(seed) = found else {

@@ -26,7 +26,8 @@ const OBJECT_ID_BYTES: usize = 12;
 const UNSIGNED_BYTES: usize = 8;
 /// Collection, tag and value of a key of one integer.
 const INTEGER_KEY_BYTES: usize = 2 + 1 + 8;
-const INTEGER_KEY_LEN: NonZeroU8 = NonZeroU8::new(INTEGER_KEY_BYTES as u8).unwrap();
+const INTEGER_KEY_LEN: NonZeroU8 =
+    NonZeroU8::new(INTEGER_KEY_BYTES as u8).expect("it begins with its collection");
 
 /// The number of a collection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +115,9 @@ pub enum KeyError {
 #[derive(Clone)]
 pub struct Key(Repr);
 
-/// The bytes come first, and the length, which is never 0, says which of the two it is: so the words
-/// that are stored are those that are hashed and copied, and none of these waits for two stores.
+/// The bytes come first, and the length, which is never 0, says which of the two it is: the words
+/// that are stored are those that are hashed and copied, so that none of these waits for two
+/// stores.
 #[derive(Clone)]
 enum Repr {
     Inline { buf: [u8; INLINE], len: NonZeroU8 },

@@ -119,8 +119,8 @@ impl Ids {
         }
     }
 
-    /// Adds an id as [`Ids::push`] does; its name is some digits at the beginning of `text`. The key
-    /// goes straight to its place: each copy of it would wait for the one before.
+    /// Adds an id as [`Ids::push`] does; its name is some digits at the beginning of `text`. The
+    /// key goes straight to its place: each copy of it would wait for the one before.
     #[inline]
     pub(super) fn push_integer(
         &mut self,

@@ -216,16 +216,20 @@ fn the_second_relay_takes_over() {
 #[test]
 fn a_restart_of_nats_ends_nothing() {
     let mut hub = Hub::new();
-    let _relay = hub.relay();
+    let relay = hub.relay();
     let server = hub.server();
     let mut client = server.client();
     cached(&mut client, &path(1));
     hub.nats.kill();
     hub.shop.server.batch(&price_sql(1, 1));
     await_readyz(&server, 503);
+    // It says that it does not publish.
+    await_until("the relay to notice", SOON, || !is_publishing(&relay));
+    assert_eq!(role(&relay), "standby");
     await_until("the change", SOON, || client.get(&path(1)).text() == row(1, 1));
     hub.nats.restart();
     await_readyz(&server, 200);
+    assert!(is_publishing(&relay));
     cached(&mut client, &path(1));
     hub.shop.server.batch(&price_sql(1, 2));
     await_body(&mut client, &path(1), &row(1, 2));
