@@ -5,7 +5,7 @@
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
-//! (the checker's database access), `hub` and [`standbys`] (many instances), [`transports`] (TLS,
+//! (the checker's database access), `near_cache`, `hub` and [`standbys`] (many instances), [`transports`] (TLS,
 //! HTTP/2, Unix sockets, credentials).
 mod balancer;
 mod checker;
@@ -16,6 +16,7 @@ mod faults;
 mod hub;
 mod mariadb;
 mod mongo;
+mod near_cache;
 mod network;
 mod postgres;
 mod sqlite;
