@@ -19,7 +19,6 @@ mod worker;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;

@@ -147,8 +147,11 @@ impl RedisConnection {
         for argument in arguments {
             bytes.extend_from_slice(format!("${}\r\n{argument}\r\n", argument.len()).as_bytes());
         }
-        self.stream.set_timeout(self.timeout).map_err(lost)?;
-        self.stream.write_all(&bytes).and_then(|()| self.stream.flush()).map_err(lost)?;
+        self.stream.set_timeout(self.timeout).map_err(|error| lost(&error))?;
+        self.stream
+            .write_all(&bytes)
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| lost(&error))?;
         let end = Instant::now() + self.timeout;
         loop {
             match self.next()? {
@@ -165,7 +168,7 @@ impl RedisConnection {
         &mut self,
         on_push: &mut dyn FnMut(Vec<Reply>),
     ) -> Result<(), RequestError> {
-        self.stream.set_nonblocking(true).map_err(lost)?;
+        self.stream.set_nonblocking(true).map_err(|error| lost(&error))?;
         let received = loop {
             match self.receive() {
                 Ok(()) => {}
@@ -174,7 +177,7 @@ impl RedisConnection {
                 Err(error) => break Err(error),
             }
         };
-        self.stream.set_nonblocking(false).map_err(lost)?;
+        self.stream.set_nonblocking(false).map_err(|error| lost(&error))?;
         received?;
         while let Some(reply) = self.next()? {
             // No command waits for a reply.
@@ -207,13 +210,13 @@ impl RedisConnection {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(lost(error)),
+                Err(error) => return Err(lost(&error)),
             }
         }
     }
 }
 
-fn lost(error: std::io::Error) -> RequestError {
+fn lost(error: &std::io::Error) -> RequestError {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => RequestError::TimedOut,
         _ => RequestError::Closed,

@@ -1,7 +1,9 @@
-// What go-redis gets from Hotrow over its Redis protocol, one line for each question.
+// What go-redis gets from Hotrow over its Redis protocol, one line for each question. With the
+// argument `near`: prints the records of the keys that it is given, from copies in its memory.
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -13,6 +15,12 @@ import (
 func main() {
 	ctx := context.Background()
 	address, key := os.Getenv("HOTROW_REDIS_ADDRESS"), os.Getenv("HOTROW_KEY")
+	if len(os.Args) > 1 && os.Args[1] == "near" {
+		near(ctx, redis.NewClient(&redis.Options{
+			Addr: address, Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
+		}))
+		return
+	}
 	// RESP3 is the default; 2 is tried too.
 	for _, protocol := range []int{3, 2} {
 		client := redis.NewClient(&redis.Options{
@@ -35,6 +43,17 @@ func main() {
 	}
 	stranger := redis.NewClient(&redis.Options{Addr: address, Password: "hrk_wrong", MaxRetries: -1})
 	fmt.Println("auth", stranger.Get(ctx, "products:1").Err())
+}
+
+func near(ctx context.Context, client *redis.Client) {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		record := one(client.Get(ctx, lines.Text()).Result())
+		if record == "null" {
+			record = "missing"
+		}
+		fmt.Println(record)
+	}
 }
 
 func one(record string, err error) string {
