@@ -1,7 +1,7 @@
 //! `hotrow verify`: the contract's checker as a command.
 //!
-//! Reading order: [`args`] (command line), `resolve` (command line and configuration to a plan) with
-//! `redis`, this file (the run), `text` and `json` (the result).
+//! Reading order: [`args`] (command line), `resolve` and `redis` (command line and configuration to
+//! a plan), this file (the run), `text` and `json` (the result).
 
 pub mod args;
 mod json;
