@@ -8,6 +8,7 @@ use crate::common::redis::{RedisClient, Reply, with_redis};
 use crate::common::service::{Running, access, config, policy};
 use crate::common::shelf::{all_invalidated, assert_quiet, invalidated, record, start_lasting};
 use crate::common::tenants::{Options, TenantService};
+use crate::common::wait_until;
 use hotrow_access::jwks::KeySet;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_server::config::access::{TokenKeys, Tokens};
