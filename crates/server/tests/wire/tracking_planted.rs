@@ -1,6 +1,8 @@
 //! Rules of client-side caching, and that their absence is found: each scenario ends with a client
 //! whose copies are up to date, and with an outdated one when its rule is disabled.
 
+#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
+
 use std::collections::BTreeMap;
 
 use crate::common::events::position;
