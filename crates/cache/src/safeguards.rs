@@ -32,13 +32,24 @@ pub enum Safeguard {
     StandbySnapshot,
     /// A standby follows the timeline of the feed (disabled in the reader).
     StandbyTimeline,
+    /// Clients that track are registered before the lookup (disabled where they are served, as are
+    /// all safeguards of copies).
+    CopyInterest,
+    /// What changes during a command is pushed behind its reply.
+    CopyOrder,
+    /// A reply that memory does not keep is followed by its invalidation.
+    CopyFence,
+    /// Each spelling of a key is remembered.
+    CopySpelling,
+    /// A new beginning of the feed ends all copies.
+    CopyBeginning,
 }
 
 /// Set of the enabled safeguards.
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 12],
+    disabled: [AtomicBool; 17],
 }
 
 #[cfg(feature = "failpoints")]

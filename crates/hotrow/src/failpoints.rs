@@ -6,6 +6,7 @@
 //! | failpoint | effect |
 //! |---|---|
 //! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
+//! | `copy-RULE` | disables a rule of client-side caching, of the names below |
 //! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
 //! | `resume:RULE` | disables a rule of a relay's place (`hotrow_source_mysql::resume_rules`) |
 //! | `panic:THREAD` | the next iteration of that thread's loop panics, once |
@@ -24,11 +25,16 @@ use self::reads::ReadFailpoint;
 /// Environment variable that names the failpoints.
 pub const VARIABLE: &str = "HOTROW_FAILPOINTS";
 
-const SAFEGUARDS: [(&str, Safeguard); 4] = [
+const SAFEGUARDS: [(&str, Safeguard); 9] = [
     ("lease", Safeguard::Lease),
     ("fence", Safeguard::Fence),
     ("epoch", Safeguard::Epoch),
     ("probe", Safeguard::Probe),
+    ("copy-interest", Safeguard::CopyInterest),
+    ("copy-order", Safeguard::CopyOrder),
+    ("copy-fence", Safeguard::CopyFence),
+    ("copy-spelling", Safeguard::CopySpelling),
+    ("copy-beginning", Safeguard::CopyBeginning),
 ];
 
 /// Requested faults.

@@ -9,7 +9,6 @@ mod tracking;
 mod tracking_runs;
 mod world;
 
-pub(crate) use self::tracking_runs::TrackingPlant;
 use self::world::World;
 
 /// Mistake that the model must find.

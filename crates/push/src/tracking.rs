@@ -86,6 +86,29 @@ impl AllCause {
     }
 }
 
+/// A mistake that a test plants, to show that it is found.
+#[cfg(any(test, feature = "failpoints"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrackingPlant {
+    /// None.
+    #[default]
+    None,
+    /// Interest is registered after the lookup.
+    RegisteredLate,
+    /// An invalidation of a key under way leaves before its reply.
+    PushedBeforeReply,
+    /// A reply that lacks a delivered change is not followed by its invalidation.
+    HiddenReplyKept,
+    /// Of several spellings of a key the first alone is remembered.
+    SecondSpellingForgotten,
+    /// Copies are given up at a loss only, not at the new beginning.
+    NothingAtBeginning,
+    /// Without room, copies are forgotten and their client is not informed.
+    ForgottenInSilence,
+    /// A worker that did not read in time goes on.
+    OverrunIgnored,
+}
+
 /// Facts about keys and collections that the table does not have.
 pub trait Names {
     /// Returns the spelling of a key that broadcasts use.

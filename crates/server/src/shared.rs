@@ -149,7 +149,7 @@ impl Shared {
                 // Its lower half.
                 rate::seed()[0] as u32,
             ),
-            tracking: Tracking::new(config, cache.source_count(), cache.config().max_staleness),
+            tracking: Tracking::new(config, &cache),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(admission(config, rate_limits, shedders, inflight)),
             budgets,

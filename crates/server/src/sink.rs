@@ -185,7 +185,7 @@ impl Sink for CacheSink {
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(FeedTrace::started);
         self.follows.iter().for_each(|follows| follows.started(self.source, position));
-        self.tracking.iter().for_each(|tracking| tracking.reset(self.source));
+        self.tracking.iter().for_each(|tracking| tracking.started(self.source));
         self.counts().starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         let source = &*self.reads().name;

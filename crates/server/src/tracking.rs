@@ -19,11 +19,13 @@ mod worker;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
+use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_push::invalidation::{Invalidation, InvalidationBounds, InvalidationLog};
-use hotrow_source::Change;
+#[cfg(feature = "failpoints")]
+use hotrow_push::tracking::TrackingPlant;
+use hotrow_source::{Change, ReadFailure};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Version};
@@ -57,13 +59,32 @@ pub(crate) struct Tracking {
     /// Most bytes of one worker's table.
     bytes_per_worker: usize,
     pub(crate) counts: TrackingCounts,
+    #[cfg(feature = "failpoints")]
+    pub(crate) plant: TrackingPlant,
+}
+
+/// Returns the mistake that a test has planted.
+#[cfg(feature = "failpoints")]
+fn planted(cache: &Cache<ReadFailure>) -> TrackingPlant {
+    use hotrow_cache::Safeguard;
+    let plants = [
+        (Safeguard::CopyInterest, TrackingPlant::RegisteredLate),
+        (Safeguard::CopyOrder, TrackingPlant::PushedBeforeReply),
+        (Safeguard::CopyFence, TrackingPlant::HiddenReplyKept),
+        (Safeguard::CopySpelling, TrackingPlant::SecondSpellingForgotten),
+        (Safeguard::CopyBeginning, TrackingPlant::NothingAtBeginning),
+    ];
+    let found = plants.into_iter().find(|(safeguard, _)| !cache.has(*safeguard));
+    found.map_or(TrackingPlant::None, |(_, plant)| plant)
 }
 
 impl Tracking {
-    /// Creates what workers share; `None`: there is no Redis protocol. `proof_wait`: longest wait
-    /// of a change for the proof that it is visible.
-    pub(crate) fn new(config: &Config, sources: usize, proof_wait: Duration) -> Option<Arc<Self>> {
+    /// Creates what workers share; `None`: there is no Redis protocol.
+    pub(crate) fn new(config: &Config, cache: &Cache<ReadFailure>) -> Option<Arc<Self>> {
         let redis = config.transport.redis?;
+        // Longest wait of a change for the proof that it is visible.
+        let proof_wait = cache.config().max_staleness;
+        let sources = cache.source_count();
         let bounds = InvalidationBounds {
             released_bytes: RELEASED_BYTES_MAX,
             unproven_bytes: UNPROVEN_BYTES_MAX,
@@ -77,6 +98,8 @@ impl Tracking {
             mailboxes: Mutex::default(),
             bytes_per_worker: redis.tracking_bytes / config.workers.max(1),
             counts: TrackingCounts::default(),
+            #[cfg(feature = "failpoints")]
+            plant: planted(cache),
         }))
     }
 
@@ -151,7 +174,7 @@ impl Tracking {
         });
     }
 
-    /// Changes of a source may be missed from now on, or a new feed begins.
+    /// Changes of a source may be missed from now on.
     pub(crate) fn reset(&self, source: SourceId) {
         if self.is_watched() {
             self.update(source, |log| {
@@ -159,6 +182,15 @@ impl Tracking {
                 true
             });
         }
+    }
+
+    /// A new feed begins.
+    pub(crate) fn started(&self, source: SourceId) {
+        #[cfg(feature = "failpoints")]
+        if self.plant == TrackingPlant::NothingAtBeginning {
+            return;
+        }
+        self.reset(source);
     }
 
     pub(crate) fn advance(&self, source: SourceId, visible: Option<&Version>) {

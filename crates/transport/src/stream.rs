@@ -78,6 +78,18 @@ impl BlockingStream {
         }
     }
 
+    /// Makes each following read return what has arrived, or fail with `WouldBlock`; or makes it
+    /// wait again.
+    ///
+    /// # Errors
+    /// Fails when the socket cannot be changed.
+    pub fn set_nonblocking(&self, is_nonblocking: bool) -> Result<(), io::Error> {
+        match self.plain() {
+            PlainStream::Tcp(stream) => stream.set_nonblocking(is_nonblocking),
+            PlainStream::Unix(stream) => stream.set_nonblocking(is_nonblocking),
+        }
+    }
+
     /// Closes the connection without waiting for the server.
     pub fn close(&self) {
         // The connection is given up in either case.

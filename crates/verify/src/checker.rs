@@ -57,6 +57,8 @@ pub struct ReadCounts {
     /// Longest time from the return of a commit to the sending of a request whose response did not
     /// show it, in nanoseconds; responses marked stale do not count.
     pub worst_lag_ns: Ns,
+    /// The same of copies of near caches.
+    pub worst_copy_lag_ns: Ns,
 }
 
 /// The checker of a run.
@@ -82,6 +84,11 @@ impl Checker {
             evidence: None,
             followed: 0,
         }
+    }
+
+    /// Returns the terms by which it checks.
+    pub(crate) fn terms(&self) -> ContractTerms {
+        self.terms
     }
 
     /// Checks due observations.
@@ -133,7 +140,11 @@ impl Checker {
         for rule in result.applied {
             *self.counts.applied.entry(rule).or_default() += 1;
         }
-        self.counts.worst_lag_ns = self.counts.worst_lag_ns.max(result.lag_ns);
+        let worst = match observation.form {
+            Form::Copy => &mut self.counts.worst_copy_lag_ns,
+            _ => &mut self.counts.worst_lag_ns,
+        };
+        *worst = (*worst).max(result.lag_ns);
         self.follow(&observation);
         let key = observation.key;
         ledger.with(key, |entry| {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::history::{KeyState, LogInterval, Ns, WriteOutcome};
-use crate::observation::{Claim, Observation, Origin, Outcome, Purge, Requirement};
+use crate::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
 use crate::rules::{PriorResponse, Rule, Violation};
 
 /// Lines before the violation; essential ones stay, and of the others the newest.
@@ -194,6 +194,14 @@ impl Renderer<'_> {
                 format!(" with the position {position} of a commit")
             }
         };
+        if read.form == Form::Copy {
+            return format!(
+                "reader {} finds {} in its near cache of {}",
+                read.reader,
+                self.seen(&read.seen),
+                self.origin(read.origin)
+            );
+        }
         let outcome = if read.outcome == Outcome::None { "" } else { read.outcome.name() };
         let age = read.age_s.map_or(String::new(), |age| format!(", age {age}"));
         let position =

@@ -5,23 +5,26 @@
 //!
 //! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
 //! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run), `setup`,
-//! `writer`, `reader`, `checker`, `converge` (its parts), [`database`] and [`http`] (access),
-//! [`report`] (the result).
+//! `writer`, `reader`, `copy_reader` with [`near_cache`], `checker`, `converge` (its parts),
+//! [`database`], [`http`] and [`redis`] (access), [`report`] (the result).
 
 mod admin;
 pub mod capabilities;
 pub mod checker;
 pub mod converge;
+mod copy_reader;
 pub mod counterexample;
 pub mod database;
 pub mod history;
 pub mod http;
 mod ledger;
+pub mod near_cache;
 pub mod observation;
 pub mod plan;
 mod random;
 mod read_request;
 mod reader;
+pub mod redis;
 pub mod report;
 pub mod row;
 pub mod rules;

@@ -68,11 +68,25 @@ pub enum Form {
     BatchGet,
     /// `POST /collection`.
     BatchPost,
+    /// `GET` of the Redis protocol.
+    RedisGet,
+    /// `MGET` of the Redis protocol.
+    RedisMget,
+    /// No request: a near cache answers with a copy of an earlier reply.
+    Copy,
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 5] =
-    [Form::Get, Form::Conditional, Form::Head, Form::BatchGet, Form::BatchPost];
+pub const FORMS: [Form; 8] = [
+    Form::Get,
+    Form::Conditional,
+    Form::Head,
+    Form::BatchGet,
+    Form::BatchPost,
+    Form::RedisGet,
+    Form::RedisMget,
+    Form::Copy,
+];
 
 /// Requirement of a request beyond the contract's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +199,7 @@ impl Form {
     /// Returns whether the request names several keys.
     #[must_use]
     pub fn is_batch(self) -> bool {
-        matches!(self, Self::BatchGet | Self::BatchPost)
+        matches!(self, Self::BatchGet | Self::BatchPost | Self::RedisMget)
     }
 
     /// Returns its name for text and JSON.
@@ -197,6 +211,9 @@ impl Form {
             Self::Head => "head",
             Self::BatchGet => "batch_get",
             Self::BatchPost => "batch_post",
+            Self::RedisGet => "redis_get",
+            Self::RedisMget => "redis_mget",
+            Self::Copy => "copy",
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::database::{Database, Table};
 use crate::http::Target;
+use crate::redis::RedisTarget;
 
 /// Most keys; each takes some kilobytes during the run.
 pub const KEYS_MAX: u32 = 1_000_000;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub balancers: Vec<Target>,
     /// Admin APIs in the order of the instances; there may be fewer.
     pub admins: Vec<Target>,
+    /// Addresses of the Redis protocol in the order of the instances; there may be fewer.
+    pub redis: Vec<RedisTarget>,
     /// The admin APIs' token.
     pub admin_token: Option<String>,
     /// Keys that are written and read: 1 to [`KEYS_MAX`].

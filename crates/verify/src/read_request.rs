@@ -35,9 +35,13 @@ impl ReadRequest {
             self.keys.iter().map(|(key, _)| schema.key_type.text(*key)).collect();
         let collection = &schema.collection;
         let mut request = match self.form {
-            Form::Get | Form::Conditional | Form::Head => {
-                Request::get(format!("/{collection}/{}", texts.join(",")))
-            }
+            // Those of the Redis protocol are sent by another reader.
+            Form::Get
+            | Form::Conditional
+            | Form::Head
+            | Form::RedisGet
+            | Form::RedisMget
+            | Form::Copy => Request::get(format!("/{collection}/{}", texts.join(","))),
             Form::BatchGet => Request::get(format!("/{collection}?ids={}", texts.join(","))),
             Form::BatchPost => {
                 let body = Some(serde_json::json!({ "ids": texts }).to_string());

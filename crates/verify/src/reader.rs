@@ -41,7 +41,7 @@ const OTHER_KEY_ONE_IN: u64 = 2;
 pub(crate) struct FailureCounts([AtomicU64; REQUEST_ERRORS.len()]);
 
 impl FailureCounts {
-    fn count(&self, lost: RequestError) {
+    pub(crate) fn count(&self, lost: RequestError) {
         self.0[lost as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -240,7 +240,7 @@ impl Reader {
                 }
                 None => ReadRequest::plain(key),
             },
-            Form::Get | Form::Head => {
+            Form::Get | Form::Head | Form::RedisGet | Form::RedisMget | Form::Copy => {
                 ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None }
             }
         }

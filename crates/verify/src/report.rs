@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::capabilities::Capabilities;
 use crate::checker::ReadCounts;
 use crate::converge::ConvergenceResult;
+use crate::near_cache::NearCacheCounts;
 use crate::rules::Rule;
 use crate::writer::WriteCounts;
 
@@ -26,6 +27,8 @@ pub struct Report {
     pub unanswered: Vec<(&'static str, u64)>,
     /// Capabilities of each target; the flag marks a balancer.
     pub capabilities: Vec<(String, bool, Capabilities)>,
+    /// What near caches did, and for each address of the Redis protocol whether it has `BCAST`.
+    pub near_caches: NearCacheReport,
     /// Feed losses counted by each instance during the run, if its admin API reported them.
     pub feed_losses: Vec<Option<u64>>,
     /// Queries of each instance that standbys answered during the run.
@@ -40,6 +43,16 @@ pub struct Report {
     pub counterexample: Option<String>,
     /// Problems of the check itself.
     pub problems: Vec<String>,
+}
+
+/// What the near caches of a run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NearCacheReport {
+    /// URL of each address of the Redis protocol; the reason for which `BCAST` was not checked
+    /// there, if it was not.
+    pub targets: Vec<(String, Option<String>)>,
+    /// Counts of all of them.
+    pub counts: NearCacheCounts,
 }
 
 /// End of a run.
@@ -113,7 +126,8 @@ impl Report {
             return RunVerdict::Violated;
         }
         let nothing = self.writes.commits == 0
-            || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0);
+            || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0)
+            || !self.near_caches.targets.is_empty() && self.near_caches.counts.copies_read == 0;
         match (&self.end, &self.convergence) {
             (RunEnd::Interrupted, _) => RunVerdict::Interrupted,
             (RunEnd::Complete, ConvergenceResult::Checked { .. })

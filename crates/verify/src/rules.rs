@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::history::{History, Ns, SECOND};
-use crate::observation::{Claim, Observation, Origin, Outcome, Purge, Requirement};
+use crate::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
 
 #[cfg(test)]
 mod tests;
@@ -38,12 +38,14 @@ pub enum Rule {
     OwnWrite,
     /// Purges.
     Purged,
+    /// Copies of clients that track.
+    Copied,
     /// Point 4.
     Convergent,
 }
 
 /// All rules, for counts.
-pub const RULES: [Rule; 10] = [
+pub const RULES: [Rule; 11] = [
     Rule::Committed,
     Rule::Monotonic,
     Rule::Fresh,
@@ -53,6 +55,7 @@ pub const RULES: [Rule; 10] = [
     Rule::Session,
     Rule::OwnWrite,
     Rule::Purged,
+    Rule::Copied,
     Rule::Convergent,
 ];
 
@@ -70,6 +73,7 @@ impl Rule {
             Self::Session => "session",
             Self::OwnWrite => "own_write",
             Self::Purged => "purged",
+            Self::Copied => "copied",
             Self::Convergent => "convergent",
         }
     }
@@ -111,6 +115,10 @@ impl Rule {
                 "a read after a purge returned shows a state read from the database after the \
                  purge was sent"
             }
+            Self::Copied => {
+                "copies: a near cache has invalidated its copy by twice max_staleness and 600 ms \
+                 after COMMIT returned, while its connection is alive"
+            }
             Self::Convergent => {
                 "point 4, convergent: when writes stop, every key equals the database within \
                  max_staleness"
@@ -122,6 +130,10 @@ impl Rule {
 /// Rounding of `Age`, in whole seconds.
 const AGE_ROUNDING_NS: Ns = SECOND / 2;
 
+/// Time beyond twice `max_staleness` after which no copy may lack a commit: a tenth of a second by
+/// the contract, and the rest for the way to the client and a busy machine.
+const COPY_GRACE_NS: Ns = 600_000_000;
+
 /// Parameters of the contract, from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct ContractTerms {
@@ -129,6 +141,15 @@ pub struct ContractTerms {
     pub max_staleness_ns: Ns,
     /// Terms of tokens; `None` if the histories do not know where their commits lie in the log.
     pub tokens: Option<TokenTerms>,
+}
+
+impl ContractTerms {
+    /// Returns the time after which no copy of a client that tracks may lack a commit: one
+    /// `max_staleness` for the feed, and one for the proof that reads see the change.
+    #[must_use]
+    pub fn copy_bound_ns(&self) -> Ns {
+        self.max_staleness_ns.saturating_mul(2).saturating_add(COPY_GRACE_NS)
+    }
 }
 
 /// Terms of tokens: `Hotrow-Position` of responses, `Hotrow-Min-Position` of requests.
@@ -313,6 +334,12 @@ impl KeyChecker {
         let mut floors = Vec::with_capacity(4);
         let mut add = |rule, version, earlier| floors.push(Floor { rule, version, earlier });
         let sent = observation.sent_ns;
+        if observation.form == Form::Copy {
+            // Not monotonic with reads that reach the instance.
+            let bound = terms.copy_bound_ns();
+            add(Rule::Copied, self.history.certain_before(sent.saturating_sub(bound)), None);
+            return floors;
+        }
         if let Some(earlier) = self.newest_prior_response(observation) {
             add(Rule::Monotonic, earlier.version, Some(earlier));
         }
@@ -367,6 +394,9 @@ impl KeyChecker {
     }
 
     fn remember(&mut self, observation: &Observation, version: u64) {
+        if observation.form == Form::Copy {
+            return;
+        }
         let Observation {
             origin: origin @ Origin::Instance(_), sent_ns, received_ns, reader, ..
         } = *observation
@@ -391,8 +421,8 @@ impl KeyChecker {
 
     /// Discards data that cannot matter for requests sent at `horizon` or later.
     pub fn prune_before(&mut self, horizon: Ns, terms: &ContractTerms) {
-        // Besides the bound, an `Age` of a second or two must be checkable.
-        let reach = terms.max_staleness_ns.saturating_add(3 * SECOND);
+        // Besides the bounds, an `Age` of a second or two must be checkable.
+        let reach = terms.copy_bound_ns().saturating_add(3 * SECOND);
         self.history.prune_before(horizon.saturating_sub(reach));
         for prior_responses in self.prior_responses.values_mut() {
             while prior_responses.get(1).is_some_and(|second| second.received_ns < horizon) {

@@ -1,26 +1,28 @@
 //! A run: set-up, writes and reads, end of writes, comparison with the database, report.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, Observed, Purger};
 use crate::checker::Checker;
 use crate::converge::{ConvergenceResult, converge};
+use crate::copy_reader::{COPY_READERS, CopyReader, ProbedRedis};
 use crate::counterexample::{Names, render};
 use crate::database::DatabaseError;
 use crate::http::{Client, REQUEST_ERRORS};
 use crate::ledger::Ledger;
+use crate::near_cache::NearCacheCounts;
 use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::read_request::RecordSchema;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
-use crate::report::{Report, RunEnd, Writes};
+use crate::report::{NearCacheReport, Report, RunEnd, Writes};
 use crate::rules::ContractTerms;
 use crate::setup::{self, PreparedTable, ProbedTarget};
-use crate::shared_state::SharedState;
+use crate::shared_state::{SharedState, lock};
 use crate::writer::{WriteCounts, WriterThread};
 
 /// Interval of checks.
@@ -99,9 +101,10 @@ pub fn run(
     let schema =
         RecordSchema { collection: plan.collection.clone(), key: plan.table.key.clone(), key_type };
     let known = setup::targets(plan, &schema)?;
+    let redis = setup::redis_targets(plan, &schema)?;
     // Earlier writes must be visible everywhere from here on.
     SharedState::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
-    let mut running = Running::start(plan, prepared, known, schema)?;
+    let mut running = Running::start(plan, prepared, known, redis, schema)?;
     let mut problems = Vec::new();
     let end = running.watch(plan.duration, plan.keep_going, stop, progress);
     running.shared.stop_writers();
@@ -118,6 +121,10 @@ pub fn run(
     } else {
         ConvergenceResult::NotChecked("the run ended before".to_owned())
     };
+    if !running.redis.is_empty() && end == RunEnd::Complete {
+        // At the end, each copy must have the last version of its record.
+        running.check_for(Duration::from_nanos(running.checker.terms().copy_bound_ns()), stop);
+    }
     running.shared.stop_readers();
     for thread in running.others.drain(..) {
         if thread.join().is_err() {
@@ -153,6 +160,8 @@ struct Running {
     others: Vec<JoinHandle<()>>,
     common: Common,
     known: Vec<ProbedTarget>,
+    redis: Vec<ProbedRedis>,
+    near_cache_counts: Arc<Mutex<NearCacheCounts>>,
     names: Names,
     seed: u64,
     timeout: Duration,
@@ -165,10 +174,12 @@ impl Running {
         plan: &Plan,
         prepared: PreparedTable,
         known: Vec<ProbedTarget>,
+        redis: Vec<ProbedRedis>,
         schema: RecordSchema,
     ) -> Result<Self, RunError> {
         // One more inbox, for the comparison at the end.
-        let ledger = Arc::new(Ledger::new(prepared.histories, usize::from(plan.readers) + 1));
+        let readers = plan.readers + 1 + COPY_READERS;
+        let ledger = Arc::new(Ledger::new(prepared.histories, usize::from(readers)));
         let shared = Arc::new(SharedState::default());
         let losses = Arc::new(FailureCounts::default());
         let max_staleness_ns = u64::try_from(plan.max_staleness.as_nanos()).unwrap_or(u64::MAX);
@@ -206,6 +217,8 @@ impl Running {
             others: Vec::new(),
             common,
             known,
+            redis,
+            near_cache_counts: Arc::default(),
             names,
             seed: plan.seed,
             timeout: plan.timeout,
@@ -240,6 +253,18 @@ impl Running {
         for id in 0..plan.readers {
             let reader = self.reader(id);
             self.others.push(named(format!("reader-{id}")).spawn(move || reader.run())?);
+        }
+        for at in 0..if self.redis.is_empty() { 0 } else { COPY_READERS } {
+            let id = plan.readers + 1 + at;
+            let reader = CopyReader::new(
+                id,
+                self.common.clone(),
+                &self.redis,
+                self.timeout,
+                Random::new(self.seed, 1 << 33 | u64::from(id)),
+                Arc::clone(&self.near_cache_counts),
+            );
+            self.others.push(named(format!("copy-reader-{at}")).spawn(move || reader.run())?);
         }
         let admins = admins(plan);
         if !admins.is_empty() {
@@ -302,6 +327,15 @@ impl Running {
         }
     }
 
+    /// Checks for this time, while readers go on.
+    fn check_for(&mut self, time: Duration, stop: &AtomicBool) {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(SWEEP_EVERY);
+            self.checker.sweep();
+        }
+    }
+
     fn progress(&self) -> Progress {
         let counts = &self.checker.counts;
         Progress {
@@ -338,6 +372,14 @@ impl Running {
             let url = known.target.url.clone();
             (url, matches!(known.origin, Origin::Balancer(_)), known.capabilities)
         };
+        let near_caches = NearCacheReport {
+            targets: self
+                .redis
+                .iter()
+                .map(|probed| (probed.target.url.clone(), probed.no_broadcast.clone()))
+                .collect(),
+            counts: *lock(&self.near_cache_counts),
+        };
         let end =
             if evidence.is_some() && end == RunEnd::Complete { RunEnd::Violation } else { end };
         Report {
@@ -351,6 +393,7 @@ impl Running {
                 .map(|lost| (lost.name(), self.losses.get(*lost)))
                 .collect(),
             capabilities: self.known.iter().map(capabilities).collect(),
+            near_caches,
             feed_losses: count(|observed| observed.losses),
             standby_reads: count(|observed| observed.standby_reads),
             feeds: observed.iter().map(feed_of).collect(),

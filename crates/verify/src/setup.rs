@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hotrow_measure::clock::Nanos;
 
 use crate::capabilities::{Capabilities, probe};
+use crate::copy_reader::{self, ProbedRedis};
 use crate::database::{
     Change, ChangeKind, DatabaseError, Rows, TransactionEnd, TransactionOutcome, Writer,
 };
@@ -125,6 +126,20 @@ pub(crate) fn targets(plan: &Plan, schema: &RecordSchema) -> Result<Vec<ProbedTa
         }
     };
     instances.chain(balancers).map(known).collect()
+}
+
+/// Probes every address of the Redis protocol.
+pub(crate) fn redis_targets(
+    plan: &Plan,
+    schema: &RecordSchema,
+) -> Result<Vec<ProbedRedis>, RunError> {
+    // A plan has at most as many as instances.
+    let numbered = plan.redis.iter().enumerate().map(|(at, target)| (at as u16, target));
+    let probed = numbered.map(|(at, target)| {
+        copy_reader::probe(Origin::Instance(at), target, schema, FIRST_KEY, plan.timeout)
+            .map_err(|what| RunError::Target { url: target.url.clone(), what })
+    });
+    probed.collect()
 }
 
 #[cfg(test)]

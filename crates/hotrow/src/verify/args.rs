@@ -27,6 +27,10 @@ pub struct VerifyArgs {
     /// Admin APIs of the instances, in the order of --url; adds purges and reports feed losses
     #[arg(long = "admin", value_name = "URL")]
     pub(super) admins: Vec<String>,
+    /// Redis protocol of the instances (redis://HOST:PORT or rediss://HOST:PORT), in the order of
+    /// --url; adds readers with near caches, which CLIENT TRACKING keeps fresh
+    #[arg(long = "redis", value_name = "URL")]
+    pub(super) redis: Vec<String>,
     /// Collection whose table is reserved for the check [default: the only one of the
     /// configuration]
     #[arg(long, value_name = "NAME")]

@@ -61,6 +61,8 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "positions_refused": reads.positions_refused,
         "unanswered": counts(report.unanswered.iter().copied().collect()),
         "worst_lag_ms": reads.worst_lag_ns as f64 / 1e6,
+        "worst_copy_lag_ms": reads.worst_copy_lag_ns as f64 / 1e6,
+        "near_caches": near_caches(report),
         "purges": report.purges,
         "feed_losses": report.feed_losses,
         "standby_reads": report.standby_reads,
@@ -80,6 +82,19 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "problems": report.problems,
     });
     value.to_string()
+}
+
+fn near_caches(report: &Report) -> Value {
+    let counts = &report.near_caches.counts;
+    let target = |(url, no_broadcast): &(String, Option<String>)| json!({ "url": url, "broadcast": no_broadcast.is_none() });
+    json!({
+        "targets": report.near_caches.targets.iter().map(target).collect::<Value>(),
+        "copies_read": counts.copies_read,
+        "kept": counts.kept,
+        "invalidations": counts.invalidations,
+        "invalidate_alls": counts.invalidate_alls,
+        "connections_lost": counts.connections_lost,
+    })
 }
 
 fn targets(report: &Report) -> Value {

@@ -1,10 +1,11 @@
 //! `hotrow verify`: the contract's checker as a command.
 //!
-//! Reading order: [`args`] (command line), `resolve` (command line and configuration to a plan),
-//! this file (the run), `text` and `json` (the result).
+//! Reading order: [`args`] (command line), `resolve` and `redis` (command line and configuration to
+//! a plan), this file (the run), `text` and `json` (the result).
 
 pub mod args;
 mod json;
+mod redis;
 mod resolve;
 mod text;
 

@@ -11,6 +11,7 @@ use hotrow_verify::plan::{Plan, TARGETS_MAX};
 use hotrow_verify::row::KeyType;
 
 use super::args::VerifyArgs;
+use super::redis;
 use crate::config::{Overrides, SourceConfig};
 use crate::init::auto::{self, AutoError};
 use crate::transport_args::{TransportArgs, TransportError};
@@ -55,8 +56,15 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
             format!("there are {} of them for {} times --url", args.admins.len(), args.urls.len());
         return Err(invalid_option("admin", what));
     }
-    args.transport.check(args.urls.iter().chain(&args.balancers).chain(&args.admins))?;
+    let redis_urls = redis::as_http(&args.redis)?;
+    let all = args.urls.iter().chain(&args.balancers).chain(&args.admins).chain(&redis_urls);
+    args.transport.check(all)?;
     let instances = DataTargets { transport: &args.transport, headers: args.transport.headers()? };
+    let redis = redis::Options {
+        urls: &args.redis,
+        instances: args.urls.len(),
+        allow_stale: resolved.server.transport.redis.is_some_and(|redis| redis.allow_stale),
+    };
     Ok(Plan {
         database,
         table: table(spec)?,
@@ -66,6 +74,7 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
         instances: instances.data("url", &args.urls)?,
         balancers: instances.data("balancer", &args.balancers)?,
         admins: targets("admin", &args.admins, &args.transport, HttpVersion::Http1)?,
+        redis: redis.targets(&args.transport, &instances.headers)?,
         admin_token: resolved.server.admin_token.clone(),
         keys: args.keys,
         rate: args.rate,
@@ -174,6 +183,6 @@ fn targets(
     urls.iter().map(target).collect()
 }
 
-fn invalid_option(option: &'static str, what: String) -> PlanError {
+pub(super) fn invalid_option(option: &'static str, what: String) -> PlanError {
     PlanError::Option { option, what }
 }

@@ -93,6 +93,7 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
          show it",
         reads.worst_lag_ns as f64 / 1e6
     )?;
+    write_near_caches(out, report)?;
     let applied = reads.applied.iter().map(|(rule, n)| (rule.name().replace('_', " "), *n));
     writeln!(out, "checked   {}", counts(applied.collect()))?;
     if !plan.admins.is_empty() {
@@ -131,6 +132,31 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
         writeln!(out, "\n{counterexample}")?;
     }
     writeln!(out, "{}", verdict(report))
+}
+
+/// Writes what near caches did, if there were any.
+fn write_near_caches(out: &mut String, report: &Report) -> std::fmt::Result {
+    let near = &report.near_caches;
+    if near.targets.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "copies    {} read of {} kept in near caches; {} keys invalidated, everything {} times; \
+         {} connections lost; at most {:.1} ms behind",
+        near.counts.copies_read,
+        near.counts.kept,
+        near.counts.invalidations,
+        near.counts.invalidate_alls,
+        near.counts.connections_lost,
+        report.reads.worst_copy_lag_ns as f64 / 1e6
+    )?;
+    for (url, no_broadcast) in &near.targets {
+        if let Some(why) = no_broadcast {
+            writeln!(out, "note      {url} was not checked with BCAST: {why}")?;
+        }
+    }
+    Ok(())
 }
 
 fn per_instance(counts: &[Option<u64>]) -> String {

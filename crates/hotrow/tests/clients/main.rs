@@ -5,6 +5,7 @@
 mod compression;
 mod description;
 mod examples;
+mod libraries;
 mod monitoring;
 mod near_cache;
 mod nginx;

@@ -11,14 +11,14 @@ use crate::programs::{python_with, repository, succeed};
 const READS: usize = 50;
 
 /// A program that prints the record of each key that it is given.
-struct Reader {
+pub(crate) struct Reader {
     child: Child,
     keys: ChildStdin,
     records: BufReader<ChildStdout>,
 }
 
 impl Reader {
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the client starts");
         let keys = child.stdin.take().expect("its input");
@@ -46,7 +46,7 @@ fn product(id: u32, price: u32) -> String {
 }
 
 /// Reads and changes records.
-fn check(start: impl FnOnce(&Server) -> Reader) {
+pub(crate) fn check(start: impl FnOnce(&Server) -> Reader) {
     let database = Database::with_products(5);
     let config = Config::new(database.path())
         .collection("products")

@@ -14,10 +14,10 @@ use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Snapshot, Version};
 
-use super::TrackingPlant;
 use crate::invalidation::{Invalidation, InvalidationBounds, InvalidationLog, Reading};
 use crate::tracking::{
-    AllCause, Asked, Names, Prefixes, Push, TrackedClient, TrackedUsage, TrackingTable,
+    AllCause, Asked, Names, Prefixes, Push, TrackedClient, TrackedUsage, TrackingPlant,
+    TrackingTable,
 };
 
 const SOURCE: SourceId = SourceId(0);

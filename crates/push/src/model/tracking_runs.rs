@@ -1,27 +1,7 @@
 //! Runs of the model of clients with copies, and the mistakes that it must find.
 
 use super::tracking::World;
-
-/// Mistake that the model must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrackingPlant {
-    /// None.
-    None,
-    /// Interest is registered after the lookup.
-    RegisteredLate,
-    /// An invalidation of a key under way leaves before its reply.
-    PushedBeforeReply,
-    /// A reply that lacks a delivered change is not followed by its invalidation.
-    HiddenReplyKept,
-    /// Of several spellings of a key the first alone is remembered.
-    SecondSpellingForgotten,
-    /// Copies are given up at a loss only, not at the new beginning.
-    NothingAtBeginning,
-    /// Without room, copies are forgotten and their client is not informed.
-    ForgottenInSilence,
-    /// A worker that did not read in time goes on.
-    OverrunIgnored,
-}
+use crate::tracking::TrackingPlant;
 
 const PLANTS: [TrackingPlant; 7] = [
     TrackingPlant::RegisteredLate,

@@ -6,6 +6,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 
+#[cfg(any(test, feature = "failpoints"))]
+use super::TrackingPlant;
 use super::client::{Client, Interest, UnderWay};
 use super::{AllCause, Asked, Names, Prefixes, Push, TrackedClient};
 use crate::invalidation::Invalidation;
@@ -27,8 +29,8 @@ pub struct TrackingTable {
     expiries: BinaryHeap<Reverse<(Nanos, TrackedClient, SortedKey)>>,
     usage: TrackedUsage,
     bytes_max: usize,
-    #[cfg(test)]
-    pub(crate) plant: crate::model::TrackingPlant,
+    #[cfg(any(test, feature = "failpoints"))]
+    pub(crate) plant: TrackingPlant,
 }
 
 /// A key in a queue by time.
@@ -70,9 +72,15 @@ impl TrackingTable {
             expiries: BinaryHeap::new(),
             usage: TrackedUsage::default(),
             bytes_max,
-            #[cfg(test)]
-            plant: crate::model::TrackingPlant::None,
+            #[cfg(any(test, feature = "failpoints"))]
+            plant: TrackingPlant::None,
         }
+    }
+
+    /// Plants a mistake; for tests.
+    #[cfg(feature = "failpoints")]
+    pub fn plant(&mut self, plant: TrackingPlant) {
+        self.plant = plant;
     }
 
     /// Returns what the table holds.
@@ -183,8 +191,8 @@ impl TrackingTable {
 
     /// Notes a copy that the client may hold.
     fn keep(&mut self, id: TrackedClient, key: &Key, spelling: &[u8], expires_at: Nanos) {
-        #[cfg(test)]
-        let forgets_spelling = self.plant == crate::model::TrackingPlant::SecondSpellingForgotten;
+        #[cfg(any(test, feature = "failpoints"))]
+        let forgets_spelling = self.plant == TrackingPlant::SecondSpellingForgotten;
         let Some(client) = self.clients.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
@@ -195,7 +203,7 @@ impl TrackingTable {
             return;
         }
         let own = client.interests.entry(key.clone()).or_default();
-        #[cfg(test)]
+        #[cfg(any(test, feature = "failpoints"))]
         if forgets_spelling && !own.is_empty() {
             return;
         }
@@ -249,8 +257,8 @@ impl TrackingTable {
             let bytes_of = |client: &Option<Client>| client.as_ref().map_or(0, |own| own.bytes);
             let largest = (0..self.clients.len()).max_by_key(|at| bytes_of(&self.clients[*at]));
             let Some(largest) = largest.map(|at| TrackedClient(at as u32)) else { return };
-            #[cfg(test)]
-            if self.plant == crate::model::TrackingPlant::ForgottenInSilence {
+            #[cfg(any(test, feature = "failpoints"))]
+            if self.plant == TrackingPlant::ForgottenInSilence {
                 self.forget_interests(largest);
                 continue;
             }
@@ -338,20 +346,20 @@ impl TrackingTable {
     fn invalidate_record(&mut self, key: &Key, emit: Emit<'_>) {
         let Some(watchers) = self.watchers.remove(key) else { return };
         let mut still = HashSet::new();
-        #[cfg(test)]
-        let pushes_before = self.plant == crate::model::TrackingPlant::PushedBeforeReply;
+        #[cfg(any(test, feature = "failpoints"))]
+        let pushes_before = self.plant == TrackingPlant::PushedBeforeReply;
         for id in watchers {
             let Some(client) = self.clients.get_mut(id.index()).and_then(Option::as_mut) else {
                 continue;
             };
-            #[cfg(test)]
+            #[cfg(any(test, feature = "failpoints"))]
             if pushes_before {
                 let own = client.under_way.iter().filter(|own| own.asked.key.as_ref() == Some(key));
                 own.for_each(|own| emit(id, Push::Key(&own.asked.spelling)));
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "failpoints"))]
             let is_hit = !pushes_before && client.hit(|other| other == key);
-            #[cfg(not(test))]
+            #[cfg(not(any(test, feature = "failpoints")))]
             let is_hit = client.hit(|other| other == key);
             if is_hit {
                 still.insert(id);

@@ -94,6 +94,7 @@ impl Handler {
             return self.refuse_command(spec.command as usize, &wrong_arity(spec.name), out);
         }
         if subscribe::is_refused(request.session, spec) {
+            request.session.transaction.refuse();
             return self.refuse_command(spec.command as usize, &subscribe::refusal(spec.name), out);
         }
         let credential = request.session.credential();
@@ -104,7 +105,8 @@ impl Handler {
         let sender = match self.authenticate(&context) {
             Ok(sender) => sender,
             Err(problem) => {
-                return self.refuse_command(spec.command as usize, &refusal::text(&problem), out);
+                let text = request.session.transaction.refused(spec, refusal::text(&problem));
+                return self.refuse_command(spec.command as usize, &text, out);
             }
         };
         let asked = Asked { request, spec, context, sender: &sender };

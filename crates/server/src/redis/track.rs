@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use hotrow_cache::Record;
 use hotrow_measure::clock::Nanos;
+#[cfg(feature = "failpoints")]
+use hotrow_push::tracking::TrackingPlant;
 use hotrow_push::tracking::{Asked as AskedKey, Prefixes};
 use hotrow_resp::{Version, write};
 use hotrow_types::key::Key;
@@ -45,6 +47,33 @@ pub(super) struct Tracked {
     pub(super) options: Options,
     /// What `CLIENT CACHING` has said of the next command.
     pub(super) caching: Option<bool>,
+    /// Keys of a command that a planted mistake registers after the lookup.
+    #[cfg(feature = "failpoints")]
+    unregistered: Vec<AskedKey>,
+}
+
+impl Tracked {
+    fn new(guard: ClientGuard, options: Options) -> Self {
+        Self {
+            guard,
+            options,
+            caching: None,
+            #[cfg(feature = "failpoints")]
+            unregistered: Vec::new(),
+        }
+    }
+}
+
+/// Returns whether a planted mistake keeps a reply that memory does not keep: alone, the comparison
+/// with memory makes up for the other two.
+#[cfg(feature = "failpoints")]
+fn trusts_every_reply(plant: TrackingPlant) -> bool {
+    matches!(
+        plant,
+        TrackingPlant::RegisteredLate
+            | TrackingPlant::PushedBeforeReply
+            | TrackingPlant::HiddenReplyKept
+    )
 }
 
 /// Options of `CLIENT TRACKING`.
@@ -204,7 +233,7 @@ impl Handler {
         let judged = Judged::by(self, sender);
         let asked = Registered { redirect, broadcast, own };
         let guard = WorkerTracking::register(worker, session, asked, judged);
-        session.track(Some(Tracked { guard, options, caching: None }));
+        session.track(Some(Tracked::new(guard, options)));
         Ok(())
     }
 
@@ -367,6 +396,12 @@ impl Handler {
             });
             AskedKey { key: key.map(|(_, key)| key), spelling: text.into() }
         });
+        #[cfg(feature = "failpoints")]
+        if tracked.guard.plant() == TrackingPlant::RegisteredLate {
+            tracked.unregistered = keys.collect();
+            session.connection.begin_collecting();
+            return true;
+        }
         tracked.guard.begin(keys);
         session.connection.begin_collecting();
         true
@@ -384,6 +419,19 @@ impl Handler {
             let until = cache.keeps_until(key, record, now)?;
             Some((cache.source_of(key.collection()), until))
         };
+        #[cfg(feature = "failpoints")]
+        let keeps = |key: &Key| {
+            let tracked = session.tracked.borrow();
+            let plant = tracked.as_ref().map(|tracked| tracked.guard.plant());
+            let is_kept =
+                plant.is_some_and(trusts_every_reply) && records.contains_key(key.as_bytes());
+            keeps(key)
+                .or_else(|| is_kept.then_some((cache.source_of(key.collection()), Nanos::MAX)))
+        };
+        #[cfg(feature = "failpoints")]
+        if let Some(tracked) = &mut *session.tracked.borrow_mut() {
+            tracked.guard.begin(std::mem::take(&mut tracked.unregistered).into_iter());
+        }
         if let Some(tracked) = &*session.tracked.borrow() {
             tracked.guard.replied(is_error, keeps);
         }

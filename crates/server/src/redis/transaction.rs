@@ -69,6 +69,17 @@ impl Transaction {
         self.kept.borrow_mut().iter_mut().for_each(|kept| kept.is_refused = true);
     }
 
+    /// Notes that a command was refused before it was kept. Returns the text of the error: that of
+    /// `EXEC` also ends the transaction.
+    pub(super) fn refused(&self, spec: &Spec, text: String) -> String {
+        self.refuse();
+        if !self.is_queueing() || spec.command != Command::Exec {
+            return text;
+        }
+        self.forget();
+        format!("EXECABORT Transaction discarded because of: {text}")
+    }
+
     /// Keeps a command. Returns whether there was room.
     fn keep(&self, arguments: Arguments<'_>, handler: &Handler) -> bool {
         let mut kept = self.kept.borrow_mut();

@@ -126,8 +126,12 @@ pub(crate) fn spelling(collections: &Collections, key: &Key) -> Option<Vec<u8>> 
 
 impl WorkerTracking {
     pub(crate) fn new(shared: &Arc<Tracking>) -> Rc<Self> {
+        #[cfg_attr(not(feature = "failpoints"), allow(unused_mut, reason = "nothing is planted"))]
+        let mut table = TrackingTable::new(shared.bytes_per_worker);
+        #[cfg(feature = "failpoints")]
+        table.plant(shared.plant);
         let state = State {
-            table: TrackingTable::new(shared.bytes_per_worker),
+            table,
             slots: Vec::new(),
             place: 0,
             is_vouched_for: vec![true; shared.wants_proof.len()],
@@ -302,6 +306,12 @@ fn deliver(slots: &mut [Option<Slot>], id: TrackedClient, push: Push<'_>) {
 impl ClientGuard {
     pub(crate) fn id(&self) -> TrackedClient {
         self.id
+    }
+
+    /// Returns the mistake that a test has planted.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn plant(&self) -> hotrow_push::tracking::TrackingPlant {
+        self.worker.shared.plant
     }
 
     /// Counts the client, which did not take its output fast enough.

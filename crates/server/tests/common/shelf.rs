@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode};
+use hotrow_cache::{Cache, Safeguard};
 use hotrow_server::config::Config;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -109,6 +109,16 @@ pub(crate) fn start(
     ttl: Duration,
     max_staleness: Duration,
 ) -> (Running, Arc<Shelf>) {
+    start_without(config, ttl, max_staleness, None)
+}
+
+/// Starts the same without one safeguard.
+fn start_without(
+    config: &Config,
+    ttl: Duration,
+    max_staleness: Duration,
+    disabled: Option<Safeguard>,
+) -> (Running, Arc<Shelf>) {
     let policy = CollectionPolicy { ttl, negative_ttl: ttl, has_tenants: false, has_views: false };
     let settings =
         CacheConfig { invalidation_mode: InvalidationMode::Feed, max_staleness, ..cache_config() };
@@ -121,6 +131,10 @@ pub(crate) fn start(
         gate: watch::Sender::new(true),
     });
     let cache = Cache::new(settings, vec![policy; 2]);
+    #[cfg(feature = "failpoints")]
+    disabled.iter().for_each(|safeguard| cache.disable(*safeguard));
+    #[cfg(not(feature = "failpoints"))]
+    assert_eq!(disabled, None, "without failpoints nothing can be disabled");
     let server = Running::start_over(config, cache, Arc::clone(&shelf) as Arc<dyn Source>);
     server.begin(100);
     (server, shelf)
@@ -129,6 +143,14 @@ pub(crate) fn start(
 /// Starts the same with copies that stay good.
 pub(crate) fn start_lasting(config: &Config) -> (Running, Arc<Shelf>) {
     start(config, Duration::from_hours(24), DEADLINE * 60)
+}
+
+/// Starts the same without one safeguard of those for which there are failpoints.
+pub(crate) fn start_lasting_without(
+    config: &Config,
+    disabled: Option<Safeguard>,
+) -> (Running, Arc<Shelf>) {
+    start_without(config, Duration::from_hours(24), DEADLINE * 60, disabled)
 }
 
 /// Returns a connection of RESP3 that tracks.

@@ -39,3 +39,4 @@ mod redis_ending;
 mod tracking;
 mod tracking_access;
 mod tracking_modes;
+mod tracking_planted;

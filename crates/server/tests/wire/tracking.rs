@@ -15,7 +15,7 @@ use hotrow_types::key::CollectionId;
 
 const DAY: Duration = Duration::from_hours(24);
 
-fn purge(server: &Running, target: &str) {
+pub(crate) fn purge(server: &Running, target: &str) {
     let request =
         format!("POST /purge/{target} HTTP/1.1\r\nHost: 127.0.0.1\r\nHotrow-Admin: 1\r\n\r\n");
     let answer = Client::connect(server.admin).send(&request).answer();

@@ -8,6 +8,7 @@ use crate::common::redis::{RedisClient, Reply, with_redis};
 use crate::common::service::{Running, access, config, policy};
 use crate::common::shelf::{all_invalidated, assert_quiet, invalidated, record, start_lasting};
 use crate::common::tenants::{Options, TenantService};
+use crate::common::wait_until;
 use hotrow_access::jwks::KeySet;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_server::config::access::{TokenKeys, Tokens};
@@ -51,6 +52,38 @@ fn copies_end_with_a_reload_and_with_the_grant() {
     assert_eq!(client.ask("GET products:1").word(), "NOAUTH");
     assert_eq!(all.rest(), ">2\r\n$10\r\ninvalidate\r\n_\r\n", "it is closed");
     assert!(server.metric("hotrow_redis_invalidate_alls_total{reason=\"access\"} ") >= 4);
+}
+
+/// As in Redis: a command that is refused since `MULTI` aborts all of them.
+#[test]
+fn a_transaction_without_a_credential_is_aborted() {
+    let (granted, key) = access();
+    let config = Config { access: Some(granted), ..with_redis(config()) };
+    let (server, _shelf) = start_lasting(&config);
+    let mut revoked = access().0;
+    revoked.granted.keys.clear();
+    let mut client = RedisClient::connect(server.redis);
+    assert_eq!(client.ask(&format!("AUTH {key}")), Reply::ok());
+    for is_back_at_exec in [true, false] {
+        assert_eq!(client.ask("MULTI"), Reply::ok());
+        assert_eq!(client.ask("GET products:1"), Reply::Status("QUEUED".to_owned()));
+        apply(&server, &config, revoked.clone());
+        wait_until(|| client.ask("GET products:2").word() == "NOAUTH");
+        if is_back_at_exec {
+            apply(&server, &config, access().0);
+            // Refused as long as the worker has not taken the grants.
+            wait_until(|| client.ask("GET products:2").word() != "NOAUTH");
+        }
+        let aborted = if is_back_at_exec {
+            "EXECABORT Transaction discarded because of previous errors."
+        } else {
+            "EXECABORT Transaction discarded because of: NOAUTH Authentication required."
+        };
+        assert_eq!(client.ask("EXEC").error(), aborted);
+    }
+    apply(&server, &config, access().0);
+    wait_until(|| client.ask("GET products:1") == Reply::text(&record(1, 0)));
+    assert_eq!(client.ask("EXEC").error(), "ERR EXEC without MULTI");
 }
 
 #[test]

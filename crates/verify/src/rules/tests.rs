@@ -410,7 +410,7 @@ fn memory_is_bounded_in_long_runs() {
     }
     assert_eq!(simulation.violations, []);
     let per_second = 1000 / 2;
-    let reach_s = (BOUND / SECOND + 3) as usize + 1;
+    let reach_s = (TERMS.copy_bound_ns() / SECOND + 3) as usize + 2;
     assert!(
         simulation.checker.history.iter().count() < per_second * reach_s,
         "{}",

@@ -42,6 +42,11 @@ pub(crate) fn role(relay: &Server) -> String {
     relay.status()["role"].as_str().expect("a text").to_owned()
 }
 
+/// Returns whether it says that a chain is open.
+pub(crate) fn is_publishing(relay: &Server) -> bool {
+    relay.status()["publishing"] == true
+}
+
 /// Waits until a relay leads and publishes.
 #[track_caller]
 pub(crate) fn await_leader(relay: &Server) {

@@ -32,6 +32,14 @@ pub(crate) fn with_all_capabilities(config: Config) -> Config {
         .set("limits.checks_per_s", "50")
 }
 
+/// Has the collection read over the Redis protocol too, with near caches of both modes.
+pub(crate) fn with_near_caches(config: Config) -> Config {
+    config.set("listen.redis", REDIS_ADDRESS).set(&format!("collections.{NAME}.changes"), "true")
+}
+
+/// Value of `listen.redis` with which the checker reads over it.
+const REDIS_ADDRESS: &str = "\"127.0.0.1:0\"";
+
 /// A running checker.
 pub(crate) struct Checker {
     child: Child,
@@ -70,6 +78,9 @@ impl Checker {
         for instance in instances {
             all.extend(["--url".to_owned(), format!("http://{}", instance.data)]);
             all.extend(["--admin".to_owned(), format!("http://{}", instance.admin)]);
+            if config.text().contains(&format!("redis = {REDIS_ADDRESS}")) {
+                all.extend(["--redis".to_owned(), format!("redis://{}", instance.redis())]);
+            }
         }
         all.extend(arguments.iter().map(|text| (*text).to_owned()));
         Self::start(config, &all.iter().map(String::as_str).collect::<Vec<_>>())

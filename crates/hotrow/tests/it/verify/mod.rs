@@ -5,8 +5,8 @@
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
-//! (the checker's database access), `hub` and [`standbys`] (many instances), [`transports`] (TLS,
-//! HTTP/2, Unix sockets, credentials).
+//! (the checker's database access), `near_cache`, `hub` and [`standbys`] (many instances),
+//! [`transports`] (TLS, HTTP/2, Unix sockets, credentials).
 mod balancer;
 mod checker;
 mod clock;
@@ -16,6 +16,7 @@ mod faults;
 mod hub;
 mod mariadb;
 mod mongo;
+mod near_cache;
 mod network;
 mod postgres;
 mod sqlite;

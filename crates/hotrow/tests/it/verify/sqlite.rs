@@ -13,6 +13,7 @@ use rustix::process::Signal;
 
 use crate::verify::checker::{
     ALL_RULES, Checker, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
+    with_near_caches,
 };
 use crate::verify::faults::{Fault, run_faults};
 use crate::verify::stage::{Deployment, Stage, wait_for};
@@ -160,7 +161,7 @@ impl Stage for Sqlite {
     }
 
     fn config(&self) -> Config {
-        with_all_capabilities(Config::new(self.database.path()))
+        with_near_caches(with_all_capabilities(Config::new(self.database.path())))
     }
 
     fn database(&self) -> String {

@@ -102,6 +102,24 @@ fn a_state_may_be_seen_while_its_commit_is_in_progress() {
 }
 
 #[test]
+fn a_copy_may_be_outdated_for_twice_the_bound_and_some_more() {
+    let copy = |sent, seen| Observation { form: Form::Copy, ..read(sent, sent, seen) };
+    let last = 401 + 2 * 1000 + 600;
+    let reads = [
+        absent(450, 451),
+        // Not monotonic with the response before.
+        copy(500, Claim::Version(3)),
+        copy(last, Claim::Version(3)),
+        copy(last + 1, Claim::Version(3)),
+        copy(last + 1, Claim::Absent),
+        copy(last + 1, Claim::Version(9)),
+    ];
+    assert_eq!(violations(&reads), [(Rule::Copied, 3), (Rule::Committed, 5)]);
+    // What a copy shows binds no later response.
+    assert_eq!(violations(&[copy(450, Claim::Absent), version(460, 461, 3)]), []);
+}
+
+#[test]
 fn a_state_that_was_never_committed_is_a_violation() {
     let broken = [(Rule::Committed, 0)];
     assert_eq!(violations(&[version(0, 50, 1)]), broken, "not yet");
