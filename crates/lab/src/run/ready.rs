@@ -59,8 +59,20 @@ pub(super) fn wait(
     let Some(path) = &check.service.ready else {
         return wait_tcp(stage, process, check.address, within, stop);
     };
-    let request = super::answers::get(path, &check.address.to_string())?;
-    let address = Address::Tcp(check.address);
+    wait_http(stage, process, check.address, path, within, stop)
+}
+
+/// Waits until a path answers 2xx.
+pub(super) fn wait_http(
+    stage: &mut Stage,
+    process: &Process,
+    at: SocketAddr,
+    path: &str,
+    within: Duration,
+    stop: &AtomicBool,
+) -> Result<(), ReadyError> {
+    let request = super::answers::get(path, &at.to_string())?;
+    let address = Address::Tcp(at);
     poll_until(stage, process, within, stop, &mut |_| match fetch::fetch(
         &address,
         None,
