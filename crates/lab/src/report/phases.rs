@@ -100,11 +100,7 @@ mod tests {
     #[test]
     fn phases_have_shares_and_figures() {
         let mut results = fixture::results(1);
-        let backend = |name: &str, requests| Backend {
-            name: name.to_owned(),
-            weight: 1,
-            requests,
-        };
+        let backend = |name: &str, requests| Backend { name: name.to_owned(), weight: 1, requests };
         let phase = |name: &str, backends: &[Backend], reads| Phase {
             name: name.to_owned(),
             seconds: 4.0,
@@ -118,9 +114,13 @@ mod tests {
             phase("instance 2 killed", &[one], 25.0),
         ];
         let text = markdown::render(&compose::document(&results));
-        for words in
-            ["Before and after each event", "75.0 · 25.0", "instance 2 killed", "100.0", "keys read"]
-        {
+        for words in [
+            "Before and after each event",
+            "75.0 · 25.0",
+            "instance 2 killed",
+            "100.0",
+            "keys read",
+        ] {
             assert!(text.contains(words), "{words} is not in {text}");
         }
     }
