@@ -1,10 +1,10 @@
 //! Reports of an experiment's results.
 //!
 //! Reading order: [`compose`] (the report, part by part), `summary` (figures per row), `answer`
-//! (the answer in a sentence), `goals`, `bounds` (rates that are bounds), `busy` (CPU that others used),
-//! `sections` and `labels` (grouping and naming of rows), `rates`,
-//! `latency`, `tiers`, `phases`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without
-//! layout), [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
+//! (the answer in a sentence), `goals`, `bounds` (rates that are bounds), `busy` (CPU that others
+//! used), `sections` and `labels` (grouping and naming of rows), `rates`, `latency`, `tiers`,
+//! `phases`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without layout),
+//! [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
 
 mod answer;
 mod bottleneck;

@@ -3,9 +3,9 @@
 //!
 //! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run),
 //! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks
-//! of responses and counts), `measure` (one measurement), `events` (instances that
-//! end and start), `snapshot` (their counts), `phases` (figures of both), `cpu_sample` (CPU time), `observe` (the bottleneck), `metrics`, `figures`, `skipped`,
-//! `warnings`.
+//! of responses and counts), `measure` (one measurement), `events` (instances that end and start),
+//! `snapshot` (their counts), `phases` (figures of both), `cpu_sample` (CPU time), `observe` (the
+//! bottleneck), `metrics`, `figures`, `skipped`, `warnings`.
 
 mod answers;
 mod cpu_sample;

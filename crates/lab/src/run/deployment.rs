@@ -14,7 +14,7 @@ use hotrow_transport::tls::{Tls, TlsOptions};
 use super::events::EventRun;
 use super::proxy;
 use super::reach::{Reach, SERVER_NAME};
-use super::ready::{self, ReadyError};
+use super::ready::{self, Launch, ReadyError};
 use super::rendered::RenderedService;
 use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
 use crate::haproxy::{self, HaproxyError};
@@ -54,29 +54,6 @@ pub(super) struct DeployedProcess {
     /// True if an event has killed it.
     pub(super) killed: bool,
     signal: StopSignal,
-}
-
-/// How an instance is started.
-#[derive(Clone, Debug)]
-pub(super) struct Launch {
-    pub(super) command: Command,
-    /// Address of its readiness check.
-    pub(super) ready: SocketAddr,
-    ready_command: Vec<String>,
-    ready_log: PathBuf,
-}
-
-impl Launch {
-    /// Returns its readiness check.
-    pub(super) fn check<'a>(&'a self, service: &'a Service) -> ready::ReadyCheck<'a> {
-        ready::ReadyCheck {
-            service,
-            address: self.ready,
-            ready_command: &self.ready_command,
-            log: &self.ready_log,
-            dir: &self.command.dir,
-        }
-    }
 }
 
 /// An instance of the service.

@@ -10,7 +10,7 @@ use super::deployment::Backend;
 use super::events::EventRun;
 use super::figures;
 use super::snapshot::{Interval, Snapshot};
-use crate::experiment::{EVENT_FIGURES, Event, Load, Service};
+use crate::experiment::{EVENT_FIGURES, Load, Service};
 use crate::results::Phase;
 
 /// Times that every key must be asked for after an event: once while the proxy may not have noticed
@@ -44,30 +44,27 @@ impl<'a> Phases<'a> {
 
     /// Returns the phases for the report.
     pub(super) fn all(&self) -> Vec<Phase> {
-        let names = self.load.events.iter().map(Event::words);
-        let names = std::iter::once("before".to_owned()).chain(names);
-        let times: Vec<Duration> = self.run.moments.iter().map(|of| of.at).collect();
-        let begins = std::iter::once(Duration::ZERO).chain(times.iter().copied());
-        let ends = times.iter().copied().chain([self.length]);
-        let moments = self.run.moments.iter().map(|of| of.running.as_slice());
-        let running = std::iter::once(self.running).chain(moments);
-        let phase = |(((name, interval), (begin, end)), running): (
-            ((String, Interval<'_>), (Duration, Duration)),
-            &[bool],
-        )| {
-            let served = interval.served();
-            let mut backends = figures::backends(self.backends, served.as_deref());
+        let moments = &self.run.moments;
+        let mut phases = Vec::new();
+        let (mut name, mut begin) = ("before".to_owned(), Duration::ZERO);
+        let mut running = self.running;
+        for (at, interval) in self.intervals().into_iter().enumerate() {
+            let next = moments.get(at);
+            let end = next.map_or(self.length, |moment| moment.at);
+            let mut backends = figures::backends(self.backends, interval.served().as_deref());
             let mut runs = running.iter();
-            backends.retain(|_| runs.next().copied().unwrap_or(false));
-            Phase {
+            backends.retain(|_| runs.next() == Some(&true));
+            phases.push(Phase {
                 name,
                 seconds: end.saturating_sub(begin).as_secs_f64(),
                 instances: running.iter().filter(|runs| **runs).count() as u32,
                 backends,
                 figures: figures::of_phase(&self.service.figures, interval),
-            }
-        };
-        names.zip(self.intervals()).zip(begins.zip(ends)).zip(running).map(phase).collect()
+            });
+            let (Some(moment), Some(event)) = (next, self.load.events.get(at)) else { break };
+            (name, begin, running) = (event.words(), end, &moment.running);
+        }
+        phases
     }
 
     /// Returns the figures of the whole measurement: failed requests, the outage, and the keys read

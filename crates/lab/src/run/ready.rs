@@ -2,7 +2,7 @@
 //! exit.
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,29 @@ pub(super) struct ReadyCheck<'a> {
     pub(super) ready_command: &'a [String],
     pub(super) log: &'a Path,
     pub(super) dir: &'a Path,
+}
+
+/// How an instance is started.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) command: Command,
+    /// Address of its readiness check.
+    pub(super) ready: SocketAddr,
+    pub(super) ready_command: Vec<String>,
+    pub(super) ready_log: PathBuf,
+}
+
+impl Launch {
+    /// Returns its readiness check.
+    pub(super) fn check<'a>(&'a self, service: &'a Service) -> ReadyCheck<'a> {
+        ReadyCheck {
+            service,
+            address: self.ready,
+            ready_command: &self.ready_command,
+            log: &self.ready_log,
+            dir: &self.command.dir,
+        }
+    }
 }
 
 /// Waits until a service is ready: its path answers 2xx, its command succeeds, or its port accepts
