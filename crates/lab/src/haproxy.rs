@@ -200,7 +200,12 @@ impl Haproxy {
         } else {
             line("retries 0");
         }
-        line("default-server check inter 1s fall 2 rise 1");
+        // Redispatched requests do not go where the ring sends them without the server, so it must
+        // leave the ring at once, not after two failed checks.
+        line(
+            "default-server check inter 1s fall 2 rise 1 observe layer4 error-limit 10 \
+             on-error mark-down",
+        );
         for (number, server) in (1..).zip(&self.servers) {
             let weight = match self.balance {
                 Balance::Weights => server.weight,
@@ -276,6 +281,7 @@ mod tests {
             "retry-on conn-failure empty-response",
             "retries 2",
             "check inter 1s fall 2 rise 1",
+            "observe layer4 error-limit 10 on-error mark-down",
             "weight 100",
         ] {
             assert!(recipe.contains(line) && text.contains(line), "{line}: {text}");

@@ -17,7 +17,7 @@ class Handler(BaseHTTPRequestHandler):
         global requests, reads
         body = b"{}"
         if self.path == "/metrics":
-            body = f"requests {requests}\nreads {reads}\n".encode()
+            body = b"requests %d\nreads %d\n" % (requests, reads)
         elif self.path != "/healthz":
             requests += 1
             if self.path not in kept:
@@ -109,8 +109,8 @@ fn a_consistent_hash_moves_the_keys_of_one_instance_only() {
     let (code, text) = run(folder.path(), &experiment(&proxies, "10s"));
     // Modulo misses its goal.
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("ring: ") && text.contains("≤ 1.6 of 1/N: reached"), "{text}");
-    assert!(text.contains("modulo: ") && text.contains("≤ 1.6 of 1/N: missed"), "{text}");
+    assert!(text.contains("ring: ") && text.contains("≤ 1.60 of 1/N: reached"), "{text}");
+    assert!(text.contains("modulo: ") && text.contains("≤ 1.60 of 1/N: missed"), "{text}");
     for (name, _) in proxies {
         let found = measurement(folder.path(), &format!("{name}/all/4"));
         assert_eq!(found["failed"], Value::Null, "{found:#}");
@@ -155,7 +155,7 @@ fn a_phase_that_is_too_short_for_all_keys_is_refused() {
     let proxies = [("ring", "kind = \"haproxy\", balance = \"hash_on_id\"")];
     let (code, text) = run(folder.path(), &experiment(&proxies, "2s"));
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("≤ 1.6: not known"), "{text}");
+    assert!(text.contains("≤ 1.60: not known"), "{text}");
     let found = measurement(folder.path(), "ring/all/4");
     let why = found["failed"].as_str().unwrap();
     assert!(why.contains("needs 2 for each of its 300 ids; measure for longer"), "{why}");
