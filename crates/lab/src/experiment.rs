@@ -2,14 +2,16 @@
 //!
 //! Reading order: this file (the validated experiment), `file` (every key of the file), `read`
 //! (from text to keys), `resolve` (from keys to experiment, with every rule), `values` (syntax of
-//! single values), [`placeholder`].
+//! single values), `event`, [`placeholder`].
 
+mod event;
 mod file;
 pub mod placeholder;
 mod problem;
 mod read;
 mod resolve;
 mod values;
+mod words;
 
 /// A built-in experiment.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,7 @@ shipped![
     "backends-gunicorn" ["w10b"],
     "failing-backend" [],
     "balancer-choice" [],
+    "routing" [],
     "compression" [],
     "instances-and-ttl" [],
     "preloading" [],
@@ -63,80 +66,6 @@ pub fn find_shipped(name: &str) -> Option<&'static Shipped> {
     SHIPPED.iter().find(|shipped| is(shipped.name) || shipped.also.iter().any(|also| is(also)))
 }
 
-/// Describes the proxy: "nginx, tuned profile", "none".
-fn proxy_text(deployment: &DeploymentSpec) -> String {
-    let Some(proxy) = &deployment.proxy else { return "none".to_owned() };
-    let mut words = match (&proxy.template, proxy.profile) {
-        (Some(_), _) => "nginx, own configuration".to_owned(),
-        (None, ProxyProfile::Published) => "nginx, published profile".to_owned(),
-        (None, ProxyProfile::Tuned) => "nginx, tuned profile".to_owned(),
-    };
-    match proxy.upstream_keepalive {
-        None => {}
-        Some(0) => words.push_str(", no upstream keep-alive"),
-        Some(connections) => words.push_str(&format!(", upstream keep-alive {connections}")),
-    }
-    if let Some(n) = proxy.failover.max_fails {
-        words.push_str(&format!(", max_fails={n}"));
-    }
-    if let Some(seconds) = proxy.failover.fail_timeout_s {
-        words.push_str(&format!(", fail_timeout={seconds}s"));
-    }
-    if !proxy.failover.retry {
-        words.push_str(", one attempt");
-    }
-    if let Some(level) = proxy.gzip {
-        words.push_str(&format!(", gzip {level}"));
-    }
-    if let Some(rate) = proxy.response_rate {
-        words.push_str(&format!(", {rate} bytes/s per response"));
-    }
-    if proxy.access_log {
-        words.push_str(", access log");
-    }
-    if proxy.tls {
-        words.push_str(", TLS");
-    }
-    words
-}
-
-/// Describes the cache: "1 s in nginx", "none".
-fn caching_text(deployment: &DeploymentSpec) -> String {
-    let cache = deployment.proxy.as_ref().and_then(|proxy| proxy.cache);
-    cache.map_or_else(|| "none".to_owned(), |time| format!("{} in nginx", duration_text(time)))
-}
-
-/// Describes the balancing: "round robin over 3", "weights 4:1:1", "none".
-fn balancing_text(deployment: &DeploymentSpec) -> String {
-    let Some(Proxy { balance, failover, .. }) = &deployment.proxy else {
-        return "none".to_owned();
-    };
-    let n = deployment.weights.len();
-    if let Some(primaries) = n.checked_sub(failover.backups).filter(|_| failover.backups > 0) {
-        return format!("{primaries}, with {} as backup", failover.backups);
-    }
-    match balance {
-        _ if n == 1 => "none".to_owned(),
-        Balance::RoundRobin => format!("round robin over {n}"),
-        Balance::Weights => {
-            let weights: Vec<String> = deployment.weights.iter().map(u32::to_string).collect();
-            format!("weights {}", weights.join(":"))
-        }
-        Balance::LeastConnections => format!("least connections of {n}"),
-        Balance::HashOnId => format!("hash of the id over {n}"),
-        Balance::ModuloOnId => format!("hash of the id, modulo {n}"),
-        Balance::IpHash => format!("hash of the client's address over {n}"),
-    }
-}
-
-/// Formats a duration: "1 s", "250 ms".
-pub(crate) fn duration_text(time: Duration) -> String {
-    match time.subsec_nanos() {
-        0 => format!("{} s", time.as_secs()),
-        _ => format!("{} ms", time.as_secs_f64() * 1e3),
-    }
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -151,8 +80,11 @@ use serde::{Deserialize, Serialize};
 use crate::nginx::{Balance, Failover, ProxyProfile};
 use crate::results::{ExperimentInfo, Row};
 
+pub use event::{EVENT_FIGURES, Event, EventKind};
 pub use problem::{ExperimentError, Problem};
 pub use values::duration;
+pub(crate) use words::duration_text;
+use words::{balancing_text, caching_text, proxy_text};
 
 /// Largest experiment file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -226,6 +158,8 @@ pub struct Service {
     pub count: Option<Count>,
     /// Path of its metrics in the Prometheus text format.
     pub metrics: Option<String>,
+    /// Series of those metrics that count the keys read from the database.
+    pub reads_metric: Option<String>,
     /// Further figures from those metrics.
     pub figures: Vec<Figure>,
     /// Commands that must succeed; otherwise its deployments are skipped.
@@ -300,8 +234,10 @@ pub struct DeploymentSpec {
     pub service: String,
     /// Name of the service that is its database, started before it.
     pub database: Option<String>,
-    /// Weight of each instance at the balancer; one entry per instance.
+    /// Weight of each instance at the balancer; one entry per instance, spares included.
     pub weights: Vec<u32>,
+    /// Number of instances, the last ones, that only an event starts.
+    pub spares: usize,
     /// Proxy in front of the service.
     pub proxy: Option<Proxy>,
     /// Added round-trip time in front of everything.
@@ -318,9 +254,24 @@ pub struct DeploymentSpec {
     pub needs_env: Vec<String>,
 }
 
-/// nginx in front of services.
+/// The program of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyKind {
+    /// nginx.
+    Nginx,
+    /// HAProxy, of whose settings only balance and retry can be chosen.
+    Haproxy,
+}
+
+/// A proxy in front of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
+    /// Its program.
+    pub kind: ProxyKind,
+    /// Most open requests of an instance in percent of the average, beyond which a record goes to
+    /// the next one on the ring; HAProxy's.
+    pub load_bound: Option<u32>,
     /// Built-in configuration profile.
     pub profile: ProxyProfile,
     /// Balancing policy.
@@ -382,24 +333,8 @@ pub struct Load {
     pub background: bool,
     /// True if it needs a cold start: no request precedes it, neither a check nor a warm-up.
     pub cold: bool,
-    /// Failure of an instance during its measurements.
-    pub fault: Option<Fault>,
-}
-
-/// Failure of an instance during a measurement: it is killed and later started again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fault {
-    /// The instance, from 1.
-    pub instance: u32,
-    /// Share of the measurement before it is killed, 0 to 1.
-    pub stop: f64,
-    /// Share of the measurement before it is started again; above `stop`, below 1.
-    pub start: f64,
-}
-
-impl Fault {
-    /// Names of the figures that every measurement with a fault has.
-    pub const FIGURES: [&str; 3] = ["failed requests", "failed", "outage"];
+    /// Events during its measurements, in the order of their times.
+    pub events: Vec<Event>,
 }
 
 /// Expected response.

@@ -1,10 +1,10 @@
 //! Reports of an experiment's results.
 //!
 //! Reading order: [`compose`] (the report, part by part), `summary` (figures per row), `answer`
-//! (the answer in a sentence), `bounds` (rates that are bounds), `busy` (CPU that others used),
-//! `sections` and `labels` (grouping and naming of rows), `rates`,
-//! `latency`, `tiers`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without
-//! layout), [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
+//! (the answer in a sentence), `goals`, `bounds` (rates that are bounds), `busy` (CPU that others
+//! used), `sections` and `labels` (grouping and naming of rows), `rates`, `latency`, `tiers`,
+//! `phases`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without layout),
+//! [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
 
 mod answer;
 mod bottleneck;
@@ -12,8 +12,10 @@ mod bounds;
 mod busy;
 pub mod compare;
 pub mod compose;
+mod goals;
 mod labels;
 pub mod latency;
+mod phases;
 mod rates;
 mod sections;
 mod summary;
@@ -46,14 +48,21 @@ pub struct WrittenReport {
     pub answer: String,
     /// Warning that the machine could not give the deployment its CPU limits.
     pub busy: Option<String>,
+    /// Each goal with what was measured, in a line.
+    pub goals: Vec<String>,
+    /// Number of goals that were missed.
+    pub goals_missed: usize,
 }
 
 impl WrittenReport {
-    /// Returns the text for a terminal: a warning if the machine was busy, the answer, the files.
+    /// Returns the text for a terminal: a warning if the machine was busy, the answer, the goals,
+    /// the files.
     #[must_use]
     pub fn summary(&self) -> String {
         let busy = self.busy.as_ref().map(|busy| format!("Note: {busy}\n\n")).unwrap_or_default();
-        format!("{busy}{}\n\n{}\n{}", self.answer, self.html.display(), self.markdown.display())
+        let goals: String = self.goals.iter().map(|goal| format!("\n{goal}")).collect();
+        let (answer, html, markdown) = (&self.answer, self.html.display(), self.markdown.display());
+        format!("{busy}{answer}{goals}\n\n{html}\n{markdown}")
     }
 }
 
@@ -103,7 +112,13 @@ pub fn write(dir: &Path) -> Result<WrittenReport, ReportError> {
         _ => None,
     });
     let busy = busy::warning(&results);
-    Ok(WrittenReport { markdown, html, answer: answer.unwrap_or_default(), busy })
+    let summary = summary::Summary::of(&results);
+    let judged = goals::judged(&summary);
+    let goals = judged.iter().map(goals::JudgedGoal::line).collect();
+    let missed = judged.iter().filter(|goal| goal.verdict == goals::GoalVerdict::Missed);
+    let goals_missed = missed.count();
+    let answer = answer.unwrap_or_default();
+    Ok(WrittenReport { markdown, html, answer, busy, goals, goals_missed })
 }
 
 /// Reads the results of a run from its folder.

@@ -50,8 +50,28 @@ pub struct ExperimentInfo {
     pub note: String,
     /// Pairs of rows whose ratio answers the question; the first is the main one.
     pub compare: Vec<Compare>,
+    /// Goals of single figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
     /// Source of the published figures; empty without any.
     pub published_source: String,
+}
+
+/// Goal of a figure of one row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// [`Row::id`].
+    pub row: String,
+    /// Name of the further figure.
+    pub figure: String,
+    /// What the goal is, in words: "Keys read again after a loss".
+    pub claim: String,
+    /// Largest value that reaches it; `None` if a smallest one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// Smallest value that reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
 }
 
 /// Comparison of two rows.
@@ -112,8 +132,8 @@ pub struct Row {
     pub keepalive: bool,
     /// Requested rate per second; `None` in a closed loop.
     pub rate: Option<f64>,
-    /// True if an instance is killed during its measurements: requests may then fail, and are
-    /// counted as a figure.
+    /// True if events happen during its measurements, such as the end of an instance: requests may
+    /// then fail, and are counted as a figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fault: bool,
     /// Further conditions that distinguish rows, name and value: `("TLS", "on")`.
@@ -149,6 +169,9 @@ pub struct Measurement {
     /// "")`.
     #[serde(deserialize_with = "figures")]
     pub figures: Vec<(String, f64, String)>,
+    /// Parts of the measurement, divided by its events; empty without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     /// Suspected bottlenecks, the most certain first; empty without observation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -158,6 +181,22 @@ pub struct Measurement {
     /// CPU use of the rest of the machine; `None` in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineUse>,
+}
+
+/// Part of a measurement, from one event to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// The event with which it begins: "instance 2 killed"; "before" of the first.
+    pub name: String,
+    /// Its length, in s.
+    pub seconds: f64,
+    /// Instances that run in it.
+    pub instances: u32,
+    /// Requests of each instance in it, none of those that do not run; empty without counts.
+    pub backends: Vec<Backend>,
+    /// Figures of the service in it, as in [`Measurement::figures`].
+    #[serde(deserialize_with = "figures")]
+    pub figures: Vec<(String, f64, String)>,
 }
 
 /// CPU use of the rest of the machine during a measurement.

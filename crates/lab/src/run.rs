@@ -3,25 +3,27 @@
 //!
 //! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run),
 //! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks
-//! of responses and counts), `measure` (one measurement), `fault` (a failing instance),
-//! `cpu_sample` (CPU time), `observe` (the bottleneck), `metrics`, `figures`, `skipped`,
-//! `warnings`.
+//! of responses and counts), `measure` (one measurement), `events` (instances that end and start),
+//! `snapshot` (their counts), `phases` (figures of both), `cpu_sample` (CPU time), `observe` (the
+//! bottleneck), `metrics`, `figures`, `skipped`, `warnings`.
 
 mod answers;
 mod cpu_sample;
 mod deployment;
+mod events;
 pub mod extent;
-mod fault;
 mod figures;
 mod measure;
 mod metrics;
 mod observe;
 pub mod order;
+mod phases;
 mod proxy;
 mod reach;
 mod ready;
 mod rendered;
 mod skipped;
+mod snapshot;
 pub mod store;
 mod warnings;
 
@@ -32,7 +34,8 @@ use std::sync::atomic::AtomicBool;
 
 use hotrow_load::outcome::Outcome;
 
-use crate::experiment::{Experiment, Planned};
+use crate::experiment::{Experiment, Planned, ProxyKind};
+use crate::haproxy::{self, HaproxyError};
 use crate::nginx::{self, NginxError};
 use crate::results::{Measurement, Results};
 use crate::stage::{Stage, StageError};
@@ -111,6 +114,9 @@ pub enum RunError {
     /// nginx is missing.
     #[error(transparent)]
     Nginx(#[from] NginxError),
+    /// HAProxy is missing.
+    #[error(transparent)]
+    Haproxy(#[from] HaproxyError),
     /// The results cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -143,9 +149,17 @@ pub fn run(
         let exists = |id: &String| wanted.iter().any(|planned| planned.row.id == *id);
         exists(&pair.row) && exists(&pair.with)
     });
-    if wanted.iter().any(|planned| experiment.deployments[planned.deployment].proxy.is_some()) {
+    let in_use = |kind| {
+        let proxies = wanted.iter().map(|of| &experiment.deployments[of.deployment].proxy);
+        proxies.flatten().any(|proxy| proxy.kind == kind)
+    };
+    if in_use(ProxyKind::Nginx) {
         let (_, version) = nginx::find()?;
         program(results, "nginx", version);
+    }
+    if in_use(ProxyKind::Haproxy) {
+        let (_, version) = haproxy::find()?;
+        program(results, "HAProxy", version);
     }
     let supervisor = [options.program.to_string_lossy().into_owned(), "supervise".to_owned()];
     let mut stage = Stage::open(&supervisor)?;
@@ -278,41 +292,51 @@ impl<'a> RunState<'a> {
         }
         let spec = &self.context.experiment.deployments[step.deployment];
         (self.on_progress)(&Progress::Starting { deployment: &spec.name, round: step.round });
-        match Deployment::start(&mut self.context, &mut self.stage, spec) {
-            Ok(mut deployment) => {
-                let measured = self.measure_all(&rows, step, &mut deployment);
-                let left = deployment.end(&mut self.stage);
-                let continues = measured?;
-                self.left.extend(left?);
-                Ok(continues)
-            }
-            Err(StartError::Interrupted | StartError::ReadyError(ReadyError::Interrupted)) => {
-                Ok(false)
-            }
-            Err(StartError::Stage(
-                error @ (StageError::SupervisorGone(_) | StageError::NoSupervisor { .. }),
-            )) => Err(error.into()),
-            Err(why) => {
-                self.broken.insert(step.deployment, why.to_string());
-                self.fail(&rows, step.round, &why.to_string()).map(|()| true)
+        let mut missing = &rows[..];
+        while !missing.is_empty() {
+            match Deployment::start(&mut self.context, &mut self.stage, spec) {
+                Ok(mut deployment) => {
+                    let measured = self.measure_all(missing, step, &mut deployment);
+                    let left = deployment.end(&mut self.stage);
+                    let measured = measured?;
+                    self.left.extend(left?);
+                    match measured {
+                        Some(measured) => missing = &missing[measured..],
+                        None => return Ok(false),
+                    }
+                }
+                Err(StartError::Interrupted | StartError::ReadyError(ReadyError::Interrupted)) => {
+                    return Ok(false);
+                }
+                Err(StartError::Stage(
+                    error @ (StageError::SupervisorGone(_) | StageError::NoSupervisor { .. }),
+                )) => return Err(error.into()),
+                Err(why) => {
+                    self.broken.insert(step.deployment, why.to_string());
+                    return self.fail(missing, step.round, &why.to_string()).map(|()| true);
+                }
             }
         }
+        Ok(true)
     }
 
-    /// Checks and measures the rows of a running deployment; returns false if interrupted.
+    /// Checks and measures the rows of a running deployment; returns how many, or `None` if
+    /// interrupted. It ends after a row whose events left other instances running than before: the
+    /// next one needs a new start.
     fn measure_all(
         &mut self,
         rows: &[&'a Planned],
         step: MeasurementStep,
         deployment: &mut Deployment,
-    ) -> Result<bool, RunError> {
+    ) -> Result<Option<usize>, RunError> {
         let experiment = self.context.experiment;
         let spec = &experiment.deployments[step.deployment];
+        let running = deployment.running();
         // All deployments of a round get the same ids.
         let seed = self.options.seed.wrapping_add(u64::from(step.round));
-        for planned in rows {
+        for (index, planned) in rows.iter().enumerate() {
             if stopped(self.context.stop) {
-                return Ok(false);
+                return Ok(None);
             }
             let load = &experiment.loads[planned.load];
             let Some(service) = experiment.services.get(&spec.service) else { continue };
@@ -337,11 +361,14 @@ impl<'a> RunState<'a> {
             let Some(measurement) =
                 measure(&subject, deployment, &mut self.stage, &self.options.stop)
             else {
-                return Ok(false);
+                return Ok(None);
             };
             self.add(measurement)?;
+            if deployment.running() != running {
+                return Ok(Some(index + 1));
+            }
         }
-        Ok(true)
+        Ok(Some(rows.len()))
     }
 
     /// Records that rows could not be measured.

@@ -75,14 +75,6 @@ pub struct Process {
     id: u32,
 }
 
-#[cfg(test)]
-impl Process {
-    /// Returns a process that no stage has started.
-    pub(crate) fn unknown(name: &str) -> Self {
-        Self { name: name.to_owned(), pid: 0, limit_cores: None, id: 0 }
-    }
-}
-
 /// Method of the CPU limits on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {

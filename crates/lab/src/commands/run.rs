@@ -123,8 +123,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, LabError> {
             Exit::Failed
         }
     };
-    report(store.folder())?;
-    Ok(exit)
+    let missed = report(store.folder())?;
+    Ok(if missed > 0 && exit == Exit::Fine { Exit::Failed } else { exit })
 }
 
 /// Returns the warning of a quick run, with what it measured.
@@ -135,10 +135,11 @@ fn quick(experiment: &Experiment) -> String {
     )
 }
 
-/// Writes and prints the report so far.
-fn report(folder: &Path) -> Result<(), LabError> {
+/// Writes and prints the report so far; returns the number of goals that were missed.
+fn report(folder: &Path) -> Result<usize, LabError> {
     let written = hotrow_lab::report::write(folder)?;
-    super::print(&written.summary())
+    super::print(&written.summary())?;
+    Ok(written.goals_missed)
 }
 
 fn start(args: &RunArgs) -> Result<Prepared, LabError> {

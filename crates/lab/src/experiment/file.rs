@@ -26,6 +26,8 @@ pub(super) struct File {
     pub(super) published: Vec<Published>,
     #[serde(default)]
     pub(super) compare: Vec<Compare>,
+    #[serde(default)]
+    pub(super) goals: Vec<Goal>,
 }
 
 /// `[run]`.
@@ -65,6 +67,7 @@ pub(super) struct Service {
     pub(super) count: Option<String>,
     pub(super) count_metric: Option<String>,
     pub(super) metrics: Option<String>,
+    pub(super) reads_metric: Option<String>,
     #[serde(default)]
     pub(super) figures: Vec<Figure>,
     #[serde(default)]
@@ -93,6 +96,8 @@ pub(super) struct DeploymentSpec {
     pub(super) service: String,
     pub(super) database: Option<String>,
     pub(super) instances: Option<u32>,
+    #[serde(default)]
+    pub(super) spares: u32,
     pub(super) weights: Option<Vec<u32>>,
     pub(super) proxy: Option<Proxy>,
     pub(super) delay: Option<String>,
@@ -113,9 +118,7 @@ pub(super) struct DeploymentSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Proxy {
-    /// Only one kind exists; naming it is required so that others can follow.
-    #[serde(rename = "kind")]
-    pub(super) _kind: ProxyKind,
+    pub(super) kind: super::ProxyKind,
     pub(super) profile: Option<ProxyProfile>,
     pub(super) balance: Option<Balance>,
     pub(super) gzip: Option<u32>,
@@ -124,6 +127,7 @@ pub(super) struct Proxy {
     pub(super) fail_timeout: Option<String>,
     pub(super) backups: Option<u32>,
     pub(super) retry: Option<bool>,
+    pub(super) load_bound: Option<u32>,
     pub(super) cache: Option<String>,
     pub(super) upstream_keepalive: Option<u32>,
     #[serde(default)]
@@ -131,13 +135,6 @@ pub(super) struct Proxy {
     #[serde(default)]
     pub(super) tls: bool,
     pub(super) template: Option<String>,
-}
-
-/// Supported proxies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ProxyKind {
-    Nginx,
 }
 
 /// `[[loads]]`.
@@ -173,16 +170,17 @@ pub(super) struct Load {
     pub(super) background: bool,
     #[serde(default)]
     pub(super) cold: bool,
-    pub(super) fault: Option<Fault>,
+    #[serde(default)]
+    pub(super) events: Vec<Event>,
 }
 
-/// `fault` of a load.
+/// An entry of a load's `events`: what happens, and when.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fault {
-    pub(super) instance: u32,
-    pub(super) stop: f64,
-    pub(super) start: f64,
+pub(super) struct Event {
+    pub(super) at: f64,
+    pub(super) kill: Option<u32>,
+    pub(super) start: Option<u32>,
 }
 
 /// `expect` of a load.
@@ -215,4 +213,15 @@ pub(super) struct Compare {
     pub(super) with: String,
     pub(super) claim: String,
     pub(super) figure: Option<String>,
+}
+
+/// `[[goals]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Goal {
+    pub(super) row: String,
+    pub(super) figure: String,
+    pub(super) claim: String,
+    pub(super) at_most: Option<f64>,
+    pub(super) at_least: Option<f64>,
 }

@@ -10,16 +10,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::file::File;
-use super::{Experiment, ExperimentError, Fault, Overrides, Problem, ROUNDS_MAX, read, values};
-use crate::results::{Compare, ExperimentInfo};
+use super::{
+    EVENT_FIGURES, Experiment, ExperimentError, Load, Overrides, Problem, ROUNDS_MAX, read, values,
+};
+use crate::results::{Compare, ExperimentInfo, Goal};
 
 const ROUNDS_DEFAULT: u32 = 5;
 const DURATION_DEFAULT: Duration = Duration::from_secs(5);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 /// Measured time with `--quick`.
 const QUICK_DURATION: Duration = Duration::from_millis(300);
-/// The same with a fault, during which an instance must start.
-const QUICK_FAULT_DURATION: Duration = Duration::from_secs(3);
+/// The same with events, during which an instance must start.
+const QUICK_EVENTS_DURATION: Duration = Duration::from_secs(3);
 const QUICK_WARMUP: Duration = Duration::from_millis(100);
 const QUICK_REQUESTS: u64 = 200;
 
@@ -71,7 +73,8 @@ pub(super) fn resolve(
     let deployments = deployments::deployments(&raw, folder, &problems);
     let loads = loads::loads(&raw, folder, &defaults, &problems);
     let rows = rows::rows(&raw, &deployments, &loads, overrides, &problems);
-    let compare = compare(&raw, &rows, &problems);
+    let compare = compare(&raw, &loads, &rows, &problems);
+    let goals = goals(&raw, &loads, &rows, &problems);
     for (what, value) in [("title", &raw.title), ("question", &raw.question)] {
         if value.trim().is_empty() {
             problems.refuse(what, "must not be empty; the report begins with it");
@@ -87,6 +90,7 @@ pub(super) fn resolve(
         question: raw.question,
         note: raw.note,
         compare,
+        goals,
         published_source: raw.published_source,
     };
     let here = folder.to_owned();
@@ -123,27 +127,16 @@ fn defaults(raw: &File, overrides: &Overrides, problems: &Problems) -> Defaults 
 }
 
 /// Returns the comparisons between existing rows; others are refused.
-fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
+fn compare(raw: &File, loads: &[Load], rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
     let mut valid = Vec::new();
     for (i, pair) in raw.compare.iter().enumerate() {
         for (key, id) in [("row", &pair.row), ("with", &pair.with)] {
             if !rows.all.contains(id) {
-                problems.refuse(
-                    format!("compare[{i}].{key}"),
-                    format!(
-                        "there is no row {id:?}; a row is DEPLOYMENT/LOAD/CONNECTIONS, as in {:?}",
-                        rows.example()
-                    ),
-                );
+                problems.refuse(format!("compare[{i}].{key}"), rows.unknown(id));
             }
         }
-        let faults = raw.loads.iter().any(|load| load.fault.is_some());
-        let named = |figure: &&String| {
-            raw.services.values().flat_map(|s| &s.figures).any(|f| f.name == **figure)
-                || (faults && Fault::FIGURES.contains(&figure.as_str()))
-        };
-        if let Some(unknown) = pair.figure.as_ref().filter(|figure| !named(figure)) {
-            let rule = format!("{unknown:?} is not the name of any [[services.NAME.figures]]");
+        if let Some(unknown) = pair.figure.as_ref().filter(|name| !is_figure(raw, loads, name)) {
+            let rule = unknown_figure(loads, unknown);
             problems.refuse(format!("compare[{i}].figure"), rule);
         }
         let measured = |id: &String| rows.planned.iter().any(|planned| planned.row.id == *id);
@@ -153,4 +146,50 @@ fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
         }
     }
     valid
+}
+
+/// Returns the goals of existing rows; others are refused.
+fn goals(raw: &File, loads: &[Load], rows: &rows::Rows, problems: &Problems) -> Vec<Goal> {
+    let mut valid = Vec::new();
+    for (i, goal) in raw.goals.iter().enumerate() {
+        let at = |key: &str| format!("goals[{i}].{key}");
+        if !rows.all.contains(&goal.row) {
+            problems.refuse(at("row"), rows.unknown(&goal.row));
+        }
+        if !is_figure(raw, loads, &goal.figure) {
+            problems.refuse(at("figure"), unknown_figure(loads, &goal.figure));
+        }
+        let bound = goal.at_most.or(goal.at_least);
+        if goal.at_most.is_some() == goal.at_least.is_some()
+            || bound.is_none_or(|bound| !bound.is_finite())
+        {
+            let what = "must have either at_most or at_least, a number";
+            problems.refuse(format!("goals[{i}]"), what);
+        }
+        if rows.planned.iter().any(|planned| planned.row.id == goal.row) {
+            valid.push(Goal {
+                row: goal.row.clone(),
+                figure: goal.figure.clone(),
+                claim: goal.claim.clone(),
+                at_most: goal.at_most,
+                at_least: goal.at_least,
+            });
+        }
+    }
+    valid
+}
+
+/// Returns whether measurements can have a figure of this name.
+fn is_figure(raw: &File, loads: &[Load], name: &str) -> bool {
+    let mut events = loads.iter().flat_map(|load| &load.events).peekable();
+    let of_events = events.peek().is_some() && EVENT_FIGURES.contains(&name);
+    of_events
+        || events.any(|event| event.read_again() == name)
+        || raw.services.values().flat_map(|service| &service.figures).any(|of| of.name == name)
+}
+
+fn unknown_figure(loads: &[Load], name: &str) -> String {
+    let of_events = loads.iter().flat_map(|load| &load.events);
+    let known: String = of_events.map(|event| format!(", nor {:?}", event.read_again())).collect();
+    format!("{name:?} is not the name of any [[services.NAME.figures]]{known}")
 }

@@ -177,7 +177,7 @@ fn problems_name_the_key_the_rule_and_the_value() {
         (
             "kind = \"nginx\"",
             "kind = \"apache\"",
-            "deployments[1].proxy.kind: unknown variant `apache`, expected `nginx`",
+            "deployments[1].proxy.kind: unknown variant `apache`, expected `nginx` or `haproxy`",
         ),
         (
             "cache = \"1s\"",
@@ -236,18 +236,18 @@ fn problems_name_the_key_the_rule_and_the_value() {
         ),
         (
             "keepalive = false",
-            "keepalive = false\nfault = { instance = 1, stop = 0.6, start = 0.3 }",
-            "loads[0].fault: stop and start must be shares, 0 < stop < start < 1, not 0.6 and 0.3",
+            "keepalive = false\nevents = [{ at = 0.6, kill = 1 }, { at = 0.3, start = 1 }]",
+            "loads[0].events[1]: at must be a share of the measurement, above 0.6 and below 1",
         ),
         (
             "keepalive = false",
-            "keepalive = false\nfault = { instance = 2, stop = 0.3, start = 0.6 }",
-            "loads[0].fault: direct has no instance 2; it has 1, counted from 1",
+            "keepalive = false\nevents = [{ at = 0.3, kill = 2 }]",
+            "loads[0].events: direct has no instance 2; it has 1, counted from 1",
         ),
         (
             "requests = 5000",
-            "requests = 5000\nfault = { instance = 1, stop = 0.3, start = 0.6 }",
-            "loads[1].fault: needs a measurement that time ends",
+            "requests = 5000\nevents = [{ at = 0.3, kill = 1 }]",
+            "loads[1].events: need a measurement that time ends",
         ),
         (
             "cache = \"1s\"",
@@ -282,6 +282,111 @@ fn problems_name_the_key_the_rule_and_the_value() {
             message.contains(expected),
             "{wrong}\nis reported as: {message}\nnot as:         {expected}"
         );
+    }
+}
+
+/// Proxies of both kinds, a spare, events and a goal.
+const EVENTS: &str = r#"
+title = "A title"
+question = "A question?"
+[services.app]
+command = ["app", "{port}"]
+metrics = "/metrics"
+count_metric = "requests"
+reads_metric = "reads"
+[[deployments]]
+name = "ring"
+service = "app"
+instances = 4
+spares = 1
+proxy = { kind = "haproxy", balance = "hash_on_id", load_bound = 150 }
+[[deployments]]
+name = "weighed"
+service = "app"
+weights = [3, 1, 1, 1]
+spares = 1
+proxy = { kind = "haproxy", balance = "weights", retry = false }
+[[loads]]
+name = "all"
+path = "/a/{id}"
+ids = "1..9"
+distribution = "sequential"
+connections = [2]
+warmup = "3s"
+events = [{ at = 0.2, kill = 2 }, { at = 0.5, start = 4 }, { at = 0.6, start = 2 }]
+[[goals]]
+row = "ring/all/2"
+figure = "read again, instance 2 killed"
+at_most = 1.2
+claim = "Read again"
+"#;
+
+#[test]
+fn events_and_goals_are_read() {
+    let experiment = parse(EVENTS, &Overrides::default()).unwrap();
+    let row = &experiment.rows[0].row;
+    assert_eq!(
+        (row.proxy.as_str(), row.balancing.as_str(), row.fault),
+        ("HAProxy", "hash of the id over 3, bounded load 150 %", true)
+    );
+    assert_eq!(experiment.rows[1].row.proxy, "HAProxy, one attempt");
+    let events = "instance 2 killed after 20 %, instance 4 started after 50 %, instance 2 started \
+                  after 60 %";
+    assert_eq!(row.conditions, [("events".to_owned(), events.to_owned())]);
+    assert_eq!(experiment.info.goals[0].at_most, Some(1.2));
+    // A load that asks for all ids keeps its time.
+    let quick = parse(EVENTS, &Overrides { quick: true, ..Overrides::default() }).unwrap();
+    let (load, second) = (&quick.loads[0], Duration::from_secs(1));
+    assert_eq!((load.stop_condition.duration, load.warmup), (Some(5 * second), 3 * second));
+    let only = Overrides { only: vec!["weighed".to_owned()], ..Overrides::default() };
+    assert!(parse(EVENTS, &only).unwrap().info.goals.is_empty(), "its row is not measured");
+}
+
+#[test]
+fn problems_of_events_goals_and_haproxy_name_the_rule() {
+    let table = [
+        ("spares = 1", "spares = 4", "deployments[0].spares: must leave at least one of 4"),
+        (
+            "load_bound = 150",
+            "load_bound = 100",
+            "deployments[0].proxy.load_bound: must be between 101 and 10000 percent of the average",
+        ),
+        (
+            "balance = \"hash_on_id\"",
+            "balance = \"modulo_on_id\"",
+            "deployments[0].proxy.load_bound: needs kind = \"haproxy\" and balance",
+        ),
+        (
+            "retry = false",
+            "profile = \"tuned\"",
+            "deployments[1].proxy.profile: is a setting of nginx; of HAProxy: balance, load_bound",
+        ),
+        ("retry = false", "backups = 1", "deployments[1].proxy.backups: is a setting of nginx"),
+        ("[3, 1, 1, 1]", "[300, 1, 1, 1]", "deployments[1].weights: must be between 1 and 256"),
+        ("kill = 2", "kill = 4", "loads[0].events: kill instance 4 of ring, which does not run"),
+        ("start = 4", "start = 1", "loads[0].events: start instance 1 of ring, which runs then"),
+        ("kill = 2", "kill = 0", "loads[0].events: ring has no instance 0; it has 4, counted from"),
+        ("kill = 2", "kill = 2, start = 4", "loads[0].events[0]: must have either kill or start"),
+        ("at = 0.5", "at = 1.5", "loads[0].events[1]: at must be a share of the measurement"),
+        (
+            "count_metric = \"requests\"\n",
+            "",
+            "services.app.reads_metric: needs metrics, and count_metric or count",
+        ),
+        ("ring/all/2", "ring/all/3", "goals[0].row: there is no row \"ring/all/3\""),
+        (
+            "read again, instance 2 killed",
+            "read again, instance 3 killed",
+            "goals[0].figure: \"read again, instance 3 killed\" is not the name of any",
+        ),
+        ("at_most = 1.2\n", "", "goals[0]: must have either at_most or at_least, a number"),
+        ("at_most = 1.2", "at_most = nan", "goals[0]: must have either at_most or at_least"),
+    ];
+    assert_eq!(refused(EVENTS), "");
+    for (right, wrong, expected) in table {
+        assert!(EVENTS.contains(right), "{right}");
+        let message = refused(&EVENTS.replacen(right, wrong, 1));
+        assert!(message.contains(expected), "{wrong}\nis reported as: {message}");
     }
 }
 

@@ -29,7 +29,14 @@ pub fn write(dir: &Path, results: &Results) -> Result<WrittenReport, ReportError
     let (markdown, html) = (dir.join(MARKDOWN_FILE), dir.join(HTML_FILE));
     replace(&markdown, &markdown::render(&document))?;
     replace(&html, &html::render(&document))?;
-    Ok(WrittenReport { markdown, html, answer: answer(results), busy: None })
+    Ok(WrittenReport {
+        markdown,
+        html,
+        answer: answer(results),
+        busy: None,
+        goals: Vec::new(),
+        goals_missed: 0,
+    })
 }
 
 /// Returns the whole report.

@@ -1,23 +1,12 @@
 //! The nginx binary: discovery and configuration check.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::{NginxError, NginxProxy};
+use crate::tool::{self, ToolError};
 
 /// Oldest supported version (option `-e`).
 pub const VERSION_MIN: &str = "1.19.5";
-/// Folders searched after PATH, which seldom contains `sbin` for unprivileged users.
-const FOLDERS: [&str; 4] =
-    ["/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin", "/opt/homebrew/bin"];
-/// Time limit for a configuration check and for the version.
-const CHECK_TIME_MAX: Duration = Duration::from_secs(20);
-/// Polling interval for its end.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Bytes of its messages that are kept.
-const OUTPUT_BYTES_MAX: u64 = 16 * 1024;
 
 /// Finds nginx on this machine, with its version.
 ///
@@ -25,20 +14,20 @@ const OUTPUT_BYTES_MAX: u64 = 16 * 1024;
 /// It is missing (with the package to install), cannot be started, or is older than
 /// [`VERSION_MIN`].
 pub fn find() -> Result<(PathBuf, String), NginxError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    find_in(std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from)))
+    find_in(tool::folders().into_iter())
 }
 
 fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<(PathBuf, String), NginxError> {
-    let mut files = folders.map(|folder| folder.join("nginx")).filter(|file| file.is_file());
-    let binary = files.next().ok_or_else(|| NginxError::Missing(FOLDERS.join(", ")))?;
+    let binary = tool::find("nginx", folders);
+    let binary = binary.ok_or_else(|| NginxError::Missing(tool::FOLDERS.join(", ")))?;
     let (_, output) = output(&binary, &["-v"], Path::new("-v"))?;
     let version = output.trim().rsplit_once("nginx/").map(|(_, rest)| rest);
     let version = version.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
-    let Some((version, number)) = version.and_then(|v| Some((v.clone(), number(&v)?))) else {
+    let Some((version, number)) = version.and_then(|v| Some((v.clone(), tool::version(&v)?)))
+    else {
         return Err(NginxError::Version { binary, output });
     };
-    if Some(number) < self::number(VERSION_MIN) {
+    if Some(number) < tool::version(VERSION_MIN) {
         return Err(NginxError::Old { binary, version });
     }
     Ok((binary, version))
@@ -75,44 +64,15 @@ pub fn check(binary: &Path, file: &Path) -> Result<(), NginxError> {
     }
 }
 
-/// Runs nginx; returns whether it succeeded, and its standard error.
+/// Runs nginx; returns whether it succeeded, and its messages.
 fn output(binary: &Path, arguments: &[&str], file: &Path) -> Result<(bool, String), NginxError> {
-    let cannot = |why| NginxError::Start { binary: binary.to_owned(), why };
-    let mut command = Command::new(binary);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(cannot)?;
-    let stderr = child.stderr.take();
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        if let Some(mut stderr) = stderr {
-            // Messages beyond the limit are discarded, so that nginx does not block.
-            let _ = stderr.by_ref().take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
-            let _ = std::io::copy(&mut stderr, &mut std::io::sink());
-        }
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    let deadline = Instant::now() + CHECK_TIME_MAX;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(cannot)? {
-            break status;
-        }
-        if Instant::now() > deadline {
-            // It may have ended in between.
-            let _ = child.kill();
-            let _ = child.wait();
+    tool::output(binary, arguments).map_err(|error| match error {
+        ToolError::Start(why) => NginxError::Start { binary: binary.to_owned(), why },
+        ToolError::Slow => {
             let (binary, file) = (binary.to_owned(), file.to_owned());
-            return Err(NginxError::Slow { binary, file, limit_s: CHECK_TIME_MAX.as_secs() });
+            NginxError::Slow { binary, file, limit_s: tool::TIME_MAX.as_secs() }
         }
-        std::thread::sleep(POLL_INTERVAL);
-    };
-    Ok((status.success(), reader.join().unwrap_or_default()))
-}
-
-/// Parses a version such as `1.22.1` for comparison.
-fn number(version: &str) -> Option<[u32; 3]> {
-    let mut parts = version.split('.').map(|part| part.parse().ok());
-    let number = [parts.next()??, parts.next()??, parts.next()??];
-    parts.next().is_none().then_some(number)
+    })
 }
 
 #[cfg(test)]
@@ -122,16 +82,6 @@ mod tests {
     use hotrow_testkit::process::write_script;
 
     use super::*;
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        assert_eq!(number("1.22.1"), Some([1, 22, 1]));
-        assert!(number("1.9.15") < number(VERSION_MIN));
-        assert!(number("1.30.0") > number(VERSION_MIN));
-        for wrong in ["", "1.22", "1.22.1.1", "1.22.x"] {
-            assert_eq!(number(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn unusable_binaries_are_refused() {

@@ -152,7 +152,7 @@ fn by_figure(
 }
 
 /// Formats a figure with its unit.
-fn with_unit(value: f64, unit: &str) -> String {
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "" => number(value),
         "B" => bytes(value),

@@ -5,7 +5,7 @@ use super::compare::machine;
 use super::labels::label;
 use super::sections::sections;
 use super::summary::{RowState, Summary};
-use super::{answer, busy, latency, rates, tiers};
+use super::{answer, busy, goals, latency, phases, rates, tiers};
 use crate::results::{Results, Row};
 use hotrow_report::document::{Block, Document};
 use hotrow_report::numbers::{bytes, date, grouped, number, percent};
@@ -17,10 +17,12 @@ pub fn document(results: &Results) -> Document {
     let about = &results.experiment;
     let title = if about.title.trim().is_empty() { &about.name } else { &about.title };
     let mut blocks = opening(&summary);
+    blocks.extend(goals::blocks(&summary));
     let sections = sections(&summary);
     blocks.extend(rates::blocks(&summary, &sections));
     if !sections.is_empty() {
         blocks.extend(latency::blocks(&sections));
+        blocks.extend(phases::blocks(&sections));
         blocks.extend(tiers::blocks(&summary, &sections));
     }
     blocks.extend(failures(&summary));

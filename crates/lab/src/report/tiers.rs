@@ -268,7 +268,7 @@ fn figures(sections: &[Section<'_>]) -> Table {
 }
 
 /// Returns a row's name for a table with rows of several sections.
-fn full_label(section: &Section<'_>, row: &RowSummary<'_>) -> String {
+pub(super) fn full_label(section: &Section<'_>, row: &RowSummary<'_>) -> String {
     let label = section.label(row.row);
     if section.title.is_empty() { label } else { format!("{label}, {}", row.row.load) }
 }

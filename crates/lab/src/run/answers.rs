@@ -50,7 +50,7 @@ pub(super) fn check(load: &Load, deployment: &Deployment, seed: u64) -> Result<(
         let tls = reach.tls.as_ref();
         fetch::fetch(&reach.address, tls, &requests, seed, patience, ANSWER_BYTES_MAX)
     };
-    for backend in &deployment.backends {
+    for backend in deployment.backends.iter().filter(|backend| backend.running) {
         let reply = ask(&backend.reach, seed).map_err(|e| wrong(&backend.name, e.to_string()))?;
         judge(&load.expect, &reply).map_err(|why| wrong(&backend.name, why))?;
     }

@@ -11,14 +11,16 @@ use std::time::Duration;
 use hotrow_transport::target::Address;
 use hotrow_transport::tls::{Tls, TlsOptions};
 
+use super::events::EventRun;
 use super::proxy;
 use super::reach::{Reach, SERVER_NAME};
-use super::ready::{self, ReadyError};
+use super::ready::{self, Launch, ReadyError};
 use super::rendered::RenderedService;
 use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
+use crate::haproxy::{self, HaproxyError};
 use crate::nginx::NginxError;
 use crate::results::TierKind;
-use crate::stage::{self, Command, Process, Stage, StageError, StopSignal};
+use crate::stage::{self, Command, Process, Stage, StageError, StopSignal, Usage};
 
 /// Context of a run's deployments.
 pub(super) struct RunContext<'a> {
@@ -49,19 +51,9 @@ pub(super) struct Deployment {
 pub(super) struct DeployedProcess {
     pub(super) kind: TierKind,
     pub(super) process: Process,
-    /// Its command, to start it again.
-    pub(super) command: Command,
-    /// Its readiness check, if it is a service.
-    pub(super) ready: Option<Ready>,
+    /// True if an event has killed it.
+    pub(super) killed: bool,
     signal: StopSignal,
-}
-
-/// Data of a readiness check.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) address: SocketAddr,
-    pub(super) command: Vec<String>,
-    pub(super) log: PathBuf,
 }
 
 /// An instance of the service.
@@ -74,6 +66,11 @@ pub(super) struct Backend {
     pub(super) reach: Reach,
     /// Address of its metrics.
     pub(super) admin: SocketAddr,
+    pub(super) launch: Launch,
+    /// False if it is a spare that no event has started yet, or was killed.
+    pub(super) running: bool,
+    /// Index of its process among the deployment's.
+    pub(super) member: Option<usize>,
 }
 
 /// Target of the generator.
@@ -92,6 +89,8 @@ pub(super) enum StartError {
     ReadyError(#[from] ReadyError),
     #[error(transparent)]
     Nginx(#[from] NginxError),
+    #[error(transparent)]
+    Haproxy(#[from] HaproxyError),
     #[error("{0}")]
     Port(std::io::Error),
     #[error("{what} cannot be created: {error}")]
@@ -158,10 +157,18 @@ impl Deployment {
         let Some(first) = self.backends.first() else { return Ok(()) };
         let (mut port, mut reach) = (first.address, first.reach.clone());
         if let Some(proxy) = &spec.proxy {
-            let process = proxy::nginx(proxy, &self.backends, &self.work)?;
+            let ready =
+                context.experiment.services.get(&spec.service).and_then(|of| of.ready.as_deref());
+            let process = proxy::process(proxy, &self.backends, ready, &self.work)?;
             port = SocketAddr::from((Ipv4Addr::LOCALHOST, process.listen));
             self.begin(stage, TierKind::Proxy, StopSignal::Terminate, &process.command)?;
             self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
+            if let (Some(ready), Some(member)) = (process.ready, self.members.last()) {
+                let ready = SocketAddr::from((Ipv4Addr::LOCALHOST, ready));
+                let within = proxy::READY_WITHIN;
+                let path = haproxy::READY_PATH;
+                ready::wait_http(stage, &member.process, ready, path, within, context.stop)?;
+            }
             let trusted = process.certificate.map(TlsOptions::trusting);
             reach.tls = trusted.map(|options| Tls::new(SERVER_NAME, &options)).transpose()?;
             reach.address = Address::Tcp(port);
@@ -216,40 +223,78 @@ impl Deployment {
         } else {
             StopSignal::Terminate
         };
-        self.begin(stage, role.kind, signal, &command)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if role.kind == TierKind::Service {
-            let weight =
-                spec.weights.get(role.instance.unwrap_or(1) as usize - 1).copied().unwrap_or(1);
-            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port));
-            let reach = Reach::plain(address);
-            self.backends.push(Backend { name, weight, address, reach, admin });
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port));
+        let launch = Launch {
+            command,
+            ready: if service.ready_on_admin { admin } else { address },
+            ready_command: rendered.ready_command,
+            ready_log: self.work.join("ready.log"),
+        };
+        let place = role.instance.unwrap_or(1) as usize - 1;
+        let running = place + spec.spares < spec.weights.len() || role.kind != TierKind::Service;
+        let mut member = None;
+        if running {
+            member = Some(self.begin(stage, role.kind, signal, &launch.command)?);
+            let Some(started) = self.members.last() else { return Ok(address) };
+            ready::wait(stage, &started.process, &launch.check(service), context.stop)?;
         }
-        let Some(member) = self.members.last_mut() else { return Ok(address) };
-        let ready_address = if service.ready_on_admin {
-            SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port))
-        } else {
-            address
-        };
-        let ready = member.ready.insert(Ready {
-            address: ready_address,
-            command: rendered.ready_command,
-            log: self.work.join("ready.log"),
-        });
-        let check = ready::ReadyCheck {
-            service,
-            address: ready.address,
-            ready_command: &ready.command,
-            log: &ready.log,
-            dir: &command.dir,
-        };
-        ready::wait(stage, &member.process, &check, context.stop)?;
-        if role.kind == TierKind::Service
-            && let Some(backend) = self.backends.last_mut()
-        {
-            backend.reach = Reach::of(address, &rendered.access)?;
+        if role.kind == TierKind::Service {
+            let weight = spec.weights.get(place).copied().unwrap_or(1);
+            // Files that it names exist once it is ready.
+            let reach =
+                if running { Reach::of(address, &rendered.access)? } else { Reach::plain(address) };
+            self.backends.push(Backend {
+                name,
+                weight,
+                address,
+                reach,
+                admin,
+                launch,
+                running,
+                member,
+            });
         }
         Ok(address)
+    }
+
+    /// Takes over what events did to the instances. Returns the CPU time that ended with processes
+    /// which were replaced, by index of the process.
+    pub(super) fn apply(&mut self, run: &EventRun) -> Vec<(usize, Usage)> {
+        let mut replaced = Vec::new();
+        let mut killed = run.killed.clone();
+        for (instance, process) in &run.started {
+            let Some(backend) = self.backends.get_mut(*instance) else { continue };
+            if let Some(member) = backend.member {
+                // Kills and starts of an instance take turns.
+                if let Some(at) = killed.iter().position(|(of, _)| of == instance) {
+                    replaced.push((member, killed.remove(at).1));
+                }
+                self.members[member].process = process.clone();
+            } else {
+                backend.member = Some(self.members.len());
+                self.members.push(DeployedProcess {
+                    kind: TierKind::Service,
+                    process: process.clone(),
+                    killed: false,
+                    signal: StopSignal::Terminate,
+                });
+            }
+        }
+        if let Some(last) = run.moments.last() {
+            for (backend, running) in self.backends.iter_mut().zip(&last.running) {
+                backend.running = *running;
+                if let Some(member) = backend.member {
+                    self.members[member].killed = !running;
+                }
+            }
+        }
+        replaced
+    }
+
+    /// Returns which instances run.
+    pub(super) fn running(&self) -> Vec<bool> {
+        self.backends.iter().map(|backend| backend.running).collect()
     }
 
     fn begin(
@@ -258,11 +303,10 @@ impl Deployment {
         kind: TierKind,
         signal: StopSignal,
         command: &Command,
-    ) -> Result<(), StartError> {
+    ) -> Result<usize, StartError> {
         let process = stage.start(command)?;
-        let command = command.clone();
-        self.members.push(DeployedProcess { kind, process, command, ready: None, signal });
-        Ok(())
+        self.members.push(DeployedProcess { kind, process, killed: false, signal });
+        Ok(self.members.len() - 1)
     }
 
     fn await_tcp(
@@ -278,7 +322,7 @@ impl Deployment {
 
     /// Returns the first of its processes that ended, and how.
     pub(super) fn first_exited(&self, stage: &mut Stage) -> Option<String> {
-        self.members.iter().find_map(|member| {
+        self.members.iter().filter(|member| !member.killed).find_map(|member| {
             let how = stage.exited(&member.process)?;
             Some(format!("{} {how}", member.process.name))
         })

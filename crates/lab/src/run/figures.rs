@@ -5,7 +5,7 @@ use hotrow_load::stats::{CensoredNs, Timing};
 use hotrow_measure::histogram::Histogram;
 
 use super::deployment::Backend;
-use super::metrics::Metrics;
+use super::snapshot::Interval;
 use crate::experiment::Figure;
 use crate::results;
 
@@ -96,17 +96,15 @@ pub(super) fn cache(outcome: &Outcome, served: Option<&[u64]>) -> Vec<(String, u
 }
 
 /// Returns figures from metrics, without those that have no value (zero divisor, missing series).
-/// `lost` are the metrics of an instance at its end; after its start its counters began at zero.
+/// They are of all intervals together, between which instances ended or started.
 pub(super) fn of_metrics(
     figures: &[Figure],
-    before: &Metrics,
-    after: &Metrics,
-    lost: &Metrics,
+    intervals: &[Interval<'_>],
 ) -> Vec<(String, f64, String)> {
     let value = |figure: &Figure, series: &[String]| {
-        let end = after.sum(series)?;
-        let sum = |metrics: &Metrics| metrics.sum(series).unwrap_or(0.0);
-        Some(if figure.at_end { end } else { end + sum(lost) - sum(before) })
+        let end = intervals.last()?.end.sum(series)?;
+        let increase = || intervals.iter().map(|interval| interval.increase(series)).sum();
+        Some(if figure.at_end { end } else { increase() })
     };
     let figure = |figure: &Figure| {
         let value = match figure.over.as_slice() {
@@ -123,6 +121,12 @@ pub(super) fn of_metrics(
     figures.iter().filter_map(figure).collect()
 }
 
+/// Returns the figures of one interval that are increases.
+pub(super) fn of_phase(figures: &[Figure], interval: Interval<'_>) -> Vec<(String, f64, String)> {
+    let increases: Vec<Figure> = figures.iter().filter(|of| !of.at_end).cloned().collect();
+    of_metrics(&increases, &[interval])
+}
+
 /// Returns the resident memory of this process, in bytes; 0 if the system does not report it.
 pub(super) fn own_rss_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
@@ -132,6 +136,7 @@ pub(super) fn own_rss_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::snapshot::Snapshot;
     use super::*;
 
     #[test]
@@ -178,11 +183,9 @@ mod tests {
             over: of(over),
             at_end,
         };
-        let before =
-            Metrics::parse("lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n");
-        let after = Metrics::parse(
-            "lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\nnan NaN\n",
-        );
+        let before = "lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n";
+        let after = "lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\n\
+            nan NaN\n";
         let figures = [
             figure("ratio", &["lookups{result=\"hit\"}"], &["lookups"], false),
             figure("bytes", &["bytes"], &[], true),
@@ -192,19 +195,22 @@ mod tests {
             figure("absent", &["absent"], &[], false),
             figure("no number", &["nan"], &[], true),
         ];
-        let shown = |lost: &str| -> Vec<(String, f64)> {
-            of_metrics(&figures, &before, &after, &Metrics::parse(lost))
-                .into_iter()
-                .map(|(name, value, _)| (name, value))
-                .collect()
+        let [before, after] = [before, after].map(|page| Snapshot::of(&[None], &[page]));
+        let shown = |intervals: &[Interval<'_>]| -> Vec<(String, f64)> {
+            let found = of_metrics(&figures, intervals);
+            found.into_iter().map(|(name, value, _)| (name, value)).collect()
         };
+        let whole = Interval { begin: &before, end: &after };
         let expected = [("ratio", 0.75), ("bytes", 7.0), ("new", 3.0), ("none of something", 0.0)];
-        assert_eq!(shown(""), expected.map(|(name, value)| (name.to_owned(), value)));
-        // An instance that was killed had counted too.
-        let lost = "lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 100\n";
+        assert_eq!(shown(&[whole]), expected.map(|(name, value)| (name.to_owned(), value)));
+        // An instance that was killed had counted too, and its successor began at zero.
+        let lost = "lookups{result=\"hit\"} 20\nlookups{result=\"miss\"} 20\nbytes 100\n";
+        let lost = Snapshot::of(&[None], &[lost]);
+        let (first, zero) = (Interval { begin: &before, end: &lost }, lost.without(0));
         assert_eq!(
-            shown(lost)[..2],
-            [("ratio".to_owned(), 40.0 / 60.0), ("bytes".to_owned(), 7.0)]
+            shown(&[first, Interval { begin: &zero, end: &after }])[..2],
+            [("ratio".to_owned(), 50.0 / 80.0), ("bytes".to_owned(), 7.0)]
         );
+        assert_eq!(of_phase(&figures, whole).len(), 3, "without the values at the end");
     }
 }

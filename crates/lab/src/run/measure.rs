@@ -14,13 +14,14 @@ use hotrow_transport::tls::HttpVersion;
 
 use super::cpu_sample::CpuSample;
 use super::deployment::{Deployment, RunContext, stopped};
-use super::fault::{FaultPlan, FaultRun, LoadBegin};
-use super::metrics::Metrics;
+use super::events::{EventPlan, EventRun, LoadBegin};
+use super::figures;
 use super::observe::{GENERATOR, Observation};
-use super::{answers, figures};
+use super::phases::Phases;
+use super::snapshot::{Snapshot, served};
 use crate::experiment::{DeploymentSpec, Load, Planned, Service};
 use crate::results::{Measurement, Tier, TierKind};
-use crate::stage::{self, IoCounters, Stage};
+use crate::stage::{self, IoCounters, Stage, Usage};
 
 /// Time limit of a connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -42,8 +43,7 @@ pub(super) struct Subject<'a> {
 
 /// Usage and counts at one moment.
 struct UsageSample {
-    counts: Vec<Option<u64>>,
-    metrics: Metrics,
+    snapshot: Snapshot,
     io: IoCounters,
     cpu: CpuSample,
 }
@@ -82,6 +82,7 @@ pub(super) fn empty(row: &str, round: u32) -> Measurement {
         cache: Vec::new(),
         io: crate::results::Io::default(),
         figures: Vec::new(),
+        phases: Vec::new(),
         findings: Vec::new(),
         observer_cpu_s: None,
         machine: None,
@@ -106,43 +107,49 @@ fn load(
     }
     let mut observation = Observation::at(deployment);
     // CPU time last before and first after the load: counts and metrics take CPU time too.
-    let before =
+    let running = deployment.running();
+    let mut before =
         UsageSample::take(subject.service, deployment, || CpuSample::take(deployment, stage))?;
-    let (outcome, seen, fault) = with_fault(subject, deployment, (stage, stop), |load_begin| {
-        observation.during(load.stop_condition, |begin| {
-            let mut on_begin = |at| {
-                begin.at(at);
-                load_begin.iter().for_each(|load_begin| load_begin.now());
-            };
-            generator::run_with_start_hook(&config, stop, &mut on_begin, &mut |_, _| {})
-        })
-    })?;
+    let Loaded { outcome, seen, events, result } =
+        with_events(subject, deployment, (stage, stop), |load_begin| {
+            observation.during(load.stop_condition, |begin| {
+                let mut on_begin = |at| {
+                    begin.at(at);
+                    load_begin.iter().for_each(|load_begin| load_begin.now());
+                };
+                generator::run_with_start_hook(&config, stop, &mut on_begin, &mut |_, _| {})
+            })
+        });
+    // Also after a failure: what events started must be ended with the deployment.
+    let replaced = deployment.apply(&events);
     let outcome = outcome.map_err(|e| words(&e))?;
-    if let Some(fault) = &fault {
-        deployment.members[fault.member].process = fault.restarted.clone();
-    }
+    result?;
+    before.cpu.usages.resize(deployment.members.len(), Usage::default());
     let mut cpu = CpuSample::take(deployment, stage);
-    if let Some(fault) = &fault {
-        let usage = &mut cpu.usages[fault.member];
-        usage.cpu += fault.killed.cpu;
-        usage.periods += fault.killed.periods;
-        usage.throttled_periods += fault.killed.throttled_periods;
+    for (member, ended) in replaced {
+        let usage = &mut cpu.usages[member];
+        usage.cpu += ended.cpu;
+        usage.periods += ended.periods;
+        usage.throttled_periods += ended.throttled_periods;
     }
     let after = UsageSample::take(subject.service, deployment, || cpu)?;
+    let phases = Phases {
+        load,
+        service: subject.service,
+        backends: &deployment.backends,
+        running: &running,
+        begin: &before.snapshot,
+        run: &events,
+        end: &after.snapshot,
+        length: outcome.window,
+    };
+    let intervals = phases.intervals();
     let io = after.io.since(&before.io);
     measurement.io = io;
     measurement.load = Some(figures::load(&outcome, (subject.verdict)(&outcome)));
     measurement.tiers = tiers(deployment, &before.cpu, &after.cpu, &outcome);
     measurement.machine = Some(after.cpu.rest_since(&before.cpu));
-    let served: Option<Vec<u64>> = match &fault {
-        Some(fault) => fault.served(&before.counts, &after.counts),
-        None => before
-            .counts
-            .iter()
-            .zip(&after.counts)
-            .map(|(before, after)| Some((*after)?.saturating_sub((*before)?)))
-            .collect(),
-    };
+    let served = served(&intervals);
     measurement.backends = figures::backends(&deployment.backends, served.as_deref());
     if subject.spec.proxy.as_ref().is_some_and(|proxy| proxy.cache.is_some()) {
         measurement.cache = figures::cache(&outcome, served.as_deref());
@@ -150,55 +157,48 @@ fn load(
     measurement.findings =
         seen.map(|seen| observation.findings(seen, &outcome)).unwrap_or_default();
     measurement.observer_cpu_s = Some(observation.cpu().as_secs_f64());
-    measurement.figures = match &fault {
-        Some(fault) => {
-            let mut of_fault =
-                fault.figures(&outcome, &measurement.backends, &before.counts, &after.counts);
-            let wanted = &subject.service.figures;
-            of_fault.extend(figures::of_metrics(
-                wanted,
-                &before.metrics,
-                &after.metrics,
-                &fault.lost,
-            ));
-            of_fault
-        }
-        None => figures::of_metrics(
-            &subject.service.figures,
-            &before.metrics,
-            &after.metrics,
-            &Metrics::default(),
-        ),
-    };
+    if !load.events.is_empty() {
+        measurement.phases = phases.all();
+        measurement.figures = phases.figures(&outcome)?;
+    }
+    measurement.figures.extend(figures::of_metrics(&subject.service.figures, &intervals));
     verdict(load, &outcome)
 }
 
-/// A load's outcome, its samples, and its fault.
-type Loaded = (Result<Outcome, RunError>, Option<Samples>, Option<FaultRun>);
+/// A load after its end.
+struct Loaded {
+    outcome: Result<Outcome, RunError>,
+    seen: Option<Samples>,
+    events: EventRun,
+    /// Why its events could not happen.
+    result: Result<(), String>,
+}
 
-/// Runs a load, with the fault of its experiment beside it.
-fn with_fault(
+/// Runs a load, with its events beside it.
+fn with_events(
     subject: &Subject<'_>,
     deployment: &Deployment,
     (stage, stop): (&mut Stage, &Arc<AtomicBool>),
     load: impl FnOnce(Option<LoadBegin>) -> (Result<Outcome, RunError>, Option<Samples>),
-) -> Result<Loaded, String> {
-    let fault = subject.load.fault.zip(subject.load.stop_condition.duration);
-    let Some((fault, length)) = fault else {
+) -> Loaded {
+    let planned = &subject.load.events;
+    let length = subject.load.stop_condition.duration.filter(|_| !planned.is_empty());
+    let Some(length) = length else {
         let (outcome, seen) = load(None);
-        return Ok((outcome, seen, None));
+        return Loaded { outcome, seen, events: EventRun::default(), result: Ok(()) };
     };
-    let (plan, begin) = FaultPlan::new(fault, length, subject.service, deployment)?;
+    let (plan, begin) = EventPlan::new(planned, length, subject.service, deployment);
     std::thread::scope(|scope| {
-        let faulting = scope.spawn(|| plan.run(stage, stop));
+        let running = scope.spawn(|| plan.run(stage, stop));
         let (outcome, seen) = load(Some(begin));
-        let faulted = faulting.join().unwrap_or_else(|_| Err("it panicked".to_owned()));
-        let faulted = faulted.map_err(|why| format!("the fault: {why}"))?;
-        let missing = faulted.is_none() && outcome.is_ok() && !stopped(stop);
-        if missing {
-            return Err("the load ended before the fault".to_owned());
+        let panicked = || (EventRun::default(), Err("they panicked".to_owned()));
+        let (events, result) = running.join().unwrap_or_else(|_| panicked());
+        let mut result = result.map_err(|why| format!("the events: {why}"));
+        let missing = events.moments.len() < planned.len() && outcome.is_ok() && !stopped(stop);
+        if missing && result.is_ok() {
+            result = Err("the load ended before its last event".to_owned());
         }
-        Ok((outcome, seen, faulted))
+        Loaded { outcome, seen, events, result }
     })
 }
 
@@ -213,8 +213,8 @@ fn verdict(load: &Load, outcome: &Outcome) -> Result<(), String> {
         (counts.timeouts, "time-outs"),
         (counts.connect_errors, "connections that could not be opened"),
     ];
-    // A fault causes failures, which are counted as a figure.
-    let failures = if load.fault.is_some() { &[][..] } else { &failures };
+    // Events cause failures, which are counted as a figure.
+    let failures = if load.events.is_empty() { &failures } else { &[][..] };
     let mut why: Vec<String> =
         failures.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if outcome.end == RunEnd::TargetUnreachable {
@@ -305,16 +305,8 @@ impl UsageSample {
         deployment: &Deployment,
         cpu: impl FnOnce() -> CpuSample,
     ) -> Result<Self, String> {
-        let counts = deployment
-            .backends
-            .iter()
-            .map(|backend| answers::count(service, backend))
-            .collect::<Result<_, _>>()?;
-        let mut metrics = Metrics::default();
-        for backend in &deployment.backends {
-            metrics.merge(answers::metrics(service, backend)?);
-        }
-        Ok(Self { counts, metrics, io: stage::io(), cpu: cpu() })
+        let snapshot = Snapshot::take(service, &deployment.backends, &deployment.running())?;
+        Ok(Self { snapshot, io: stage::io(), cpu: cpu() })
     }
 }
 

@@ -1,11 +1,12 @@
-//! Processes in front of the services: nginx, and the delaying relay.
+//! Processes in front of the services: nginx or HAProxy, and the delaying relay.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::deployment::{Backend, StartError, port_free};
-use crate::experiment::Proxy;
+use crate::experiment::{Proxy, ProxyKind};
+use crate::haproxy::{self, Haproxy};
 use crate::nginx::{self, Cache, CacheLifetime, NginxProxy};
 use crate::stage::Command;
 
@@ -17,16 +18,67 @@ pub(super) struct FrontProcess {
     pub(super) command: Command,
     /// Its port on the loopback interface.
     pub(super) listen: u16,
+    /// Port of its own readiness check.
+    pub(super) ready: Option<u16>,
     /// Its certificate, if it serves TLS.
     pub(super) certificate: Option<PathBuf>,
 }
 
-/// Returns nginx, with a configuration written and checked by nginx itself.
-pub(super) fn nginx(
+/// Returns the proxy. `ready` is the path that its services answer when they are ready.
+pub(super) fn process(
     proxy: &Proxy,
     backends: &[Backend],
+    ready: Option<&str>,
     work: &Path,
 ) -> Result<FrontProcess, StartError> {
+    match proxy.kind {
+        ProxyKind::Nginx => nginx(proxy, backends, work),
+        ProxyKind::Haproxy => haproxy(proxy, backends, ready, work),
+    }
+}
+
+/// Returns HAProxy, with a configuration written and checked by HAProxy itself.
+fn haproxy(
+    proxy: &Proxy,
+    backends: &[Backend],
+    ready: Option<&str>,
+    work: &Path,
+) -> Result<FrontProcess, StartError> {
+    let (binary, _) = haproxy::find()?;
+    let server = |backend: &Backend| haproxy::Server {
+        address: backend.address,
+        check: backend.launch.ready,
+        weight: backend.weight,
+    };
+    let config = Haproxy {
+        listen: port_free()?,
+        ready_port: port_free()?,
+        ready_servers: backends.iter().filter(|backend| backend.running).count(),
+        servers: backends.iter().map(server).collect(),
+        balance: proxy.balance,
+        load_bound: proxy.load_bound,
+        retry: proxy.failover.retry,
+        check: ready.map(str::to_owned),
+        folder: work.join("haproxy"),
+    };
+    let argv = haproxy::write(&binary, &config)?;
+    Ok(FrontProcess {
+        command: Command {
+            name: "haproxy".to_owned(),
+            argv,
+            env: Vec::new(),
+            dir: config.folder,
+            log: work.join("haproxy.log"),
+            cores: None,
+        },
+        listen: config.listen,
+        ready: Some(config.ready_port),
+        certificate: None,
+    })
+}
+
+/// Returns nginx, with a configuration written and checked by nginx itself.
+fn nginx(proxy: &Proxy, backends: &[Backend], work: &Path) -> Result<FrontProcess, StartError> {
     let (binary, _) = nginx::find()?;
     let folder = work.join("nginx");
     std::fs::create_dir_all(&folder)
@@ -68,6 +120,7 @@ pub(super) fn nginx(
             cores: None,
         },
         listen: config.listen,
+        ready: None,
         certificate: config.tls.map(|tls| tls.certificate),
     })
 }
@@ -100,5 +153,5 @@ pub(super) fn relay(
         log: work.join("delay.log"),
         cores: None,
     };
-    Ok(FrontProcess { command, listen, certificate: None })
+    Ok(FrontProcess { command, listen, ready: None, certificate: None })
 }

@@ -2,7 +2,7 @@
 //! exit.
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,29 @@ pub(super) struct ReadyCheck<'a> {
     pub(super) dir: &'a Path,
 }
 
+/// How an instance is started.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) command: Command,
+    /// Address of its readiness check.
+    pub(super) ready: SocketAddr,
+    pub(super) ready_command: Vec<String>,
+    pub(super) ready_log: PathBuf,
+}
+
+impl Launch {
+    /// Returns its readiness check.
+    pub(super) fn check<'a>(&'a self, service: &'a Service) -> ReadyCheck<'a> {
+        ReadyCheck {
+            service,
+            address: self.ready,
+            ready_command: &self.ready_command,
+            log: &self.ready_log,
+            dir: &self.command.dir,
+        }
+    }
+}
+
 /// Waits until a service is ready: its path answers 2xx, its command succeeds, or its port accepts
 /// connections.
 pub(super) fn wait(
@@ -59,8 +82,20 @@ pub(super) fn wait(
     let Some(path) = &check.service.ready else {
         return wait_tcp(stage, process, check.address, within, stop);
     };
-    let request = super::answers::get(path, &check.address.to_string())?;
-    let address = Address::Tcp(check.address);
+    wait_http(stage, process, check.address, path, within, stop)
+}
+
+/// Waits until a path answers 2xx.
+pub(super) fn wait_http(
+    stage: &mut Stage,
+    process: &Process,
+    at: SocketAddr,
+    path: &str,
+    within: Duration,
+    stop: &AtomicBool,
+) -> Result<(), ReadyError> {
+    let request = super::answers::get(path, &at.to_string())?;
+    let address = Address::Tcp(at);
     poll_until(stage, process, within, stop, &mut |_| match fetch::fetch(
         &address,
         None,

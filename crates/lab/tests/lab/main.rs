@@ -19,6 +19,7 @@ mod own_service;
 mod proxy;
 mod reference;
 mod report;
+mod routing;
 mod stage;
 mod workloads;
 

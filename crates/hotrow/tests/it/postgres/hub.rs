@@ -194,7 +194,7 @@ fn the_second_relay_takes_over() {
     let relays = [hub.relay(), hub.relay()];
     let server = hub.server();
     let mut client = server.client();
-    
+
     assert_eq!((role(&relays[0]), role(&relays[1])), ("leader".into(), "standby".into()));
     assert_eq!(hub.slots(), "1");
     // Paused past its lease: the other works.

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use super::{Problems, services};
 use crate::experiment::file::{self, File};
-use crate::experiment::{DeploymentSpec, INSTANCES_MAX, Proxy, values};
+use crate::experiment::{DeploymentSpec, INSTANCES_MAX, Proxy, ProxyKind, values};
+use crate::haproxy;
 use crate::nginx::{Balance, FAIL_TIMEOUT_MAX_S, Failover, GZIP_MAX, ProxyProfile, WEIGHT_MAX};
 
 /// Most idle connections to backends.
 const UPSTREAM_KEEPALIVE_MAX: u32 = 10_000;
+/// Bounds of the load of an instance, in percent of the average.
+const LOAD_BOUNDS: std::ops::RangeInclusive<u32> = 101..=10_000;
 
 pub(super) fn deployments(raw: &File, folder: &Path, problems: &Problems) -> Vec<DeploymentSpec> {
     if raw.deployments.is_empty() {
@@ -77,6 +80,7 @@ fn resolve(
         name: deployment.name.clone(),
         service: deployment.service.clone(),
         database: deployment.database.clone(),
+        spares: spares(i, deployment, weights.len(), problems),
         weights,
         proxy: deployment
             .proxy
@@ -124,10 +128,33 @@ fn weights(i: usize, deployment: &file::DeploymentSpec, problems: &Problems) -> 
         let what = format!("must have one weight per instance: {instances}, not {}", weights.len());
         problems.refuse(at("weights"), what);
     }
-    if let Some(wrong) = weights.iter().find(|weight| !(1..=WEIGHT_MAX).contains(*weight)) {
-        problems.refuse(at("weights"), format!("must be between 1 and {WEIGHT_MAX}, not {wrong}"));
+    let is_haproxy = deployment.proxy.as_ref().is_some_and(|p| p.kind == ProxyKind::Haproxy);
+    let most = if is_haproxy { haproxy::WEIGHT_MAX } else { WEIGHT_MAX };
+    if let Some(wrong) = weights.iter().find(|weight| !(1..=most).contains(*weight)) {
+        problems.refuse(at("weights"), format!("must be between 1 and {most}, not {wrong}"));
     }
     weights.clone()
+}
+
+/// Returns the number of instances, the last ones, that only events start.
+fn spares(
+    i: usize,
+    deployment: &file::DeploymentSpec,
+    instances: usize,
+    problems: &Problems,
+) -> usize {
+    let spares = deployment.spares as usize;
+    let at = format!("deployments[{i}].spares");
+    if spares >= instances && spares > 0 {
+        problems.refuse(
+            at.clone(),
+            format!("must leave at least one of {instances} instances, not {spares}"),
+        );
+    }
+    if spares > 0 && deployment.proxy.as_ref().is_some_and(|proxy| proxy.backups.is_some()) {
+        problems.refuse(at, "cannot be combined with proxy.backups");
+    }
+    spares
 }
 
 fn resolve_proxy(
@@ -138,7 +165,9 @@ fn resolve_proxy(
     problems: &Problems,
 ) -> Proxy {
     let at = |key: &str| format!("deployments[{i}].proxy.{key}");
+    check_haproxy(proxy, &at, problems);
     let profile = match (proxy.profile, &proxy.template) {
+        _ if proxy.kind == ProxyKind::Haproxy => ProxyProfile::Tuned,
         (Some(profile), None) => profile,
         (None, Some(_)) => ProxyProfile::Tuned,
         (None, None) => {
@@ -174,6 +203,8 @@ fn resolve_proxy(
         problems.refuse(at("cache"), "must be whole seconds; nginx has no finer unit");
     }
     Proxy {
+        kind: proxy.kind,
+        load_bound: proxy.load_bound,
         profile,
         balance: proxy.balance.unwrap_or(Balance::RoundRobin),
         gzip: proxy.gzip,
@@ -184,6 +215,47 @@ fn resolve_proxy(
         access_log: proxy.access_log,
         tls: proxy.tls,
         template: proxy.template.as_ref().map(|name| folder.join(name)),
+    }
+}
+
+/// Refuses keys that only the other program has.
+fn check_haproxy(proxy: &file::Proxy, at: &dyn Fn(&str) -> String, problems: &Problems) {
+    if let Some(percent) = proxy.load_bound {
+        if proxy.kind != ProxyKind::Haproxy || proxy.balance != Some(Balance::HashOnId) {
+            let what = "needs kind = \"haproxy\" and balance = \"hash_on_id\"";
+            problems.refuse(at("load_bound"), what);
+        }
+        if !LOAD_BOUNDS.contains(&percent) {
+            problems.refuse(
+                at("load_bound"),
+                format!(
+                    "must be between {} and {} percent of the average, not {percent}",
+                    LOAD_BOUNDS.start(),
+                    LOAD_BOUNDS.end()
+                ),
+            );
+        }
+    }
+    if proxy.kind == ProxyKind::Nginx {
+        return;
+    }
+    for (key, is_set) in [
+        ("profile", proxy.profile.is_some()),
+        ("template", proxy.template.is_some()),
+        ("gzip", proxy.gzip.is_some()),
+        ("response_rate", proxy.response_rate.is_some()),
+        ("max_fails", proxy.max_fails.is_some()),
+        ("fail_timeout", proxy.fail_timeout.is_some()),
+        ("backups", proxy.backups.is_some()),
+        ("cache", proxy.cache.is_some()),
+        ("upstream_keepalive", proxy.upstream_keepalive.is_some()),
+        ("access_log", proxy.access_log),
+        ("tls", proxy.tls),
+    ] {
+        if is_set {
+            let what = "is a setting of nginx; of HAProxy: balance, load_bound and retry";
+            problems.refuse(at(key), what);
+        }
     }
 }
 

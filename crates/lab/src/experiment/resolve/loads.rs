@@ -10,14 +10,16 @@ use hotrow_load::request::{FORM_MEDIA_TYPE, RequestMix, RequestSpec, encode_form
 use hotrow_load::run::CONNECTIONS_MAX;
 
 use super::{
-    Defaults, Problems, QUICK_DURATION, QUICK_FAULT_DURATION, QUICK_REQUESTS, QUICK_WARMUP,
+    Defaults, Problems, QUICK_DURATION, QUICK_EVENTS_DURATION, QUICK_REQUESTS, QUICK_WARMUP,
 };
 use crate::experiment::file::{self, File};
-use crate::experiment::{Expect, Fault, Load, values};
+use crate::experiment::{Event, EventKind, Expect, Load, values};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Largest file of ids, in bytes.
 const IDS_BYTES_MAX: u64 = 1 << 28;
+/// Most events of a load.
+const EVENTS_MAX: usize = 16;
 
 pub(super) fn loads(
     raw: &File,
@@ -105,7 +107,7 @@ fn resolve(
         background_load: load.background_load.clone(),
         background: load.background,
         cold: load.cold,
-        fault: fault(load, stop_condition, &at, problems),
+        events: events(load, stop_condition, &at, problems),
     };
     if !load.path.starts_with('/') {
         let what = format!("must begin with a slash, as in {:?}, not {:?}", "/hello", load.path);
@@ -237,10 +239,13 @@ fn stop_condition(
         stop_condition =
             StopCondition { duration: Some(Duration::from_secs_f64(seconds)), requests: None };
     }
-    if overrides.quick {
+    // A load that asks for all its ids in turn, around events, needs its time to do so.
+    let needs_time = !load.events.is_empty() && load.distribution.as_deref() == Some("sequential");
+    if overrides.quick && !needs_time {
         warmup = warmup.min(QUICK_WARMUP);
         if overrides.duration_s.is_none() {
-            let most = if load.fault.is_some() { QUICK_FAULT_DURATION } else { QUICK_DURATION };
+            let has_events = !load.events.is_empty();
+            let most = if has_events { QUICK_EVENTS_DURATION } else { QUICK_DURATION };
             stop_condition.duration = stop_condition.duration.map(|duration| duration.min(most));
         }
         stop_condition.requests =
@@ -263,25 +268,49 @@ fn expect(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -
     Expect { status: *status, body_contains: body_contains.clone(), body_bytes: *body_bytes }
 }
 
-/// Returns the fault of a load.
-fn fault(
+/// Returns the events of a load.
+fn events(
     load: &file::Load,
     stop_condition: StopCondition,
     at: &dyn Fn(&str) -> String,
     problems: &Problems,
-) -> Option<Fault> {
-    let file::Fault { instance, stop, start } = load.fault?;
-    if !(0.0 < stop && stop < start && start < 1.0) {
-        problems.refuse(
-            at("fault"),
-            format!("stop and start must be shares, 0 < stop < start < 1, not {stop} and {start}"),
-        );
+) -> Vec<Event> {
+    if load.events.is_empty() {
+        return Vec::new();
+    }
+    if load.events.len() > EVENTS_MAX {
+        let n = load.events.len();
+        problems.refuse(at("events"), format!("must be at most {EVENTS_MAX}, not {n}"));
     }
     if stop_condition.duration.is_none() || stop_condition.requests.is_some() {
-        problems.refuse(at("fault"), "needs a measurement that time ends: duration, no requests");
+        problems.refuse(at("events"), "need a measurement that time ends: duration, no requests");
     }
     if load.background || load.background_load.is_some() {
-        problems.refuse(at("fault"), "cannot be combined with a background load");
+        problems.refuse(at("events"), "cannot be combined with a background load");
     }
-    Some(Fault { instance, stop, start })
+    let mut before = 0.0;
+    let mut events = Vec::new();
+    for (n, event) in load.events.iter().enumerate() {
+        let path = at(&format!("events[{n}]"));
+        let time = event.at;
+        if !(before < time && time < 1.0) {
+            problems.refuse(
+                path.clone(),
+                format!(
+                    "at must be a share of the measurement, above {before} and below 1, not {time}"
+                ),
+            );
+        }
+        before = time;
+        match (event.kill, event.start) {
+            (Some(instance), None) => {
+                events.push(Event { at: time, instance, kind: EventKind::Kill });
+            }
+            (None, Some(instance)) => {
+                events.push(Event { at: time, instance, kind: EventKind::Start });
+            }
+            _ => problems.refuse(path, "must have either kill or start, with an instance from 1"),
+        }
+    }
+    events
 }

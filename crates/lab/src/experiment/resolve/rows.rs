@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Problems;
 use crate::experiment::file::File;
 use crate::experiment::{
-    DeploymentSpec, Load, Overrides, Planned, ROWS_MAX, balancing_text, caching_text,
-    duration_text, proxy_text,
+    DeploymentSpec, Event, EventKind, Load, Overrides, Planned, ROWS_MAX, balancing_text,
+    caching_text, duration_text, proxy_text,
 };
 use crate::results::Row;
 
@@ -19,6 +19,14 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// Returns the refusal of an id that no row has.
+    pub(super) fn unknown(&self, id: &str) -> String {
+        format!(
+            "there is no row {id:?}; a row is DEPLOYMENT/LOAD/CONNECTIONS, as in {:?}",
+            self.example()
+        )
+    }
+
     /// Returns an existing id as an example.
     pub(super) fn example(&self) -> &str {
         self.all.first().map_or("direct/date/6", String::as_str)
@@ -40,17 +48,8 @@ pub(super) fn rows(
             if only.as_ref().is_some_and(|only| !only.contains(&deployment.name)) {
                 continue;
             }
-            let instances = deployment.weights.len();
-            if let Some(fault) =
-                load.fault.filter(|fault| !(1..=instances).contains(&(fault.instance as usize)))
-            {
-                problems.refuse(
-                    format!("loads[{load_index}].fault"),
-                    format!(
-                        "{} has no instance {}; it has {instances}, counted from 1",
-                        deployment.name, fault.instance
-                    ),
-                );
+            if let Some(why) = impossible_event(deployment, load) {
+                problems.refuse(format!("loads[{load_index}].events"), why);
             }
             for connections in &load.connections {
                 let row = row(raw, deployment_index, deployment, load, *connections);
@@ -81,6 +80,38 @@ pub(super) fn rows(
     }
     published(raw, &mut rows, problems);
     rows
+}
+
+/// Returns why a load's events cannot happen in a deployment.
+fn impossible_event(deployment: &DeploymentSpec, load: &Load) -> Option<String> {
+    let instances = deployment.weights.len();
+    let first_spare = instances.saturating_sub(deployment.spares);
+    let mut runs: Vec<bool> = (0..instances).map(|at| at < first_spare).collect();
+    for Event { instance, kind, .. } in &load.events {
+        let name = &deployment.name;
+        let place = (*instance as usize).checked_sub(1).and_then(|at| runs.get_mut(at));
+        let Some(is_running) = place else {
+            return Some(format!(
+                "{name} has no instance {instance}; it has {instances}, counted from 1"
+            ));
+        };
+        match (kind, *is_running) {
+            (EventKind::Kill, false) => {
+                return Some(format!(
+                    "kill instance {instance} of {name}, which does not run then"
+                ));
+            }
+            (EventKind::Start, true) => {
+                return Some(format!(
+                    "start instance {instance} of {name}, which runs then; only instances that \
+                     were killed, and spares, can be started"
+                ));
+            }
+            (EventKind::Kill, true) => *is_running = false,
+            (EventKind::Start, false) => *is_running = true,
+        }
+    }
+    None
 }
 
 fn known(deployments: &[DeploymentSpec], name: &str) -> bool {
@@ -123,15 +154,11 @@ fn row(
     if let Some(delay) = deployment.delay {
         conditions.push(("round trip".to_owned(), duration_text(delay)));
     }
-    if let Some(fault) = load.fault {
-        let percent = |share: f64| (share * 100.0).round();
-        let words = format!(
-            "instance {} is killed after {} % and started after {} % of the time",
-            fault.instance,
-            percent(fault.stop),
-            percent(fault.start)
-        );
-        conditions.push(("fault".to_owned(), words));
+    if !load.events.is_empty() {
+        let words =
+            |event: &Event| format!("{} after {} %", event.words(), (event.at * 100.0).round());
+        let words: Vec<String> = load.events.iter().map(words).collect();
+        conditions.push(("events".to_owned(), words.join(", ")));
     }
     if let Some(background) = &load.background_load {
         conditions.push(("background load".to_owned(), background.clone()));
@@ -147,7 +174,7 @@ fn row(
         connections,
         keepalive: load.keepalive,
         rate: load.rate.map(hotrow_load::plan::Rate::mean),
-        fault: load.fault.is_some(),
+        fault: !load.events.is_empty(),
         conditions,
         published_rps: None,
         published_more: Vec::new(),

@@ -84,6 +84,9 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
     {
         problems.refuse(at("metrics"), "is missing; count_metric and figures are read there");
     }
+    if service.reads_metric.is_some() && (service.metrics.is_none() || count.is_none()) {
+        problems.refuse(at("reads_metric"), "needs metrics, and count_metric or count");
+    }
     let within = |key: &str, text: &Option<String>, default| {
         problems.take_optional(at(key), text.as_ref(), values::positive_duration).unwrap_or(default)
     };
@@ -103,6 +106,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
         access: service.access.clone(),
         count,
         metrics: service.metrics.clone(),
+        reads_metric: service.reads_metric.clone(),
         figures: service
             .figures
             .iter()

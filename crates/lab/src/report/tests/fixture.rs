@@ -191,6 +191,7 @@ fn about() -> ExperimentInfo {
                 "The cache, which may not keep the name, makes it",
             ),
         ],
+        goals: Vec::new(),
         published_source: "a 2-core laptop, Go's standard library behind nginx; three backends \
                            with 0.2 cores each."
             .to_owned(),
@@ -273,6 +274,7 @@ fn measurement(deployment: &Deployment, load: usize, round: u32, noise: &mut Noi
         } else {
             Vec::new()
         },
+        phases: Vec::new(),
         findings: if *name == "direct" && connections > 1 { vec![throttled()] } else { Vec::new() },
         observer_cpu_s: Some(0.012),
         machine: Some(MachineUse { interval_s: 5.0, others_cores: 0.02, stolen_cores: 0.0 }),
