@@ -68,11 +68,22 @@ pub enum Form {
     BatchGet,
     /// `POST /collection`.
     BatchPost,
+    /// `GET /collection/by/alias/value`.
+    Alias,
+    /// `GET /collection/by/alias?ids=…`.
+    AliasBatch,
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 5] =
-    [Form::Get, Form::Conditional, Form::Head, Form::BatchGet, Form::BatchPost];
+pub const FORMS: [Form; 7] = [
+    Form::Get,
+    Form::Conditional,
+    Form::Head,
+    Form::BatchGet,
+    Form::BatchPost,
+    Form::Alias,
+    Form::AliasBatch,
+];
 
 /// Requirement of a request beyond the contract's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +196,13 @@ impl Form {
     /// Returns whether the request names several keys.
     #[must_use]
     pub fn is_batch(self) -> bool {
-        matches!(self, Self::BatchGet | Self::BatchPost)
+        matches!(self, Self::BatchGet | Self::BatchPost | Self::AliasBatch)
+    }
+
+    /// Returns whether the request names values of an alias.
+    #[must_use]
+    pub fn is_by_alias(self) -> bool {
+        matches!(self, Self::Alias | Self::AliasBatch)
     }
 
     /// Returns its name for text and JSON.
@@ -197,6 +214,8 @@ impl Form {
             Self::Head => "head",
             Self::BatchGet => "batch_get",
             Self::BatchPost => "batch_post",
+            Self::Alias => "alias",
+            Self::AliasBatch => "alias_batch",
         }
     }
 }

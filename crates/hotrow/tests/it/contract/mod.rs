@@ -22,7 +22,7 @@ mod held;
 mod hidden;
 #[cfg(feature = "hub")]
 mod hub;
-mod mix;
+pub(crate) mod mix;
 mod mixed;
 mod mongodb;
 mod mysql;

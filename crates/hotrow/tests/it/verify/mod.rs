@@ -4,9 +4,9 @@
 //! Reading order: [`checker`] (running it), [`command`] (usage and refusals), [`stage`] (a database
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
-//! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
-//! (the checker's database access), `hub` and [`standbys`] (many instances), [`transports`] (TLS,
-//! HTTP/2, Unix sockets, credentials).
+//! [`parts`] (aliases and embedded rows), [`clock`] (an adjustable clock), [`balancer`] (two
+//! instances behind one address), [`writers`] (the checker's database access), `hub` and
+//! [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix sockets, credentials).
 mod balancer;
 mod checker;
 mod clock;
@@ -17,6 +17,7 @@ mod hub;
 mod mariadb;
 mod mongo;
 mod network;
+mod parts;
 mod postgres;
 mod sqlite;
 mod stage;
