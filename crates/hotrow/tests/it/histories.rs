@@ -50,10 +50,8 @@ impl Random {
     }
 }
 
-/// One change: from the time before it was sent to the time after it returned, either state may be
-/// seen.
+/// One change, recorded before it is sent: until it has returned, either state may be seen.
 struct Change<S> {
-    begun: Instant,
     ended: Instant,
     state: S,
 }
@@ -64,8 +62,8 @@ pub(crate) struct History<S>(Mutex<Vec<Change<S>>>);
 impl<S> History<S> {
     /// Makes a change, which `act` executes; its state may be seen before that returns.
     pub(crate) fn change(&self, state: S, act: impl FnOnce()) {
-        let begun = Instant::now();
-        self.0.lock().unwrap().push(Change { begun, ended: begun + RUN_MAX, state });
+        let ended = Instant::now() + RUN_MAX;
+        self.0.lock().unwrap().push(Change { ended, state });
         act();
         self.0.lock().unwrap().last_mut().unwrap().ended = Instant::now();
     }
