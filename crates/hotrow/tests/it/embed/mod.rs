@@ -273,7 +273,7 @@ fn a_reference_of_another_type_is_refused_with_the_type_that_it_needs() {
     database.execute("CREATE TABLE texts(id integer PRIMARY KEY, product_id text)");
     let config = database.service().set("collections.products.embed.texts.on", "\"product_id\"");
     let text = refusal(&config);
-    let rule = "`on` names `product_id`, which is declared `text`; the keys of the collection \
+    let rule = "`on` names `product_id`, which is declared `TEXT`; the keys of the collection \
                 (`id`) are integers";
     assert_contains(&text, &["collection `products.embed.texts`", rule, "declare both alike"]);
     assert!(!text.contains("key_type"), "{text}");
