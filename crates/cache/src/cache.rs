@@ -21,7 +21,7 @@ use crate::batch_loader::BatchLoader;
 use crate::config::{CollectionPolicy, Config};
 use crate::fetch_queue::{FetchQueue, NotQueued};
 use crate::flight::{Ask, Kind, Lease, Waiter};
-use crate::freshness::{Freshness, Verdict, judge, may_serve_stale};
+use crate::freshness::{Ages, Freshness, Verdict, judge, may_serve_stale};
 use crate::miniature::sampling::SampleLog;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Record};
 use crate::safeguards::{Safeguard, Safeguards};
@@ -303,21 +303,22 @@ impl<E: Clone> Cache<E> {
     /// Returns the age of the answer: the lesser of the feed's staleness and the time since the
     /// read. The feed does not vouch for a record that was read before a gap.
     #[must_use]
+    #[inline]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
-        let (collection, _) = self.collection(record.collection());
-        let followed =
-            self.is_followed(collection.source.id) && record.epoch() == collection.epoch();
-        let read_at = match record.is_of_standby() {
-            // It reflects what the feed had delivered when it was read, within the bound before.
-            true => record.read_at().before(self.config.max_staleness),
-            false => record.read_at(),
-        };
-        // The lesser of two ages is that of the later time.
-        now.since(if followed {
-            read_at.max(collection.source.progress.watermark())
-        } else {
-            read_at
-        })
+        self.ages(record.collection(), now).of(record)
+    }
+
+    /// Returns what makes the ages of a collection's answers at one moment: [`Cache::age`] of many.
+    #[must_use]
+    #[inline]
+    pub fn ages(&self, id: CollectionId, now: Nanos) -> Ages {
+        let (collection, _) = self.collection(id);
+        let followed = self.is_followed(collection.source.id).then(|| {
+            // The watermark first: a feed that restarts raises the epoch before it sets it.
+            let watermark = collection.source.progress.watermark();
+            (watermark, collection.epoch())
+        });
+        Ages { now, followed, max_staleness: self.config.max_staleness }
     }
 
     /// Returns whether a row that a source read, or its absence, is what the record says.

@@ -69,6 +69,33 @@ pub enum Freshness {
     Stale,
 }
 
+/// Ages of a collection's answers at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Ages {
+    pub(crate) now: Nanos,
+    /// Watermark of the feed, and the epoch of the entries that it vouches for.
+    pub(crate) followed: Option<(Nanos, Epoch)>,
+    pub(crate) max_staleness: Duration,
+}
+
+impl Ages {
+    /// Returns the age of a record of the collection.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, record: &Record) -> Duration {
+        let read_at = match record.is_of_standby() {
+            // It reflects what the feed had delivered when it was read, within the bound before.
+            true => record.read_at().before(self.max_staleness),
+            false => record.read_at(),
+        };
+        // The lesser of two ages is that of the later time.
+        self.now.since(match self.followed {
+            Some((watermark, epoch)) if epoch == record.epoch() => read_at.max(watermark),
+            _ => read_at,
+        })
+    }
+}
+
 /// Verdict on an entry at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

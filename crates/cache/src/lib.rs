@@ -41,7 +41,7 @@ mod testkit;
 
 pub use batch_loader::{Answers, BatchLoader, Fetched, Fills, Interest};
 pub use cache::{Attached, Cache, Lookup, LookupError, ReadMode};
-pub use freshness::Freshness;
+pub use freshness::{Ages, Freshness};
 pub use min_position::NotReached;
 pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record, hash_of_body};
 pub use safeguards::Safeguard;

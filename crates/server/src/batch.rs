@@ -135,6 +135,7 @@ impl Handler {
         // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
         let mut kinds = LookupCounts::default();
         let mut expired = Vec::new();
+        let ages = cache.ages(id, now);
         let found = |place, record: Record, freshness| {
             if sight.must_read_again(&record) {
                 return unseen.push(place);
@@ -143,7 +144,7 @@ impl Handler {
             if self.may_refresh(id, freshness, now) {
                 expired.push(place);
             }
-            let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
+            let provenance = Provenance::of_hit(freshness, ages.of(&record));
             let _bytes = answers.put(place, record, provenance);
         };
         let mut deadline = now;

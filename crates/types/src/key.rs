@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU8;
 
 mod canonical;
 mod id;
@@ -25,6 +26,7 @@ const OBJECT_ID_BYTES: usize = 12;
 const UNSIGNED_BYTES: usize = 8;
 /// Collection, tag and value of a key of one integer.
 const INTEGER_KEY_BYTES: usize = 2 + 1 + 8;
+const INTEGER_KEY_LEN: NonZeroU8 = NonZeroU8::new(INTEGER_KEY_BYTES as u8).unwrap();
 
 /// The number of a collection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,9 +114,11 @@ pub enum KeyError {
 #[derive(Clone)]
 pub struct Key(Repr);
 
+/// The bytes come first, and the length, which is never 0, says which of the two it is: so the words
+/// that are stored are those that are hashed and copied, and none of these waits for two stores.
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, buf: [u8; INLINE] },
+    Inline { buf: [u8; INLINE], len: NonZeroU8 },
     Heap(Box<[u8]>),
 }
 
@@ -124,7 +128,7 @@ impl Key {
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, buf } => &buf[..usize::from(*len)],
+            Repr::Inline { buf, len } => &buf[..usize::from(len.get())],
             Repr::Heap(bytes) => bytes,
         }
     }
@@ -293,7 +297,7 @@ impl KeySchema {
         let word = (collection | tagged) << (8 * (size_of::<u128>() - INTEGER_KEY_BYTES));
         let mut buf = [0; INLINE];
         buf[..size_of::<u128>()].copy_from_slice(&word.to_be_bytes());
-        Some(Key(Repr::Inline { len: INTEGER_KEY_BYTES as u8, buf }))
+        Some(Key(Repr::Inline { buf, len: INTEGER_KEY_LEN }))
     }
 
     fn parse_encoded(&self, raw: &str) -> Result<Key, KeyError> {
@@ -481,11 +485,10 @@ impl Writer {
     }
 
     fn finish(self) -> Key {
-        if self.len <= INLINE {
-            // INLINE is far below 256.
-            Key(Repr::Inline { len: self.len as u8, buf: self.inline })
-        } else {
-            Key(Repr::Heap(self.heap.into_boxed_slice()))
+        // INLINE is far below 256, and a key begins with its collection.
+        match NonZeroU8::new(self.len as u8) {
+            Some(len) if self.len <= INLINE => Key(Repr::Inline { buf: self.inline, len }),
+            _ => Key(Repr::Heap(self.heap.into_boxed_slice())),
         }
     }
 }

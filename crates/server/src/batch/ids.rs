@@ -26,6 +26,9 @@ pub(crate) struct Ids {
     name_bytes_max: usize,
 }
 
+/// Bytes of a text that are copied at once, to keep the first of them: some digits.
+const COPIED_AT_ONCE: usize = 16;
+
 /// Place of a name in the text, and index of its key.
 #[derive(Debug)]
 struct Name {
@@ -53,8 +56,7 @@ impl Ids {
 
     /// Adds a key unless it is there. Returns its place, and whether it is new.
     #[inline]
-    fn place(&mut self, key: Key) -> (usize, bool) {
-        let hash = self.hasher.hash_one(&key);
+    fn place(&mut self, key: Key, hash: u64) -> (usize, bool) {
         if self.seen.note(hash, &self.hashes)
             && let Some(place) = self.find(hash, &key)
         {
@@ -74,7 +76,8 @@ impl Ids {
 
     /// Adds a key unless it is there. Returns its place.
     pub(crate) fn place_of(&mut self, key: Key) -> usize {
-        self.place(key).0
+        let hash = self.hasher.hash_one(&key);
+        self.place(key, hash).0
     }
 
     /// Allocates for this number of ids, whose names are parts of `names`.
@@ -105,19 +108,39 @@ impl Ids {
     fn push_key(&mut self, name: &str, key: Key) {
         let start = self.names.len();
         self.names.push_str(name);
+        self.add_last(start, key);
+    }
+
+    /// Adds a key whose name is the end of the text.
+    #[inline]
+    fn add_last(&mut self, start: usize, key: Key) {
         if !self.add_key(start, self.names.len(), key) {
             self.names.truncate(start);
         }
     }
 
-    /// Adds an id with a name of some digits, as [`Ids::push`] does. The key goes straight to its
-    /// place: each copy of it would wait for the one before.
+    /// Adds an id as [`Ids::push`] does; its name is some digits at the beginning of `text`. The key
+    /// goes straight to its place: each copy of it would wait for the one before.
     #[inline]
-    pub(super) fn push_integer(&mut self, name: &str, key: Key) -> Result<(), HttpError> {
-        if name.len() > self.name_bytes_max {
-            return Err(self.refusal(name.len(), None));
+    pub(super) fn push_integer(
+        &mut self,
+        text: &str,
+        name_bytes: usize,
+        key: Key,
+    ) -> Result<(), HttpError> {
+        if name_bytes > self.name_bytes_max {
+            return Err(self.refusal(name_bytes, None));
         }
-        self.push_key(name, key);
+        let start = self.names.len();
+        match text.get(..COPIED_AT_ONCE) {
+            // So many bytes are copied without a call.
+            Some(more) if name_bytes <= COPIED_AT_ONCE => {
+                self.names.push_str(more);
+                self.names.truncate(start + name_bytes);
+            }
+            _ => self.names.push_str(&text[..name_bytes]),
+        }
+        self.add_last(start, key);
         Ok(())
     }
 
@@ -150,7 +173,9 @@ impl Ids {
     /// Adds a key whose name is in the text already. `false`: both have been added before.
     #[inline]
     fn add_key(&mut self, start: usize, end: usize, key: Key) -> bool {
-        let (key, is_new) = self.place(key);
+        // Here, where the key may still be in registers.
+        let hash = self.hasher.hash_one(&key);
+        let (key, is_new) = self.place(key, hash);
         let name = &self.names[start..end];
         // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
         if !is_new && self.named().any(|(other, at)| at == key && other == name) {

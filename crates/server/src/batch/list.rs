@@ -59,7 +59,7 @@ struct List<'a> {
     schema: &'a KeySchema,
     ids_max: usize,
     /// Remaining input.
-    rest: &'a [u8],
+    rest: &'a str,
     ids: Ids,
     count: usize,
 }
@@ -84,6 +84,7 @@ impl<'a> List<'a> {
         body: &'a [u8],
     ) -> Result<Self, HttpError> {
         let ids_max = limits.max_batch;
+        let rest = std::str::from_utf8(body).map_err(|_| bad(NO_JSON))?;
         // An id has at least a digit and a comma.
         let name_bytes_max = limits.target_bytes;
         let ids = Ids::with_capacity(
@@ -92,13 +93,14 @@ impl<'a> List<'a> {
             name_bytes_max,
             hasher,
         );
-        let mut list = Self { schema, ids_max, rest: body, ids, count: 0 };
-        match list.next_byte() {
-            Some(b'{') => {}
-            Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
-                return Err(bad("the body is not an object"));
-            }
-            Some(_) | None => return Err(bad(NO_JSON)),
+        let mut list = Self { schema, ids_max, rest, ids, count: 0 };
+        if !list.eat(b'{') {
+            return Err(bad(match list.peek() {
+                Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
+                    "the body is not an object"
+                }
+                Some(_) | None => NO_JSON,
+            }));
         }
         if list.eat(b'}') {
             return Err(bad("there is no list of ids"));
@@ -138,8 +140,10 @@ impl<'a> List<'a> {
                 "the batch has more than {max} ids, which is the limit"
             )));
         }
-        if let Some((text, key)) = self.integer_id() {
-            return self.ids.push_integer(text, key);
+        if let Some((name_bytes, key)) = self.integer_id() {
+            let text = self.rest;
+            self.rest = &text[name_bytes..];
+            return self.ids.push_integer(text, name_bytes, key);
         }
         if self.eat(b'[') {
             let parts = self.parts(number)?;
@@ -174,9 +178,10 @@ impl<'a> List<'a> {
     /// Parses a string or an integer.
     fn text(&mut self, number: usize) -> Result<Cow<'a, str>, HttpError> {
         self.skip_space();
-        if matches!(self.rest.first(), Some(b'-' | b'0'..=b'9')) {
-            let (value, rest) = Number::parse(self.rest).ok_or_else(|| bad(NO_JSON))?;
-            self.rest = rest;
+        let rest = self.rest.as_bytes();
+        if matches!(rest.first(), Some(b'-' | b'0'..=b'9')) {
+            let (value, after) = Number::parse(rest).ok_or_else(|| bad(NO_JSON))?;
+            self.rest = &self.rest[rest.len() - after.len()..];
             return match value.integer() {
                 Some(integer) => Ok(Cow::Owned(integer.to_string())),
                 None => Err(neither(number)),
@@ -190,19 +195,17 @@ impl<'a> List<'a> {
     }
 
     /// Parses the usual id without the general parser: an integer in the spelling that is also its
-    /// URL form. `None`: it is something else, and nothing is consumed.
-    fn integer_id(&mut self) -> Option<(&'a str, Key)> {
+    /// URL form. Returns the bytes of its text, which is next. `None`: it is something else.
+    #[inline]
+    fn integer_id(&mut self) -> Option<(usize, Key)> {
         self.skip_space();
-        let length = self.rest.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9'))?;
-        let (text, rest) = self.rest.split_at(length);
+        let rest = self.rest.as_bytes();
+        let length = rest.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9'))?;
         // Anything else continues the number, or is an error that the general parser names.
-        if !matches!(rest.first(), Some(b',' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
+        if !matches!(rest[length], b',' | b']' | b' ' | b'\t' | b'\n' | b'\r') {
             return None;
         }
-        let text = std::str::from_utf8(text).ok()?;
-        let key = self.schema.parse_integer_key(text)?;
-        self.rest = rest;
-        Some((text, key))
+        Some((length, self.schema.parse_integer_key(&self.rest[..length])?))
     }
 
     /// Parses a member's name, which must be `ids`, and its colon.
@@ -220,12 +223,12 @@ impl<'a> List<'a> {
             self.member()?;
             return Err(bad("the body has its ids twice"));
         }
-        if self.eat(b'}') && self.next_byte().is_none() { Ok(()) } else { Err(bad(NO_JSON)) }
+        if self.eat(b'}') && self.peek().is_none() { Ok(()) } else { Err(bad(NO_JSON)) }
     }
 
     /// Parses the next value.
     fn value<T: Deserialize<'a>>(&mut self) -> Result<T, Category> {
-        let mut values = serde_json::Deserializer::from_slice(self.rest).into_iter::<T>();
+        let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<T>();
         match values.next() {
             Some(Ok(value)) => {
                 self.rest = &self.rest[values.byte_offset()..];
@@ -238,26 +241,22 @@ impl<'a> List<'a> {
 
     fn eat(&mut self, byte: u8) -> bool {
         self.skip_space();
-        let is_next = self.rest.first() == Some(&byte);
+        let is_next = self.rest.as_bytes().first() == Some(&byte);
         if is_next {
             self.rest = &self.rest[1..];
         }
         is_next
     }
 
-    fn next_byte(&mut self) -> Option<u8> {
+    /// Returns the next byte.
+    fn peek(&mut self) -> Option<u8> {
         self.skip_space();
-        let (first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(*first)
+        self.rest.bytes().next()
     }
 
     fn skip_space(&mut self) {
-        let space = self
-            .rest
-            .iter()
-            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
-            .count();
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        let space = self.rest.bytes().take_while(is_space).count();
         self.rest = &self.rest[space..];
     }
 }
@@ -363,6 +362,9 @@ mod tests {
             (r#"{"ids":[-0]}"#, "id 1 is neither"),
             (r#"{"ids":[1]"#, "not JSON"),
             (r#"{"ids":[1]}}"#, "not JSON"),
+            (r#"{"ids":[1]}é"#, "not JSON"),
+            (r#"é{"ids":[1]}"#, "not JSON"),
+            (r#"{"ids":[1é]}"#, "not JSON"),
             (r#"{"ids":[1],}"#, "not JSON"),
             (r#"{"ids":[1],"ids":[2]}"#, "has its ids twice"),
             (r#"{"idz":[1]}"#, "unknown member \"idz\""),
