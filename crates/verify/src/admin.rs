@@ -11,7 +11,7 @@ use crate::http::{Client, Request, RequestError, Response, Target};
 use crate::ledger::Ledger;
 use crate::observation::{Origin, Purge};
 use crate::random::Random;
-use crate::read_request::RecordSchema;
+use crate::record_schema::RecordSchema;
 use crate::shared_state::SharedState;
 
 /// Interval between two purges.

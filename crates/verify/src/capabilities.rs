@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::family::first_value;
 use crate::http::{Client, Request, RequestError, Response};
 use crate::observation::{Outcome, Position};
-use crate::read_request::{ReadRequest, RecordSchema};
+use crate::read_request::ReadRequest;
+use crate::record_schema::RecordSchema;
 
 /// Time limit for an instance to be reached and to serve the row.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -66,6 +68,16 @@ pub(crate) fn probe(
         }
         std::thread::sleep(POLL_INTERVAL);
     };
+    if let Some(alias) = &schema.alias {
+        let request = ReadRequest::by_value(schema.keys + first_value(key)).request(schema);
+        let response = client.ask(&request, |_| {}).map_err(|lost| lost.name())?;
+        if response.status() != 200 {
+            let status = response.status();
+            return Err(format!("it returned {status} for that row by its {}", alias.column));
+        }
+        version(&response, schema, key)
+            .map_err(|what| format!("it serves a row by its {}, but {what}", alias.column))?;
+    }
     let no_cache = ask_with(client, &plain, ("Cache-Control", "no-cache".to_owned()))
         .map_err(|lost| lost.name());
     let no_cache = outcome(&no_cache?) != Outcome::Hit;
@@ -77,10 +89,10 @@ pub(crate) fn probe(
     Ok(Capabilities { no_cache, min_position: response.status() != 400 })
 }
 
-/// Checks that the record has all three columns as written.
+/// Checks that the record has all parts as written.
 fn version(response: &Response, schema: &RecordSchema, key: u32) -> Result<(), String> {
     let record = serde_json::from_slice(&response.body).map_err(|error| error.to_string())?;
-    crate::row::version_of(&record, &schema.key, schema.key_type, key).map(|_| ())
+    schema.content(&record, key).map(|_| ())
 }
 
 fn ask_with(

@@ -97,7 +97,7 @@ impl Checker {
         if Nanos::now().since(self.forgot) > PRUNE_EVERY {
             self.forgot = Nanos::now();
             let horizon = self.ledger.horizon(LAG, &self.waiting);
-            for key in self.ledger.keys() {
+            for key in self.ledger.ids() {
                 self.ledger.with(key, |entry| entry.checker.prune_before(horizon, &self.terms));
             }
         }

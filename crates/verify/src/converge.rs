@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::checker::Checker;
-use crate::database::Writer;
+use crate::database::{Rows, StoredRow, TableRole, Writer};
 use crate::history::WriteOutcome;
-use crate::ledger::Ledger;
+use crate::ledger::{FoundContent, Ledger};
 use crate::observation::{Claim, Form, Observation, Outcome, Requirement};
 use crate::plan::Plan;
 use crate::read_request::ReadRequest;
 use crate::reader::Reader;
+use crate::record_schema::Content;
 use crate::rules::{Rule, Violation};
 use crate::shared_state::SharedState;
 
@@ -45,6 +46,13 @@ pub enum ConvergenceResult {
     },
 }
 
+/// Rows of both tables.
+#[derive(PartialEq, Eq)]
+struct Stored {
+    records: BTreeMap<u32, StoredRow>,
+    children: BTreeMap<u32, StoredRow>,
+}
+
 /// Compares while readers continue.
 pub(crate) fn converge(
     plan: &Plan,
@@ -73,10 +81,14 @@ pub(crate) fn converge(
             Ok(rows) => rows,
             Err(what) => return ConvergenceResult::NotChecked(what),
         };
-        if let Some(key) = compare.first_foreign(&before) {
+        let versions = match compare.versions(&before) {
+            Ok(versions) => versions,
+            Err(key) => return ConvergenceResult::Foreign { key },
+        };
+        if let Some(key) = compare.first_foreign(&versions) {
             return ConvergenceResult::Foreign { key };
         }
-        let different = match compare.all(&before) {
+        let different = match compare.all(&versions) {
             Ok(different) => different,
             Err(what) => return ConvergenceResult::NotChecked(what),
         };
@@ -110,10 +122,17 @@ impl Compare<'_> {
         Instant::now() > self.end || self.stop.load(Ordering::Relaxed)
     }
 
-    fn rows(&mut self, direct: &mut dyn Writer) -> Result<BTreeMap<u32, u64>, String> {
+    fn rows(&mut self, direct: &mut dyn Writer) -> Result<Stored, String> {
         loop {
-            match direct.rows() {
-                Ok(rows) => return Ok(rows.versions),
+            let children = match &self.plan.tables.children {
+                Some(_) => direct.rows(TableRole::Children),
+                None => Ok(Rows::default()),
+            };
+            let found = direct.rows(TableRole::Records).and_then(|rows| Ok((rows, children?)));
+            match found {
+                Ok((records, children)) => {
+                    return Ok(Stored { records: records.rows, children: children.rows });
+                }
                 Err(fault) if self.is_over() => {
                     return Err(format!("the database cannot be read: {fault}"));
                 }
@@ -125,11 +144,41 @@ impl Compare<'_> {
         }
     }
 
-    /// Returns a key whose row is neither the last committed nor a possible one.
-    fn first_foreign(&self, rows: &BTreeMap<u32, u64>) -> Option<u32> {
-        let is_ours = |key: &u32| {
-            let row = rows.get(key).copied();
-            let ours = self.ledger.with(*key, |entry| {
+    /// Returns the versions of the stored records and values.
+    ///
+    /// # Errors
+    /// A key whose record is none that a writer wrote.
+    fn versions(&self, stored: &Stored) -> Result<BTreeMap<u32, u64>, u32> {
+        let mut children: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+        for (id, row) in &stored.children {
+            let parent = row.reference.unwrap_or_default();
+            children.entry(parent).or_default().push((*id, row.version));
+        }
+        let mut versions = BTreeMap::new();
+        for key in self.ledger.keys() {
+            let Some(StoredRow { version, reference }) = stored.records.get(&key).copied() else {
+                continue;
+            };
+            if self.plan.schema.is_plain() {
+                versions.insert(key, version);
+                continue;
+            }
+            let children = children.remove(&key).unwrap_or_default();
+            let content = Content { version, value: reference, children };
+            let FoundContent::Known(known) = self.ledger.find(key, &content) else {
+                return Err(key);
+            };
+            versions.insert(key, known.version);
+            versions.extend(known.value);
+        }
+        Ok(versions)
+    }
+
+    /// Returns a key or value whose state is neither the last committed nor a possible one.
+    fn first_foreign(&self, versions: &BTreeMap<u32, u64>) -> Option<u32> {
+        let is_ours = |id: &u32| {
+            let row = versions.get(id).copied();
+            let ours = self.ledger.with(*id, |entry| {
                 let history = &entry.checker.history;
                 let certain = history.last_certain().map_or(0, |state| state.version);
                 let possible = history.iter().filter(|s| {
@@ -142,30 +191,36 @@ impl Compare<'_> {
             });
             ours == Some(true)
         };
-        self.ledger.keys().find(|key| !is_ours(key))
+        self.ledger.ids().find(|id| !is_ours(id))
     }
 
-    /// Reads every key of every target; returns the differences.
-    fn all(&mut self, rows: &BTreeMap<u32, u64>) -> Result<Vec<Violation>, String> {
+    /// Reads every key and value of every target; returns the differences.
+    fn all(&mut self, versions: &BTreeMap<u32, u64>) -> Result<Vec<Violation>, String> {
         let mut different = Vec::new();
         let keys: Vec<u32> = self.ledger.keys().collect();
+        let values: Vec<u32> = self.ledger.ids().skip(keys.len()).collect();
         let batch = BATCH_KEYS.min(self.plan.batch_ids_max).max(1);
-        let batches = keys.chunks(batch).map(|keys| {
-            let keys = keys.iter().map(|key| (*key, Requirement::Any)).collect();
-            ReadRequest { form: Form::BatchGet, keys, known: None }
-        });
-        let asks: Vec<ReadRequest> = batches
-            .chain(keys.iter().step_by(SINGLE_ONE_IN).map(|key| ReadRequest::plain(*key)))
-            .collect();
+        let batches = |ids: &[u32], form| -> Vec<ReadRequest> {
+            let ask = |ids: &[u32]| {
+                let keys = ids.iter().map(|id| (*id, Requirement::Any)).collect();
+                ReadRequest { form, keys, known: None }
+            };
+            ids.chunks(batch).map(ask).collect()
+        };
+        let mut asks = batches(&keys, Form::BatchGet);
+        asks.extend(batches(&values, Form::AliasBatch));
+        asks.extend(keys.iter().step_by(SINGLE_ONE_IN).map(|key| ReadRequest::plain(*key)));
+        let by_value = |value: &u32| ReadRequest::by_value(*value);
+        asks.extend(values.iter().step_by(SINGLE_ONE_IN).map(by_value));
         for target_index in 0..self.plan.instances.len() + self.plan.balancers.len() {
             for ask in &asks {
                 for observation in self.response(target_index, ask)? {
                     self.responses += 1;
-                    let expected = rows
+                    let expected = versions
                         .get(&observation.key)
                         .map_or(Claim::Absent, |version| Claim::Version(*version));
                     if observation.seen != expected {
-                        let floor = rows
+                        let floor = versions
                             .get(&observation.key)
                             .copied()
                             .unwrap_or_else(|| self.absence(observation.key));

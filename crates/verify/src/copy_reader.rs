@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotrow_measure::clock::Nanos;
+use serde_json::{Map, Value};
 
 use crate::history::Ns;
 use crate::http::RequestError;
@@ -13,11 +14,11 @@ use crate::ledger::Ledger;
 use crate::near_cache::{Liveness, NearCache, NearCacheCounts};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
 use crate::random::{Random, Zipf};
-use crate::read_request::RecordSchema;
+use crate::read_request::claim_of_record;
 use crate::reader::{Common, FailureCounts};
+use crate::record_schema::RecordSchema;
 use crate::redis::reply::Reply;
 use crate::redis::{RedisConnection, RedisTarget, TrackingMode};
-use crate::row::version_of;
 use crate::shared_state::{BackOff, SharedState, lock};
 
 /// Readers of a run, besides those over HTTP.
@@ -66,7 +67,10 @@ pub(crate) fn probe(
     let mut connection = target.open(TrackingMode::Default, &schema.collection, timeout)?;
     let text = redis_key(schema, key);
     let reply = connection.ask(&["GET", &text], &mut |_| {}).map_err(|lost| lost.name())?;
-    match claim(&reply, schema, key) {
+    let version = |record: &Map<String, Value>| {
+        schema.content(record, key).map(|content| Claim::Version(content.version))
+    };
+    match claim(&reply, version) {
         Claim::Version(_) => {}
         Claim::Refused(_) => return Err(format!("GET {text} returned {}", shown(&reply))),
         other => return Err(format!("GET {text} returned no row of the run, but {other:?}")),
@@ -276,7 +280,10 @@ impl CopyReader {
         };
         let mut observations = Vec::with_capacity(keys.len());
         for ((key, text), reply) in keys.iter().zip(&texts).zip(&replies) {
-            let seen = claim(reply, &self.schema, *key);
+            let stated = |record: &Map<String, Value>| {
+                claim_of_record(record, *key, &self.schema, &self.ledger)
+            };
+            let seen = claim(reply, stated);
             self.own[at].near.keep(text, *key, &seen);
             observations.push(self.observe(at, form, *key, seen, (sent_ns, received_ns)));
         }
@@ -337,18 +344,19 @@ fn redis_key(schema: &RecordSchema, key: u32) -> String {
     format!("{}:{}", schema.collection, schema.key_type.text(key))
 }
 
-/// Interprets the reply for one key. A refusal has the status that HTTP has for it.
-fn claim(reply: &Reply, schema: &RecordSchema, key: u32) -> Claim {
+/// Interprets the reply for one key; `stated` interprets its record. A refusal has the status that
+/// HTTP has for it.
+fn claim(
+    reply: &Reply,
+    stated: impl FnOnce(&Map<String, Value>) -> Result<Claim, String>,
+) -> Claim {
     match reply {
         Reply::Null => Claim::Absent,
         Reply::Bulk(record) => {
             let record = serde_json::from_slice(record).map_err(|error| error.to_string());
-            let version =
-                record.and_then(|record| version_of(&record, &schema.key, schema.key_type, key));
-            version.map_or_else(
-                |what| Claim::Invalid(format!("a record, but {what}").into()),
-                Claim::Version,
-            )
+            record
+                .and_then(|record| stated(&record))
+                .unwrap_or_else(|what| Claim::Invalid(format!("a record, but {what}").into()))
         }
         Reply::Error(text) => match text.split(' ').next().unwrap_or_default() {
             "NOAUTH" | "WRONGPASS" => Claim::Refused(401),
@@ -382,8 +390,14 @@ mod tests {
             collection: "c".to_owned(),
             key: "id".to_owned(),
             key_type: KeyType::Integer,
+            alias: None,
+            embedded: None,
+            keys: 10,
         };
-        let claim = |reply: &Reply| claim(reply, &schema, 7);
+        let stated = |record: &Map<String, Value>| {
+            schema.content(record, 7).map(|content| Claim::Version(content.version))
+        };
+        let claim = |reply: &Reply| claim(reply, stated);
         assert_eq!(redis_key(&schema, 7), "c:7");
         assert_eq!(claim(&Reply::Null), Claim::Absent);
         for (text, status) in

@@ -1,11 +1,12 @@
 //! Direct access to the database, as by any program independent of Hotrow.
 //!
-//! Reading order: [`Writer`] (an engine's operations), [`Database`] (the engines), then one file
-//! per engine.
+//! Reading order: [`Writer`] (an engine's operations), [`Database`] (the engines), `sql` (their
+//! statements), then one file per engine.
 
 mod mongodb;
 mod mysql;
 mod postgres;
+mod sql;
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,8 @@ use crate::row::KeyType;
 /// Time limit of one statement or one connection attempt.
 pub const STATEMENT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Table or collection reserved for the checker: a key column, `version` (a 64-bit integer) and
-/// `payload` (text).
+/// Table or collection reserved for the checker: a key column, `version` (a 64-bit integer),
+/// `payload` (text) and possibly a column with a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// Its name from the configuration, with a schema before a dot.
@@ -27,15 +28,48 @@ pub struct Table {
     pub key: String,
     /// The key's type.
     pub key_type: KeyType,
+    /// In a table of records the column of the alias, in one of children that of their parent.
+    pub reference: Option<Reference>,
 }
 
-/// A change of one key in a transaction.
+/// A column with a number, in the form of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The column.
+    pub column: String,
+    /// Its type.
+    pub key_type: KeyType,
+}
+
+/// Tables of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// Table of the records.
+    pub records: Table,
+    /// Table of the rows inside them, if the collection has an embedded member.
+    pub children: Option<Table>,
+}
+
+/// One of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableRole {
+    /// The table of the records.
+    Records,
+    /// The table of the children.
+    Children,
+}
+
+/// A change of one row in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The key.
+    /// The row's table.
+    pub table: TableRole,
+    /// The row's key.
     pub key: u32,
-    /// The version of its new state.
+    /// The row's new version.
     pub version: u64,
+    /// The row's new reference; `None`: NULL, or no such column.
+    pub reference: Option<u32>,
     /// Operation. All work with or without an existing row, so that no write depends on an unknown
     /// outcome.
     pub kind: ChangeKind,
@@ -83,11 +117,20 @@ pub enum DatabaseError {
     Permanent(String),
 }
 
-/// Rows by key with their versions, and a count of foreign rows.
+/// Content of a row besides its key; the payload follows from both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredRow {
+    /// Its version.
+    pub version: u64,
+    /// Its reference.
+    pub reference: Option<u32>,
+}
+
+/// Rows by key, and a count of foreign rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Rows of the checker, with their versions.
-    pub versions: BTreeMap<u32, u64>,
+    /// Rows of the checker.
+    pub rows: BTreeMap<u32, StoredRow>,
     /// Number of rows with another kind of key or payload.
     pub foreign: u64,
 }
@@ -95,23 +138,23 @@ pub struct Rows {
 /// A database connection. It connects on demand and reconnects after a loss; no call takes much
 /// longer than [`STATEMENT_TIME_MAX`] per statement.
 pub trait Writer: Send {
-    /// Creates the table if there is none.
+    /// Creates the tables that are missing.
     ///
     /// # Errors
     /// The database's error.
     fn create(&mut self) -> Result<(), DatabaseError>;
 
-    /// Returns every row of the table.
+    /// Returns every row of a table.
     ///
     /// # Errors
     /// The database's error; a missing table is permanent.
-    fn rows(&mut self) -> Result<Rows, DatabaseError>;
+    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError>;
 
-    /// Returns the version in a key's row; `None` without a row.
+    /// Returns a key's row.
     ///
     /// # Errors
     /// The database's error.
-    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError>;
+    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError>;
 
     /// Makes the changes in one transaction, atomically. `before_commit` is called just before
     /// COMMIT is sent.
@@ -189,25 +232,19 @@ impl Database {
         }
     }
 
-    /// Returns a writer for the table, without connecting yet.
+    /// Returns a writer for the tables, without connecting yet.
     ///
     /// # Errors
     /// A wrong connection string or table name.
-    pub fn writer(&self, table: &Table) -> Result<Box<dyn Writer>, DatabaseError> {
+    pub fn writer(&self, tables: &Tables) -> Result<Box<dyn Writer>, DatabaseError> {
         Ok(match self {
-            Self::Sqlite(path) => Box::new(sqlite::SqliteWriter::new(path.clone(), table)),
-            Self::Postgres(url) => Box::new(postgres::PostgresWriter::new(url, table)?),
-            Self::Mysql(url) => Box::new(mysql::MysqlWriter::new(url, table)?),
-            Self::Mongodb(url) => Box::new(mongodb::MongodbWriter::new(url, table)?),
+            Self::Sqlite(path) => Box::new(sqlite::SqliteWriter::new(path.clone(), tables)),
+            Self::Postgres(url) => Box::new(postgres::PostgresWriter::new(url, tables)?),
+            Self::Mysql(url) => Box::new(mysql::MysqlWriter::new(url, tables)?),
+            // Its collections have neither aliases nor embedded rows.
+            Self::Mongodb(url) => Box::new(mongodb::MongodbWriter::new(url, &tables.records)?),
         })
     }
-}
-
-/// Quotes a name for SQL, part by part if it contains a dot.
-fn quoted(name: &str, quote: char) -> String {
-    let part =
-        |part: &str| format!("{quote}{}{quote}", part.replace(quote, &format!("{quote}{quote}")));
-    name.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
 /// Returns a runtime that runs in the calling thread.

@@ -13,6 +13,7 @@ use hotrow_measure::clock::Nanos;
 
 use crate::history::{History, LogInterval, Ns, WriteOutcome};
 use crate::observation::{Observation, Purge};
+use crate::record_schema::Content;
 use crate::rules::KeyChecker;
 use crate::shared_state::lock;
 
@@ -20,24 +21,49 @@ use crate::shared_state::lock;
 const INBOX_MAX: usize = 20_000;
 /// `ETag`s remembered per key.
 const ETAGS_MAX: usize = 16;
+/// Contents remembered per key, minutes of a key's changes. An older one makes no claim.
+const CONTENTS_MAX: usize = 4096;
 /// Checked responses per key kept for a counterexample.
 pub(crate) const READS_KEPT: usize = 40;
 
 /// Ledger of a run.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    keys: Vec<Mutex<KeyEntry>>,
+    /// Keys, and behind them values of the alias.
+    entries: Vec<Mutex<KeyEntry>>,
+    keys: u32,
     inboxes: Vec<Inbox>,
     transactions: AtomicU64,
 }
 
-/// Ledger entry of one key.
+/// A content of a record, and the state that had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownContent {
+    fingerprint: u64,
+    pub(crate) version: u64,
+    /// Its value's number in the ledger and the version of the value's state.
+    pub(crate) value: Option<(u32, u64)>,
+}
+
+/// Ledger entry of one key or value.
 #[derive(Debug)]
 pub(crate) struct KeyEntry {
     pub(crate) checker: KeyChecker,
     etags: VecDeque<(Box<str>, u64)>,
+    contents: VecDeque<KnownContent>,
     /// Checked responses, newest last.
     pub(crate) reads: VecDeque<Observation>,
+}
+
+/// Result of the search for a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoundContent {
+    /// A state had it.
+    Known(KnownContent),
+    /// An old state may have had it.
+    Forgotten,
+    /// No state had it: its parts did not exist together.
+    Unknown,
 }
 
 /// Submissions of one reader.
@@ -49,32 +75,45 @@ struct Inbox {
 }
 
 impl Ledger {
-    /// Creates the keys 1 to `histories.len()` with their first states.
-    pub(crate) fn new(histories: Vec<History>, readers: usize) -> Self {
-        let entry = |history| {
+    /// Creates the keys 1 to `keys.len()`, and behind them the values, with their first states.
+    pub(crate) fn new(keys: Vec<History>, values: Vec<History>, readers: usize) -> Self {
+        let entry = |checker| {
             Mutex::new(KeyEntry {
-                checker: KeyChecker::new(history),
+                checker,
                 etags: VecDeque::new(),
+                contents: VecDeque::new(),
                 reads: VecDeque::new(),
             })
         };
         let inbox =
             || Inbox { responses: Mutex::new(Vec::new()), under_way: AtomicU64::new(u64::MAX) };
         Self {
-            keys: histories.into_iter().map(entry).collect(),
+            // A run has at most `plan::KEYS_MAX` keys.
+            keys: keys.len() as u32,
+            entries: keys
+                .into_iter()
+                .map(KeyChecker::new)
+                .chain(values.into_iter().map(KeyChecker::of_value))
+                .map(entry)
+                .collect(),
             inboxes: std::iter::repeat_with(inbox).take(readers).collect(),
             transactions: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn keys(&self) -> std::ops::RangeInclusive<u32> {
-        // A run has at most `plan::KEYS_MAX` keys.
-        1..=self.keys.len() as u32
+        1..=self.keys
     }
 
-    /// Accesses the entry of a key; `None` if there is no such key.
-    pub(crate) fn with<T>(&self, key: u32, act: impl FnOnce(&mut KeyEntry) -> T) -> Option<T> {
-        let entry = self.keys.get((key as usize).checked_sub(1)?)?;
+    /// Returns the keys and the values behind them.
+    pub(crate) fn ids(&self) -> std::ops::RangeInclusive<u32> {
+        // A key has at most `family::VALUES_PER_KEY` values.
+        1..=self.entries.len() as u32
+    }
+
+    /// Accesses the entry of a key or value; `None` if there is none.
+    pub(crate) fn with<T>(&self, id: u32, act: impl FnOnce(&mut KeyEntry) -> T) -> Option<T> {
+        let entry = self.entries.get((id as usize).checked_sub(1)?)?;
         Some(act(&mut lock(entry)))
     }
 
@@ -114,9 +153,49 @@ impl Ledger {
         })?
     }
 
-    /// Records a purge of one key, or of all.
+    /// Remembers the content of a record's state, before it can be seen.
+    pub(crate) fn staged(
+        &self,
+        key: u32,
+        content: &Content,
+        version: u64,
+        value: Option<(u32, u64)>,
+    ) {
+        let fingerprint = content.fingerprint();
+        self.with(key, |entry| {
+            if entry.contents.len() == CONTENTS_MAX {
+                entry.contents.pop_front();
+            }
+            entry.contents.push_back(KnownContent { fingerprint, version, value });
+        });
+    }
+
+    /// Returns the state that had this content: the newest, because one that was rolled back may
+    /// have been repeated.
+    pub(crate) fn find(&self, key: u32, content: &Content) -> FoundContent {
+        let fingerprint = content.fingerprint();
+        let found = self.with(key, |entry| {
+            let is_same = |known: &&KnownContent| known.fingerprint == fingerprint;
+            match entry.contents.iter().rev().find(is_same) {
+                Some(known) => FoundContent::Known(*known),
+                // The newest part of a content is as old as its state, or older.
+                None if entry.contents.len() == CONTENTS_MAX
+                    && entry
+                        .contents
+                        .front()
+                        .is_some_and(|oldest| content.newest() < oldest.version) =>
+                {
+                    FoundContent::Forgotten
+                }
+                None => FoundContent::Unknown,
+            }
+        });
+        found.unwrap_or(FoundContent::Unknown)
+    }
+
+    /// Records a purge of one key, or of all and their values.
     pub(crate) fn purge(&self, purge: Purge) {
-        let keys = purge.key.map_or(self.keys(), |key| key..=key);
+        let keys = purge.key.map_or(self.ids(), |key| key..=key);
         for key in keys {
             self.with(key, |entry| entry.checker.purge(purge));
         }

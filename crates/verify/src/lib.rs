@@ -4,9 +4,10 @@
 //! their own and check them with the same rules.
 //!
 //! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
-//! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run), `setup`,
-//! `writer`, `reader`, `copy_reader` with [`near_cache`], `checker`, `converge` (its parts),
-//! [`database`], [`http`] and [`redis`] (access), [`report`] (the result).
+//! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run),
+//! [`record_schema`] and [`family`] (records with aliases and embedded rows), `setup`, `writer`,
+//! `reader`, `copy_reader` with [`near_cache`], `checker`, `converge` (its parts), [`database`],
+//! [`http`] and [`redis`] (access), [`report`] (the result).
 
 mod admin;
 pub mod capabilities;
@@ -15,6 +16,7 @@ pub mod converge;
 mod copy_reader;
 pub mod counterexample;
 pub mod database;
+pub mod family;
 pub mod history;
 pub mod http;
 mod ledger;
@@ -24,6 +26,7 @@ pub mod plan;
 mod random;
 mod read_request;
 mod reader;
+pub mod record_schema;
 pub mod redis;
 pub mod report;
 pub mod row;

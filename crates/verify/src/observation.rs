@@ -68,6 +68,10 @@ pub enum Form {
     BatchGet,
     /// `POST /collection`.
     BatchPost,
+    /// `GET /collection/by/alias/value`.
+    Alias,
+    /// `GET /collection/by/alias?ids=…`.
+    AliasBatch,
     /// `GET` of the Redis protocol.
     RedisGet,
     /// `MGET` of the Redis protocol.
@@ -77,12 +81,14 @@ pub enum Form {
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 8] = [
+pub const FORMS: [Form; 10] = [
     Form::Get,
     Form::Conditional,
     Form::Head,
     Form::BatchGet,
     Form::BatchPost,
+    Form::Alias,
+    Form::AliasBatch,
     Form::RedisGet,
     Form::RedisMget,
     Form::Copy,
@@ -199,7 +205,13 @@ impl Form {
     /// Returns whether the request names several keys.
     #[must_use]
     pub fn is_batch(self) -> bool {
-        matches!(self, Self::BatchGet | Self::BatchPost | Self::RedisMget)
+        matches!(self, Self::BatchGet | Self::BatchPost | Self::AliasBatch | Self::RedisMget)
+    }
+
+    /// Returns whether the request names values of an alias.
+    #[must_use]
+    pub fn is_by_alias(self) -> bool {
+        matches!(self, Self::Alias | Self::AliasBatch)
     }
 
     /// Returns its name for text and JSON.
@@ -211,6 +223,8 @@ impl Form {
             Self::Head => "head",
             Self::BatchGet => "batch_get",
             Self::BatchPost => "batch_post",
+            Self::Alias => "alias",
+            Self::AliasBatch => "alias_batch",
             Self::RedisGet => "redis_get",
             Self::RedisMget => "redis_mget",
             Self::Copy => "copy",

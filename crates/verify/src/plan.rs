@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::database::{Database, Table};
+use crate::database::{Database, Tables};
 use crate::http::Target;
+use crate::record_schema::RecordSchema;
 use crate::redis::RedisTarget;
 
 /// Most keys; each takes some kilobytes during the run.
@@ -24,10 +25,10 @@ pub const TARGETS_MAX: usize = 64;
 pub struct Plan {
     /// Database to write to.
     pub database: Database,
-    /// Table to write to.
-    pub table: Table,
-    /// Collection that serves the table.
-    pub collection: String,
+    /// Tables to write to.
+    pub tables: Tables,
+    /// Collection that serves them.
+    pub schema: RecordSchema,
     /// The contract's bound, from the configuration.
     pub max_staleness: Duration,
     /// Most ids of one batch, at least 1.

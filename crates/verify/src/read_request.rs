@@ -3,8 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::http::{Request, Response};
+use crate::ledger::{FoundContent, Ledger};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Position, Requirement};
-use crate::row::{KeyType, version_of};
+use crate::record_schema::RecordSchema;
 
 /// A read request.
 #[derive(Clone, Debug)]
@@ -16,13 +17,8 @@ pub(crate) struct ReadRequest {
     pub(crate) known: Option<(u64, String)>,
 }
 
-/// Format of the collection's records.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordSchema {
-    pub(crate) collection: String,
-    pub(crate) key: String,
-    pub(crate) key_type: KeyType,
-}
+/// Part of a response: what it states of one key or value.
+pub(crate) type Part = (u32, Requirement, Claim);
 
 impl ReadRequest {
     /// Returns an ordinary read.
@@ -30,27 +26,29 @@ impl ReadRequest {
         Self { form: Form::Get, keys: vec![(key, Requirement::Any)], known: None }
     }
 
+    /// Returns a lookup by a value of the alias.
+    pub(crate) fn by_value(value: u32) -> Self {
+        Self { form: Form::Alias, ..Self::plain(value) }
+    }
+
     pub(crate) fn request(&self, schema: &RecordSchema) -> Request {
-        let texts: Vec<String> =
-            self.keys.iter().map(|(key, _)| schema.key_type.text(*key)).collect();
-        let collection = &schema.collection;
+        let texts: Vec<String> = self.keys.iter().map(|(key, _)| schema.id(*key)).collect();
+        let path = schema.path(self.form.is_by_alias());
         let mut request = match self.form {
             // Those of the Redis protocol are sent by another reader.
             Form::Get
             | Form::Conditional
             | Form::Head
+            | Form::Alias
             | Form::RedisGet
             | Form::RedisMget
-            | Form::Copy => Request::get(format!("/{collection}/{}", texts.join(","))),
-            Form::BatchGet => Request::get(format!("/{collection}?ids={}", texts.join(","))),
+            | Form::Copy => Request::get(format!("{path}/{}", texts.join(","))),
+            Form::BatchGet | Form::AliasBatch => {
+                Request::get(format!("{path}?ids={}", texts.join(",")))
+            }
             Form::BatchPost => {
                 let body = Some(serde_json::json!({ "ids": texts }).to_string());
-                Request {
-                    method: "POST",
-                    path: format!("/{collection}"),
-                    headers: Vec::new(),
-                    body,
-                }
+                Request { method: "POST", path, headers: Vec::new(), body }
             }
         };
         if self.form == Form::Head {
@@ -75,31 +73,34 @@ impl ReadRequest {
         self.keys.first().map_or(Requirement::Any, |(_, requirement)| *requirement)
     }
 
-    /// Interprets the response for each key. `version_of_etag` returns the version of a known
-    /// `ETag`.
+    /// Interprets the response for each key and value. The ledger knows the versions of `ETag`s and
+    /// of contents.
     pub(crate) fn read(
         &self,
         response: &Response,
         schema: &RecordSchema,
         origin: Origin,
-        version_of_etag: impl Fn(u32, &str) -> Option<u64>,
-    ) -> Vec<Claim> {
-        let all = |seen: Claim| vec![seen; self.keys.len()];
+        ledger: &Ledger,
+    ) -> Vec<Part> {
+        let all = |seen: Claim| {
+            self.keys.iter().map(|(key, requirement)| (*key, *requirement, seen.clone())).collect()
+        };
         let key = self.keys.first().map_or(0, |(key, _)| *key);
         match (self.form, response.status()) {
             (_, status) if origin.may_refuse_with(status) => all(Claim::Refused(status)),
             (_, 400) if self.requirement().position().is_some() => all(Claim::PositionRefused),
-            (Form::BatchGet | Form::BatchPost, 200) => self.read_batch(&response.body, schema),
-            (Form::Get | Form::Conditional, 200) => {
-                let record =
-                    serde_json::from_slice(&response.body).map_err(|error| error.to_string());
-                let version = record
-                    .and_then(|record| version_of(&record, &schema.key, schema.key_type, key));
-                all(version
-                    .map_or_else(|what| invalid(&format!("a record, but {what}")), Claim::Version))
+            (Form::BatchGet | Form::BatchPost | Form::AliasBatch, 200) => {
+                self.read_batch(&response.body, schema, ledger)
+            }
+            (Form::Get | Form::Conditional | Form::Alias, 200) => {
+                match serde_json::from_slice(&response.body) {
+                    Ok(record) => self.record(key, self.requirement(), &record, schema, ledger),
+                    Err(error) => all(invalid(&format!("a record, but {error}"))),
+                }
             }
             (Form::Head, 200) => {
-                let version = response.header("etag").and_then(|etag| version_of_etag(key, etag));
+                let etag = response.header("etag");
+                let version = etag.and_then(|etag| ledger.version_of_etag(key, etag));
                 all(version.map_or(Claim::UnknownVersion, Claim::Version))
             }
             (Form::Conditional, 304) => all(match &self.known {
@@ -110,61 +111,128 @@ impl ReadRequest {
                 }
                 _ => invalid("304 with a different ETag"),
             }),
-            (Form::Get | Form::Conditional | Form::Head, 404) => all(Claim::Absent),
+            (Form::Get | Form::Conditional | Form::Head | Form::Alias, 404) => all(Claim::Absent),
             (_, status) => all(invalid(&format!("status {status}: {}", text(&response.body)))),
         }
     }
 
-    fn read_batch(&self, body: &[u8], schema: &RecordSchema) -> Vec<Claim> {
+    /// Returns what a record states of its key, and if it was looked up by a value, of that.
+    fn record(
+        &self,
+        id: u32,
+        requirement: Requirement,
+        record: &Map<String, Value>,
+        schema: &RecordSchema,
+        ledger: &Ledger,
+    ) -> Vec<Part> {
+        let wrong =
+            |what: String| vec![(id, requirement, invalid(&format!("a record, but {what}")))];
+        if !self.form.is_by_alias() {
+            return match claim_of_record(record, id, schema, ledger) {
+                Ok(claim) => vec![(id, requirement, claim)],
+                Err(what) => wrong(what),
+            };
+        }
+        let Some(key) = schema.key_of(record) else {
+            return wrong(format!("it has no {}", schema.key));
+        };
+        let content = match schema.content(record, key) {
+            Ok(content) => content,
+            Err(what) => return wrong(what),
+        };
+        if content.value != schema.value_of(id) {
+            return wrong(format!("it does not have the {}", schema.shown(id)));
+        }
+        let (version, value) = match ledger.find(key, &content) {
+            FoundContent::Known(known) => (Claim::Version(known.version), known.value),
+            FoundContent::Forgotten => (Claim::UnknownVersion, None),
+            FoundContent::Unknown => {
+                return wrong(format!("its parts did not exist together: {content:?}"));
+            }
+        };
+        let of_value = value.map_or(Claim::UnknownVersion, |(_, version)| Claim::Version(version));
+        // What a position requires of the key depends on which it is; the value's state implies it.
+        let of_key = match requirement {
+            Requirement::NoCache => Requirement::NoCache,
+            _ => Requirement::Any,
+        };
+        vec![(id, requirement, of_value), (key, of_key, version)]
+    }
+
+    fn read_batch(&self, body: &[u8], schema: &RecordSchema, ledger: &Ledger) -> Vec<Part> {
         let parsed: Result<Map<String, Value>, _> = serde_json::from_slice(body);
         let object = parsed.unwrap_or_default();
         let (Some(Value::Object(items)), Some(Value::Array(missing))) =
             (object.get("items"), object.get("missing"))
         else {
-            return vec![invalid(&format!("not a batch: {}", text(body))); self.keys.len()];
+            let claim = invalid(&format!("not a batch: {}", text(body)));
+            let part =
+                |(key, requirement): &(u32, Requirement)| (*key, *requirement, claim.clone());
+            return self.keys.iter().map(part).collect();
         };
-        let seen = |(key, _): &(u32, Requirement)| {
-            let id = schema.key_type.text(*key);
+        let parts = |(key, requirement): &(u32, Requirement)| {
+            let id = schema.id(*key);
             let is_missing = missing.iter().any(|other| other.as_str() == Some(&id));
             match (items.get(&id), is_missing) {
                 (Some(Value::Object(record)), false) => {
-                    version_of(record, &schema.key, schema.key_type, *key).map_or_else(
-                        |what| invalid(&format!("a record of a batch, but {what}")),
-                        Claim::Version,
-                    )
+                    self.record(*key, *requirement, record, schema, ledger)
                 }
-                (None, true) => Claim::Absent,
-                _ => invalid("a batch without exactly one entry for the id"),
+                (None, true) => vec![(*key, *requirement, Claim::Absent)],
+                _ => {
+                    let claim = invalid("a batch without exactly one entry for the id");
+                    vec![(*key, *requirement, claim)]
+                }
             }
         };
-        self.keys.iter().map(seen).collect()
+        self.keys.iter().flat_map(parts).collect()
     }
 
-    /// Returns the response as observations.
+    /// Returns the parts of the response as observations.
     pub(crate) fn observations(
         &self,
         response: &Response,
-        seen: Vec<Claim>,
+        parts: Vec<Part>,
         origin: Origin,
         reader: u16,
     ) -> Vec<Observation> {
         let outcome = Outcome::parse(response.header("hotrow-cache"));
         let age_s = response.header("age").and_then(|text| text.parse().ok());
         let position = response.header("hotrow-position").and_then(Position::parse);
-        let observe = |((key, requirement), seen): (&(u32, Requirement), Claim)| Observation {
-            key: *key,
+        let observe = |(key, requirement, seen): Part| Observation {
+            key,
             reader,
             origin,
             sent_ns: response.sent_ns,
             received_ns: response.received_ns,
             form: self.form,
-            requirement: *requirement,
+            requirement,
             seen,
             outcome,
             age_s,
             position,
         };
-        self.keys.iter().zip(seen).map(observe).collect()
+        parts.into_iter().map(observe).collect()
+    }
+}
+
+/// Returns what a record states of its key.
+///
+/// # Errors
+/// The difference from a valid record.
+pub(crate) fn claim_of_record(
+    record: &Map<String, Value>,
+    key: u32,
+    schema: &RecordSchema,
+    ledger: &Ledger,
+) -> Result<Claim, String> {
+    let content = schema.content(record, key)?;
+    if schema.is_plain() {
+        return Ok(Claim::Version(content.version));
+    }
+    match ledger.find(key, &content) {
+        FoundContent::Known(known) => Ok(Claim::Version(known.version)),
+        FoundContent::Forgotten => Ok(Claim::UnknownVersion),
+        FoundContent::Unknown => Err(format!("its parts did not exist together: {content:?}")),
     }
 }
 

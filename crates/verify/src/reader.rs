@@ -11,7 +11,8 @@ use crate::http::{Client, REQUEST_ERRORS, RequestError};
 use crate::ledger::Ledger;
 use crate::observation::{Claim, Form, Observation, Origin, Position, Requirement};
 use crate::random::{Random, Zipf};
-use crate::read_request::{ReadRequest, RecordSchema};
+use crate::read_request::ReadRequest;
+use crate::record_schema::RecordSchema;
 use crate::shared_state::{BackOff, SharedState};
 
 /// Probabilities in per cent: of a key that was or will be changed about now, and of a uniformly
@@ -29,6 +30,9 @@ const SESSION: u64 = 8;
 const OWN_WRITE: u64 = 4;
 /// Share at a balancer, where sessions are what can be checked.
 const SESSION_BALANCED: u64 = 40;
+/// Share in per cent of lookups by the alias, if there is one, and of batches of these.
+const BY_ALIAS: u64 = 35;
+const ALIAS_BATCH: u64 = 10;
 /// Most ids of a batch.
 const BATCH_KEYS_MAX: u64 = 20;
 /// Responses whose tokens a reader may use.
@@ -155,9 +159,8 @@ impl Reader {
             Ok(response) => {
                 target.back_off.succeeded();
                 target.rests_until = None;
-                let known = |key, etag: &str| ledger.version_of_etag(key, etag);
-                let seen = ask.read(&response, &self.schema, target.origin, known);
-                let observations = ask.observations(&response, seen, target.origin, id);
+                let parts = ask.read(&response, &self.schema, target.origin, &ledger);
+                let observations = ask.observations(&response, parts, target.origin, id);
                 self.remember(ask, &observations, response.header("etag"));
                 ledger.submit(id, observations.clone());
                 Some(observations)
@@ -205,23 +208,29 @@ impl Reader {
         let session =
             if matches!(origin, Some(Origin::Balancer(_))) { SESSION_BALANCED } else { SESSION };
         let kind = self.random.below(100);
+        let by_alias = self.schema.alias.is_some() && self.random.percent(BY_ALIAS);
         if capabilities.min_position && kind < session {
-            if let Some(ask) = self.choose_session() {
+            if let Some(ask) = self.choose_session(by_alias) {
                 return ask;
             }
         } else if capabilities.min_position && kind < session + OWN_WRITE {
             if let Some((position, key)) = self.shared.commit(&mut self.random) {
-                return self.choose_own_write(position, key);
+                let id = if by_alias { self.choose_value() } else { key };
+                return self.choose_own_write(position, id);
             }
         } else if capabilities.no_cache && kind < session + OWN_WRITE + NO_CACHE {
             if self.random.percent(NO_CACHE_BATCH) {
                 return self.choose_batch(Form::BatchPost, Requirement::NoCache);
             }
-            return ReadRequest {
-                form: Form::Get,
-                keys: vec![(self.choose_key(), Requirement::NoCache)],
-                known: None,
-            };
+            let id = if by_alias { self.choose_value() } else { self.choose_key() };
+            return self.single(id, Requirement::NoCache);
+        }
+        if by_alias && self.random.percent(ALIAS_BATCH) {
+            return self.choose_batch(Form::AliasBatch, Requirement::Any);
+        }
+        if by_alias {
+            let value = self.choose_value();
+            return self.single(value, Requirement::Any);
         }
         let form = match self.random.below(100) {
             n if n < BATCH => {
@@ -233,22 +242,31 @@ impl Reader {
         };
         let key = self.choose_key();
         match form {
-            Form::BatchGet | Form::BatchPost => self.choose_batch(form, Requirement::Any),
+            Form::BatchGet | Form::BatchPost | Form::AliasBatch => {
+                self.choose_batch(form, Requirement::Any)
+            }
             Form::Conditional => match self.etags.get(&key).cloned() {
                 Some(known) => {
                     ReadRequest { form, keys: vec![(key, Requirement::Any)], known: Some(known) }
                 }
                 None => ReadRequest::plain(key),
             },
-            Form::Get | Form::Head | Form::RedisGet | Form::RedisMget | Form::Copy => {
-                ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None }
-            }
+            Form::Get
+            | Form::Head
+            | Form::Alias
+            | Form::RedisGet
+            | Form::RedisMget
+            | Form::Copy => ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None },
         }
     }
 
     fn choose_batch(&mut self, form: Form, requirement: Requirement) -> ReadRequest {
         let count = 1 + self.random.below(self.batch_ids_max);
-        let mut keys: Vec<u32> = (0..count).map(|_| self.choose_key()).collect();
+        let choose = |_| match form.is_by_alias() {
+            true => self.choose_value(),
+            false => self.choose_key(),
+        };
+        let mut keys: Vec<u32> = (0..count).map(choose).collect();
         keys.sort_unstable();
         keys.dedup();
         ReadRequest {
@@ -258,26 +276,32 @@ impl Reader {
         }
     }
 
-    /// Chooses a read with the token of an earlier response, for its key or another.
-    fn choose_session(&mut self) -> Option<ReadRequest> {
+    /// Returns a read of one key, or of one value.
+    fn single(&self, id: u32, requirement: Requirement) -> ReadRequest {
+        let is_value = self.schema.value_of(id).is_some();
+        let form = if is_value { Form::Alias } else { Form::Get };
+        ReadRequest { form, keys: vec![(id, requirement)], known: None }
+    }
+
+    /// Chooses a read with the token of an earlier response, for its key or another, or a value.
+    fn choose_session(&mut self, by_alias: bool) -> Option<ReadRequest> {
         let at = self.random.below(self.tokens.len() as u64) as usize;
         let token = *self.tokens.get(at)?;
         let Token { position, version, .. } = token;
-        let (key, floor) = if self.random.below(OTHER_KEY_ONE_IN) == 0 {
+        let (key, floor) = if by_alias {
+            let value = self.choose_value();
+            (value, self.follows_for(value, &token))
+        } else if self.random.below(OTHER_KEY_ONE_IN) == 0 {
             let key = self.choose_key();
             (key, self.follows_for(key, &token))
         } else {
             (token.key, version)
         };
-        Some(ReadRequest {
-            form: Form::Get,
-            keys: vec![(key, Requirement::Session { position, floor })],
-            known: None,
-        })
+        Some(self.single(key, Requirement::Session { position, floor }))
     }
 
-    /// Returns the oldest version of `key` that reflects a response: the state committed before the
-    /// commit shown by the response began, and that commit's own change of the key.
+    /// Returns the oldest version of a key or value that reflects a response: the state committed
+    /// before the commit shown by the response began, and that commit's own change of it.
     fn follows_for(&self, key: u32, token: &Token) -> u64 {
         let shown = self
             .ledger
@@ -302,11 +326,16 @@ impl Reader {
             .ledger
             .with(key, |entry| entry.checker.history.certain_at(position.at))
             .unwrap_or(0);
-        ReadRequest {
-            form: Form::Get,
-            keys: vec![(key, Requirement::OwnWrite { position, floor })],
-            known: None,
+        self.single(key, Requirement::OwnWrite { position, floor })
+    }
+
+    fn choose_value(&mut self) -> u32 {
+        let recent = self.shared.recent_value(&mut self.random);
+        if let Some(value) = recent.filter(|_| self.random.percent(RECENT)) {
+            return value;
         }
+        let values = *self.ledger.ids().end() - *self.ledger.keys().end();
+        *self.ledger.keys().end() + 1 + Zipf::new(values).pick(&mut self.random)
     }
 
     fn choose_key(&mut self) -> u32 {

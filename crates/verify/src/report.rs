@@ -85,6 +85,12 @@ pub struct Writes {
     pub unknown: u64,
     /// Keys of those that were read back.
     pub read_back: u64,
+    /// Values of the alias that another record got, or none.
+    pub values_moved: u64,
+    /// Children that were inserted, updated, moved or deleted.
+    pub children_changed: u64,
+    /// Children that were moved to another record.
+    pub children_moved: u64,
 }
 
 impl Writes {
@@ -98,6 +104,9 @@ impl Writes {
             failed: get(&counts.failed),
             unknown: get(&counts.unknown),
             read_back: get(&counts.read_back),
+            values_moved: get(&counts.values_moved),
+            children_changed: get(&counts.children_changed),
+            children_moved: get(&counts.children_moved),
         }
     }
 }
@@ -137,6 +146,13 @@ impl Report {
             }
             _ => RunVerdict::Inconclusive,
         }
+    }
+
+    /// Returns the number of values and keys that were looked up by the alias.
+    #[must_use]
+    pub fn lookups_by_alias(&self) -> u64 {
+        let by_alias = self.reads.forms.iter().filter(|(form, _)| form.is_by_alias());
+        by_alias.map(|(_, count)| count).sum()
     }
 
     /// Returns the share of reads within 10 ms of a change of their key; 0 without reads.

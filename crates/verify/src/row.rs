@@ -46,7 +46,7 @@ impl KeyType {
         (self.text(key) == text).then_some(key)
     }
 
-    fn is(self, value: &Value, key: u32) -> bool {
+    pub(crate) fn is(self, value: &Value, key: u32) -> bool {
         match self {
             Self::Integer => value.as_u64() == Some(u64::from(key)),
             Self::Text => value.as_str() == Some(&self.text(key)),

@@ -210,6 +210,9 @@ pub struct CheckResult {
 pub struct KeyChecker {
     /// Write history.
     pub history: History,
+    /// Whether it is a value of an alias: by docs/aliases.md no order of its answers, no `Age` and
+    /// no `no-cache`, which all concern the record.
+    is_value: bool,
     /// Newest responses per instance, in order of receipt and version.
     prior_responses: BTreeMap<Origin, VecDeque<PriorResponse>>,
     /// Purges of the key per instance, in order of completion.
@@ -234,7 +237,14 @@ impl KeyChecker {
     /// Creates the checker of a key without responses.
     #[must_use]
     pub fn new(history: History) -> Self {
-        Self { history, prior_responses: BTreeMap::new(), purges: BTreeMap::new() }
+        let (prior_responses, purges) = (BTreeMap::new(), BTreeMap::new());
+        Self { history, is_value: false, prior_responses, purges }
+    }
+
+    /// Creates the checker of a value of an alias: its states are records that have it, or none.
+    #[must_use]
+    pub fn of_value(history: History) -> Self {
+        Self { is_value: true, ..Self::new(history) }
     }
 
     /// Records a purge of the key or its collection. Must precede responses to requests sent after
@@ -332,7 +342,12 @@ impl KeyChecker {
 
     fn floors(&self, observation: &Observation, terms: &ContractTerms) -> Vec<Floor> {
         let mut floors = Vec::with_capacity(4);
-        let mut add = |rule, version, earlier| floors.push(Floor { rule, version, earlier });
+        let mut add = |rule, version, earlier| {
+            let is_of_records = matches!(rule, Rule::Monotonic | Rule::Age | Rule::NoCache);
+            if !(self.is_value && is_of_records) {
+                floors.push(Floor { rule, version, earlier });
+            }
+        };
         let sent = observation.sent_ns;
         if observation.form == Form::Copy {
             // Not monotonic with reads that reach the instance.

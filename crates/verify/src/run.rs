@@ -11,19 +11,19 @@ use crate::converge::{ConvergenceResult, converge};
 use crate::copy_reader::{COPY_READERS, CopyReader, ProbedRedis};
 use crate::counterexample::{Names, render};
 use crate::database::DatabaseError;
+use crate::family::Family;
 use crate::http::{Client, REQUEST_ERRORS};
 use crate::ledger::Ledger;
 use crate::near_cache::NearCacheCounts;
 use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::read_request::RecordSchema;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
 use crate::report::{NearCacheReport, Report, RunEnd, Writes};
 use crate::rules::ContractTerms;
-use crate::setup::{self, PreparedTable, ProbedTarget};
+use crate::setup::{self, PreparedTables, ProbedTarget};
 use crate::shared_state::{SharedState, lock};
-use crate::writer::{WriteCounts, WriterThread};
+use crate::writer::{WriteCounts, WriterThread, families};
 
 /// Interval of checks.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
@@ -95,16 +95,13 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, RunError> {
-    let mut direct = plan.database.writer(&plan.table)?;
+    let mut direct = plan.database.writer(&plan.tables)?;
     let prepared = setup::prepare(plan, &mut *direct)?;
-    let key_type = plan.table.key_type;
-    let schema =
-        RecordSchema { collection: plan.collection.clone(), key: plan.table.key.clone(), key_type };
-    let known = setup::targets(plan, &schema)?;
-    let redis = setup::redis_targets(plan, &schema)?;
+    let known = setup::targets(plan, &plan.schema)?;
+    let redis = setup::redis_targets(plan, &plan.schema)?;
     // Earlier writes must be visible everywhere from here on.
     SharedState::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
-    let mut running = Running::start(plan, prepared, known, redis, schema)?;
+    let mut running = Running::start(plan, prepared, known, redis)?;
     let mut problems = Vec::new();
     let end = running.watch(plan.duration, plan.keep_going, stop, progress);
     running.shared.stop_writers();
@@ -142,7 +139,7 @@ pub fn run(
 /// # Errors
 /// The database's error, or foreign rows.
 pub fn create_table(plan: &Plan) -> Result<(), RunError> {
-    let mut direct = plan.database.writer(&plan.table)?;
+    let mut direct = plan.database.writer(&plan.tables)?;
     setup::prepare(plan, &mut *direct).map(|_| ())
 }
 
@@ -172,14 +169,14 @@ struct Running {
 impl Running {
     fn start(
         plan: &Plan,
-        prepared: PreparedTable,
+        prepared: PreparedTables,
         known: Vec<ProbedTarget>,
         redis: Vec<ProbedRedis>,
-        schema: RecordSchema,
     ) -> Result<Self, RunError> {
         // One more inbox, for the comparison at the end.
         let readers = plan.readers + 1 + COPY_READERS;
-        let ledger = Arc::new(Ledger::new(prepared.histories, usize::from(readers)));
+        let PreparedTables { first_version, keys, values } = prepared;
+        let ledger = Arc::new(Ledger::new(keys, values, usize::from(readers)));
         let shared = Arc::new(SharedState::default());
         let losses = Arc::new(FailureCounts::default());
         let max_staleness_ns = u64::try_from(plan.max_staleness.as_nanos()).unwrap_or(u64::MAX);
@@ -191,7 +188,7 @@ impl Running {
             ledger: ledger.clone(),
             shared: board_too,
             losses: losses_too,
-            schema: schema.clone(),
+            schema: plan.schema.clone(),
             batch_ids_max,
         };
         let urls = |targets: &[crate::http::Target]| {
@@ -200,7 +197,7 @@ impl Running {
         let names = Names {
             instances: urls(&plan.instances),
             balancers: urls(&plan.balancers),
-            first_version: prepared.first_version,
+            first_version,
             key: String::new(),
         };
         let mut admins = admins(plan);
@@ -225,7 +222,7 @@ impl Running {
             admins,
             observed_before,
         };
-        let started = running.start_threads(plan, schema);
+        let started = running.start_threads(plan);
         if started.is_err() {
             running.shared.stop_writers();
             running.shared.stop_readers();
@@ -233,19 +230,23 @@ impl Running {
         started.map(|()| running)
     }
 
-    fn start_threads(&mut self, plan: &Plan, schema: RecordSchema) -> Result<(), RunError> {
+    fn start_threads(&mut self, plan: &Plan) -> Result<(), RunError> {
         for id in 0..plan.writers {
+            let keys: Vec<u32> = self
+                .ledger
+                .keys()
+                .filter(|key| key % u32::from(plan.writers) == u32::from(id))
+                .collect();
+            let families = self.families(plan, &keys);
             let thread = WriterThread {
-                writer: plan.database.writer(&plan.table)?,
+                writer: plan.database.writer(&plan.tables)?,
                 ledger: self.ledger.clone(),
                 shared: self.shared.clone(),
                 counts: self.writes.clone(),
                 random: Random::new(plan.seed, u64::from(id)),
-                keys: self
-                    .ledger
-                    .keys()
-                    .filter(|key| key % u32::from(plan.writers) == u32::from(id))
-                    .collect(),
+                schema: plan.schema.clone(),
+                keys,
+                families,
                 interval: Duration::from_secs_f64(f64::from(plan.writers) / plan.rate),
             };
             self.writers.push(named(format!("writer-{id}")).spawn(move || thread.run())?);
@@ -272,13 +273,29 @@ impl Running {
                 admins,
                 ledger: self.ledger.clone(),
                 shared: self.shared.clone(),
-                schema,
+                schema: plan.schema.clone(),
                 random: Random::new(plan.seed, u64::MAX),
                 purges: self.purges.clone(),
             };
             self.others.push(named("purger".to_owned()).spawn(move || purger.run())?);
         }
         Ok(())
+    }
+
+    /// Returns the families of a writer's keys, whose first contents become known.
+    fn families(&self, plan: &Plan, keys: &[u32]) -> Vec<Family> {
+        if plan.schema.is_plain() {
+            return Vec::new();
+        }
+        let (schema, version) = (&plan.schema, self.names.first_version);
+        let families =
+            families(keys, |keys| Family::beginning(keys, schema, version, setup::has_first_row));
+        for state in families.iter().flat_map(|family| family.states(version, schema)) {
+            if let Some(content) = &state.content {
+                self.ledger.staged(state.key, content, state.version, state.value);
+            }
+        }
+        families
     }
 
     fn reader(&self, id: u16) -> Reader {
@@ -365,7 +382,7 @@ impl Running {
         let feed_of = |observed: &Option<Observed>| observed.as_ref().map(|o| o.feed.clone());
         let evidence = self.checker.evidence.take();
         let counterexample = evidence.as_ref().map(|evidence| {
-            let key = plan.table.key_type.text(evidence.violation.observation.key);
+            let key = plan.schema.shown(evidence.violation.observation.key);
             render(evidence, &Names { key, ..self.names.clone() })
         });
         let capabilities = |known: &ProbedTarget| {

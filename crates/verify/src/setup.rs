@@ -8,13 +8,15 @@ use hotrow_measure::clock::Nanos;
 use crate::capabilities::{Capabilities, probe};
 use crate::copy_reader::{self, ProbedRedis};
 use crate::database::{
-    Change, ChangeKind, DatabaseError, Rows, TransactionEnd, TransactionOutcome, Writer,
+    Change, ChangeKind, DatabaseError, Rows, Table, TableRole, TransactionEnd, TransactionOutcome,
+    Writer,
 };
+use crate::family::{VALUES_PER_KEY, first_value};
 use crate::history::{History, Ns};
 use crate::http::{Client, Target};
 use crate::observation::Origin;
 use crate::plan::Plan;
-use crate::read_request::RecordSchema;
+use crate::record_schema::RecordSchema;
 use crate::run::RunError;
 
 /// Time limit for a database operation before the run.
@@ -25,45 +27,90 @@ const TRY_EVERY: Duration = Duration::from_millis(100);
 const ROWS_AT_ONCE: usize = 50;
 
 /// Returns whether the key has a row at first: all but every seventh have.
-fn has_first_row(key: u32) -> bool {
+pub(crate) fn has_first_row(key: u32) -> bool {
     key % 7 != 3
 }
 
 /// A key whose row exists from the beginning.
 pub(crate) const FIRST_KEY: u32 = 1;
 
-/// The table at the beginning of the run.
-pub(crate) struct PreparedTable {
+/// The tables at the beginning of the run.
+pub(crate) struct PreparedTables {
     /// Version of all first states.
     pub(crate) first_version: u64,
     /// First state of each key, from 1.
-    pub(crate) histories: Vec<History>,
+    pub(crate) keys: Vec<History>,
+    /// First state of each value of the alias, from 1.
+    pub(crate) values: Vec<History>,
 }
 
-/// Verifies that the table has no foreign rows, and gives every key its first state.
-pub(crate) fn prepare(plan: &Plan, writer: &mut dyn Writer) -> Result<PreparedTable, RunError> {
+/// Verifies that the tables have no foreign rows, and gives every key its first state: without
+/// children, and with the first of its values.
+pub(crate) fn prepare(plan: &Plan, writer: &mut dyn Writer) -> Result<PreparedTables, RunError> {
     if plan.create {
         retry(|| writer.create())?;
     }
-    let rows = retry(|| writer.rows()).map_err(|error| match error {
+    let rows = rows(plan, writer, &plan.tables.records, TableRole::Records)?;
+    let first_version = first_version(&rows, SystemTime::now());
+    if let Some(table) = &plan.tables.children {
+        let children = self::rows(plan, writer, table, TableRole::Children)?;
+        let delete = |key: &u32| Change {
+            table: TableRole::Children,
+            key: *key,
+            version: first_version,
+            reference: None,
+            kind: ChangeKind::Delete,
+        };
+        write(writer, &children.rows.keys().map(delete).collect::<Vec<_>>())?;
+    }
+    let has_alias = plan.schema.alias.is_some();
+    let change = |key: u32, reference| {
+        let kind = if has_first_row(key) { ChangeKind::Upsert } else { ChangeKind::Delete };
+        Change { table: TableRole::Records, key, version: first_version, reference, kind }
+    };
+    let without_value = |key| change(key, None);
+    write(writer, &(1..=plan.keys).map(without_value).collect::<Vec<_>>())?;
+    if has_alias {
+        // Only now no other row has the value.
+        let with_value = |key| change(key, Some(first_value(key)));
+        write(writer, &(1..=plan.keys).map(with_value).collect::<Vec<_>>())?;
+    }
+    let now: Ns = Nanos::now().0;
+    let keys = 1..=plan.keys;
+    let of_key = |key| History::beginning_at(first_version, has_first_row(key), now);
+    let values = keys.clone().filter(|_| has_alias).flat_map(|key| {
+        (0..VALUES_PER_KEY).map(move |nth| {
+            History::beginning_at(first_version, nth == 0 && has_first_row(key), now)
+        })
+    });
+    Ok(PreparedTables { first_version, values: values.collect(), keys: keys.map(of_key).collect() })
+}
+
+/// Returns the rows of a table, none of which is foreign.
+fn rows(
+    plan: &Plan,
+    writer: &mut dyn Writer,
+    table: &Table,
+    role: TableRole,
+) -> Result<Rows, RunError> {
+    let name = table.name.clone();
+    let rows = retry(|| writer.rows(role)).map_err(|error| match error {
         RunError::Database(DatabaseError::Permanent(what)) if !plan.create => {
-            RunError::NoTable { name: plan.table.name.clone(), what }
+            RunError::NoTable { name: name.clone(), what }
         }
         other => other,
     })?;
     if rows.foreign > 0 && !plan.reuse_table {
-        return Err(RunError::Foreign { name: plan.table.name.clone(), rows: rows.foreign });
+        return Err(RunError::Foreign { name, rows: rows.foreign });
     }
-    let first_version = first_version(&rows, SystemTime::now());
+    Ok(rows)
+}
+
+/// Makes changes, some at once.
+fn write(writer: &mut dyn Writer, changes: &[Change]) -> Result<(), RunError> {
     let at_once = if writer.has_transactions() { ROWS_AT_ONCE } else { 1 };
-    let keys: Vec<u32> = (1..=plan.keys).collect();
-    for keys in keys.chunks(at_once) {
-        let change = |key: &u32| {
-            let kind = if has_first_row(*key) { ChangeKind::Upsert } else { ChangeKind::Delete };
-            Change { key: *key, version: first_version, kind }
-        };
-        let changes: Vec<Change> = keys.iter().map(change).collect();
-        retry(|| match writer.transact(&changes, TransactionEnd::Commit, &mut || {}) {
+    for changes in changes.chunks(at_once) {
+        retry(|| match writer.transact(changes, TransactionEnd::Commit, &mut || {}) {
             TransactionOutcome::Committed => Ok(()),
             // A repetition is harmless.
             TransactionOutcome::RolledBack(fault) | TransactionOutcome::Unknown(fault) => {
@@ -71,12 +118,7 @@ pub(crate) fn prepare(plan: &Plan, writer: &mut dyn Writer) -> Result<PreparedTa
             }
         })?;
     }
-    let now: Ns = Nanos::now().0;
-    let histories = keys
-        .iter()
-        .map(|key| History::beginning_at(first_version, has_first_row(*key), now))
-        .collect();
-    Ok(PreparedTable { first_version, histories })
+    Ok(())
 }
 
 /// Returns a version above all versions of earlier runs: microseconds since 1970, below the 2⁵³ up
@@ -84,7 +126,7 @@ pub(crate) fn prepare(plan: &Plan, writer: &mut dyn Writer) -> Result<PreparedTa
 fn first_version(rows: &Rows, now: SystemTime) -> u64 {
     let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let by_clock = u64::try_from(since_1970.as_micros()).unwrap_or(0);
-    let by_rows = rows.versions.values().max().map_or(1, |version| version + 1);
+    let by_rows = rows.rows.values().map(|row| row.version).max().map_or(1, |version| version + 1);
     by_clock.max(by_rows)
 }
 
@@ -145,12 +187,14 @@ pub(crate) fn redis_targets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::StoredRow;
 
     #[test]
     fn versions_increase_over_runs_even_if_the_clock_goes_back() {
         let at = |s| SystemTime::UNIX_EPOCH + Duration::from_secs(s);
         assert_eq!(first_version(&Rows::default(), at(2)), 2_000_000);
-        let rows = Rows { versions: [(1, 5), (2, 3_000_000)].into(), foreign: 0 };
+        let row = |version| StoredRow { version, reference: None };
+        let rows = Rows { rows: [(1, row(5)), (2, row(3_000_000))].into(), foreign: 0 };
         assert_eq!(first_version(&rows, at(2)), 3_000_001);
         assert!(first_version(&Rows::default(), at(4_000_000_000)) < 1 << 53);
         assert!(has_first_row(FIRST_KEY));

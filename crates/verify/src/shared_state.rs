@@ -15,11 +15,31 @@ const COMMITS_MAX: usize = 32;
 /// Longest sleep without checking the stop flags.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
+/// Keys or values that were changed last.
+#[derive(Debug, Default)]
+struct RecentIds {
+    ids: [AtomicU32; RECENT],
+    cursor: AtomicUsize,
+}
+
+impl RecentIds {
+    fn add(&self, id: u32) {
+        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % RECENT;
+        self.ids[at].store(id, Ordering::Relaxed);
+    }
+
+    fn one(&self, random: &mut Random) -> Option<u32> {
+        let back = random.below(4).min(random.below(4)) as usize + 1;
+        let at = self.cursor.load(Ordering::Relaxed).wrapping_add(RECENT - back);
+        Some(self.ids[at % RECENT].load(Ordering::Relaxed)).filter(|id| *id != 0)
+    }
+}
+
 /// State shared by all threads of a run.
 #[derive(Debug, Default)]
 pub(crate) struct SharedState {
-    recent: [AtomicU32; RECENT],
-    cursor: AtomicUsize,
+    recent: RecentIds,
+    recent_values: RecentIds,
     /// The log of positions, known from a response; 0 before.
     log: AtomicU64,
     commits: Mutex<VecDeque<(u64, u32)>>,
@@ -30,15 +50,22 @@ pub(crate) struct SharedState {
 impl SharedState {
     /// Records that a writer is about to change the key, or just has.
     pub(crate) fn touched(&self, key: u32) {
-        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % RECENT;
-        self.recent[at].store(key, Ordering::Relaxed);
+        self.recent.add(key);
+    }
+
+    /// Records the same of a value of the alias.
+    pub(crate) fn touched_value(&self, value: u32) {
+        self.recent_values.add(value);
     }
 
     /// Returns a key that was or will be changed about now; `None` before the first.
     pub(crate) fn recent(&self, random: &mut Random) -> Option<u32> {
-        let back = random.below(4).min(random.below(4)) as usize + 1;
-        let at = self.cursor.load(Ordering::Relaxed).wrapping_add(RECENT - back);
-        Some(self.recent[at % RECENT].load(Ordering::Relaxed)).filter(|key| *key != 0)
+        self.recent.one(random)
+    }
+
+    /// Returns such a value.
+    pub(crate) fn recent_value(&self, random: &mut Random) -> Option<u32> {
+        self.recent_values.one(random)
     }
 
     /// Records the log named by a response.

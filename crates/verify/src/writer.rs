@@ -1,5 +1,6 @@
 //! Writer: one connection that changes the keys it owns and records its writes. It survives a crash
-//! of the database.
+//! of the database. Records with an alias or embedded rows are written by families
+//! ([`crate::family`]), others one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +9,14 @@ use std::time::{Duration, Instant};
 use hotrow_measure::clock::Nanos;
 
 use crate::database::{
-    Change, ChangeKind, DatabaseError, TransactionEnd, TransactionOutcome, Writer,
+    Change, ChangeKind, DatabaseError, StoredRow, TableRole, TransactionEnd, TransactionOutcome,
+    Writer,
 };
+use crate::family::{Family, RECORDS, Step};
 use crate::history::{LogInterval, Ns, WriteOutcome};
 use crate::ledger::Ledger;
 use crate::random::{Random, Zipf};
+use crate::record_schema::RecordSchema;
 use crate::shared_state::{BackOff, SharedState};
 
 /// Probability of a delete of a row, in per cent; a key without a row is inserted again.
@@ -39,6 +43,9 @@ pub(crate) struct WriteCounts {
     pub(crate) failed: AtomicU64,
     pub(crate) unknown: AtomicU64,
     pub(crate) read_back: AtomicU64,
+    pub(crate) values_moved: AtomicU64,
+    pub(crate) children_changed: AtomicU64,
+    pub(crate) children_moved: AtomicU64,
 }
 
 fn count(counter: &AtomicU64, by: u64) {
@@ -52,10 +59,31 @@ pub(crate) struct WriterThread {
     pub(crate) shared: Arc<SharedState>,
     pub(crate) counts: Arc<WriteCounts>,
     pub(crate) random: Random,
+    pub(crate) schema: RecordSchema,
     /// Keys that only this writer changes.
     pub(crate) keys: Vec<u32>,
+    /// Their families, if records have more parts than a row; see [`families`].
+    pub(crate) families: Vec<Family>,
     /// Interval between two transactions.
     pub(crate) interval: Duration,
+}
+
+/// Divides the keys of a writer into families.
+pub(crate) fn families(keys: &[u32], new: impl Fn(&[u32]) -> Family) -> Vec<Family> {
+    keys.chunks(RECORDS).map(new).collect()
+}
+
+/// A transaction with the states that it makes.
+struct Transaction {
+    /// Keys and values with the versions of their new states.
+    states: Vec<(u32, u64)>,
+    changes: Vec<Change>,
+    /// Number of the states that are of keys, and of these the deleted.
+    keys: u64,
+    deletes: u64,
+    step: Step,
+    /// Families as they were before, by their places.
+    before: Vec<(usize, Family)>,
 }
 
 impl WriterThread {
@@ -72,34 +100,43 @@ impl WriterThread {
         let shared = self.shared.clone();
         while !shared.writers_stopped() {
             SharedState::sleep_until(due, || shared.writers_stopped());
-            let Some(hot) = self.keys.get(zipf.pick(&mut self.random) as usize).copied() else {
+            if self.keys.is_empty() {
                 return Ok(());
-            };
-            let mut keys = vec![hot];
+            }
+            let mut places = vec![zipf.pick(&mut self.random) as usize];
             if self.random.percent(several) {
                 let more = 1 + self.random.below(TRANSACTION_KEYS_MAX - 1);
-                keys.extend((0..more).filter_map(|_| self.random.one_of(&self.keys)));
-                keys.sort_unstable();
-                keys.dedup();
+                let keys = self.keys.len() as u64;
+                places.extend((0..more).map(|_| self.random.below(keys) as usize));
+                places.sort_unstable();
+                places.dedup();
             }
-            keys.iter().for_each(|key| shared.touched(*key));
-            match self.change(&keys) {
+            let transaction = self.stage(&places);
+            let touched: Vec<u32> = transaction.states.iter().map(|(id, _)| *id).collect();
+            self.touch(&touched);
+            match self.change(transaction) {
                 Ok(()) => back_off.succeeded(),
                 Err(DatabaseError::Transient(_)) => due = back_off.failed(),
                 Err(lasting @ DatabaseError::Permanent(_)) => return Err(lasting),
             }
-            keys.iter().for_each(|key| shared.touched(*key));
+            self.touch(&touched);
             let late = due + LATE_MAX < Instant::now();
             due = if late { Instant::now() } else { due } + self.interval;
         }
         Ok(())
     }
 
-    /// Gives each key its next state, in one transaction.
-    fn change(&mut self, keys: &[u32]) -> Result<(), DatabaseError> {
-        let transaction = self.ledger.next_transaction();
-        let changes: Vec<Change> =
-            keys.iter().filter_map(|key| self.stage(*key, transaction)).collect();
+    fn touch(&self, ids: &[u32]) {
+        for id in ids {
+            match self.schema.value_of(*id) {
+                Some(_) => self.shared.touched_value(*id),
+                None => self.shared.touched(*id),
+            }
+        }
+    }
+
+    /// Makes the transaction that gives each key its next state.
+    fn change(&mut self, transaction: Transaction) -> Result<(), DatabaseError> {
         let end = if self.random.percent(ROLLBACKS) {
             TransactionEnd::RollBack
         } else {
@@ -108,21 +145,22 @@ impl WriterThread {
         let ledger = self.ledger.clone();
         let mut before_commit = || {
             let now = Nanos::now().0;
-            for change in &changes {
-                ledger.with(change.key, |entry| entry.checker.history.begin(change.version, now));
+            for (id, version) in &transaction.states {
+                ledger.with(*id, |entry| entry.checker.history.begin(*version, now));
             }
         };
-        let ended = self.writer.transact(&changes, end, &mut before_commit);
+        let ended = self.writer.transact(&transaction.changes, end, &mut before_commit);
         let returned_ns = Nanos::now().0;
         match ended {
             TransactionOutcome::Committed => {
-                self.settle(&changes, WriteOutcome::Committed { returned_ns });
+                self.settle(&transaction, WriteOutcome::Committed { returned_ns });
                 Ok(())
             }
             TransactionOutcome::RolledBack(fault) => {
-                changes.iter().for_each(|change| {
-                    ledger.settle(change.key, change.version, WriteOutcome::RolledBack, None)
-                });
+                self.record(&transaction, WriteOutcome::RolledBack, None);
+                for (place, family) in transaction.before {
+                    self.families[place] = family;
+                }
                 if end == TransactionEnd::RollBack {
                     count(&self.counts.rolled_back, 1);
                     return Ok(());
@@ -131,18 +169,87 @@ impl WriterThread {
                 Err(fault)
             }
             TransactionOutcome::Unknown(fault) => {
-                changes.iter().for_each(|change| {
-                    ledger.settle(change.key, change.version, WriteOutcome::Unknown, None)
-                });
+                self.record(&transaction, WriteOutcome::Unknown, None);
                 count(&self.counts.unknown, 1);
-                self.read_back(&changes);
+                transaction.before.iter().for_each(|(place, _)| self.families[*place].forget());
+                self.read_back(&transaction);
                 Err(fault)
             }
         }
     }
 
+    /// Records the outcome of a transaction for all its states.
+    fn record(&self, transaction: &Transaction, outcome: WriteOutcome, log: Option<LogInterval>) {
+        for (id, version) in &transaction.states {
+            self.ledger.settle(*id, *version, outcome, log);
+        }
+    }
+
+    /// Stages the next states of the keys at these places.
+    fn stage(&mut self, places: &[usize]) -> Transaction {
+        let number = self.ledger.next_transaction();
+        let mut transaction = Transaction {
+            states: Vec::new(),
+            changes: Vec::new(),
+            keys: 0,
+            deletes: 0,
+            step: Step::default(),
+            before: Vec::new(),
+        };
+        if self.families.is_empty() {
+            for place in places {
+                let key = self.keys[*place];
+                transaction.changes.extend(self.stage_row(key, number));
+            }
+            let state = |change: &Change| (change.key, change.version);
+            transaction.states = transaction.changes.iter().map(state).collect();
+            let is_delete = |change: &&Change| change.kind == ChangeKind::Delete;
+            transaction.deletes = transaction.changes.iter().filter(is_delete).count() as u64;
+            transaction.keys = transaction.changes.len() as u64;
+            return transaction;
+        }
+        for place in places {
+            let at = place / RECORDS;
+            // Once per transaction.
+            if transaction.before.iter().all(|(other, _)| *other != at) {
+                self.stage_family(at, place % RECORDS, number, &mut transaction);
+            }
+        }
+        transaction
+    }
+
+    fn stage_family(
+        &mut self,
+        at: usize,
+        place: usize,
+        number: u64,
+        transaction: &mut Transaction,
+    ) {
+        let Self { ledger, random, schema, families, .. } = self;
+        let family = &mut families[at];
+        transaction.before.push((at, family.clone()));
+        let mut next = |id: u32, is_present: bool| {
+            let stage = |entry: &mut crate::ledger::KeyEntry| {
+                entry.checker.history.stage(is_present, number)
+            };
+            ledger.with(id, stage).expect("the ledger has all keys and values of its families")
+        };
+        let step = family.step(place, random, schema, &mut next);
+        for state in &step.records {
+            transaction.states.push((state.key, state.version));
+            match &state.content {
+                Some(content) => ledger.staged(state.key, content, state.version, state.value),
+                None => transaction.deletes += 1,
+            }
+        }
+        transaction.keys += step.records.len() as u64;
+        transaction.states.extend(&step.values);
+        transaction.changes.extend(&step.changes);
+        transaction.step.add(&step);
+    }
+
     /// Chooses the operation on the key, and stages its next state.
-    fn stage(&mut self, key: u32, transaction: u64) -> Option<Change> {
+    fn stage_row(&mut self, key: u32, transaction: u64) -> Option<Change> {
         let waits = self.writer.unknown_writes_hold_locks();
         let Self { ledger, random, .. } = self;
         ledger.with(key, |entry| {
@@ -160,54 +267,43 @@ impl WriterThread {
                 _ => ChangeKind::Upsert,
             };
             let version = history.stage(kind != ChangeKind::Delete, transaction);
-            Change { key, version, kind }
+            Change { table: TableRole::Records, key, version, reference: None, kind }
         })
     }
 
-    fn settle(&mut self, changes: &[Change], outcome: WriteOutcome) {
+    fn settle(&mut self, transaction: &Transaction, outcome: WriteOutcome) {
         // The commit is recorded before its position is requested, because readers are checked
         // against it at once.
-        changes
-            .iter()
-            .for_each(|change| self.ledger.settle(change.key, change.version, outcome, None));
+        self.record(transaction, outcome, None);
         count(&self.counts.commits, 1);
-        count(&self.counts.changes, changes.len() as u64);
-        count(
-            &self.counts.deletes,
-            changes.iter().filter(|change| change.kind == ChangeKind::Delete).count() as u64,
-        );
-        if let (Some(position), Some(last)) = (self.writer.position(), changes.last()) {
+        count(&self.counts.changes, transaction.keys);
+        count(&self.counts.deletes, transaction.deletes);
+        count(&self.counts.values_moved, transaction.step.values.len() as u64);
+        count(&self.counts.children_changed, transaction.step.children_changed);
+        count(&self.counts.children_moved, transaction.step.children_moved);
+        let key = transaction.states.iter().rev().map(|(id, _)| *id);
+        let last = key.into_iter().find(|id| self.schema.value_of(*id).is_none());
+        if let (Some(position), Some(last)) = (self.writer.position(), last) {
             let log = Some(LogInterval { from: 0, at: position });
-            changes
-                .iter()
-                .for_each(|change| self.ledger.settle(change.key, change.version, outcome, log));
-            self.shared.committed(position, last.key);
+            self.record(transaction, outcome, log);
+            self.shared.committed(position, last);
         }
     }
 
-    /// Checks whether writes of unknown outcome are visible. If they are not, nothing follows: they
-    /// may still be in progress.
-    fn read_back(&mut self, changes: &[Change]) {
-        for change in changes {
-            let Ok(found) = self.writer.version(change.key) else { return };
-            let now: Ns = Nanos::now().0;
-            let visible = self.ledger.with(change.key, |entry| match found {
-                Some(version) => version == change.version,
-                // Visible only if there was a row before.
-                None => {
-                    change.kind == ChangeKind::Delete
-                        && entry.checker.history.last_certain().is_some_and(|state| state.present)
-                }
-            });
-            if visible == Some(true) {
-                self.ledger.settle(
-                    change.key,
-                    change.version,
-                    WriteOutcome::Committed { returned_ns: now },
-                    None,
-                );
-                count(&self.counts.read_back, 1);
-            }
+    /// Checks whether a transaction of unknown outcome is visible, by one of its changes. If it is
+    /// not, nothing follows: it may still be in progress.
+    fn read_back(&mut self, transaction: &Transaction) {
+        let is_delete = |change: &&Change| change.kind == ChangeKind::Delete;
+        // Only rows that were there are deleted.
+        let shown = transaction.changes.iter().rev().min_by_key(is_delete);
+        let Some(change) = shown else { return };
+        let Ok(found) = self.writer.row(change.table, change.key) else { return };
+        let returned_ns: Ns = Nanos::now().0;
+        let Change { version, reference, .. } = *change;
+        let expected = (!is_delete(&change)).then_some(StoredRow { version, reference });
+        if found == expected {
+            self.record(transaction, WriteOutcome::Committed { returned_ns }, None);
+            count(&self.counts.read_back, transaction.keys);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         },
         "duration_s": report.took.as_secs_f64(),
         "engine": plan.database.engine(),
-        "collection": plan.collection,
+        "collection": plan.schema.collection,
         "max_staleness_ms": plan.max_staleness.as_secs_f64() * 1e3,
         "keys": plan.keys,
         "rate": plan.rate,
@@ -67,6 +67,18 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "feed_losses": report.feed_losses,
         "standby_reads": report.standby_reads,
         "feeds": report.feeds,
+        "covered": {
+            "alias": plan.schema.alias.as_ref().map(|alias| json!({
+                "name": alias.name,
+                "lookups": report.lookups_by_alias(),
+                "values_moved": writes.values_moved,
+            })),
+            "embed": plan.schema.embedded.as_ref().map(|embedded| json!({
+                "name": embedded.member,
+                "children_changed": writes.children_changed,
+                "children_moved": writes.children_moved,
+            })),
+        },
         "checked": counts(reads.applied.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "violations": counts(reads.violations.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "first_violation": report.first_rule.map(|rule| json!({

@@ -61,7 +61,7 @@ pub fn verify(args: &VerifyArgs) -> Result<Exit, VerifyError> {
         run::create_table(&plan)?;
         output::print(
             std::io::stdout(),
-            &format!("the table {} exists, with its first rows", plan.table.name),
+            &format!("the table {} exists, with its first rows", plan.tables.records.name),
         )?;
         return Ok(Exit::Fine);
     }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_source::spec::{CollectionConfig, EmbedConfig, KeyTypeName};
 use hotrow_transport::target::Url;
 use hotrow_transport::tls::HttpVersion;
-use hotrow_verify::database::{Database, Table};
+use hotrow_verify::database::{Database, Reference, Table, Tables};
+use hotrow_verify::family::CHILDREN;
 use hotrow_verify::http::Target;
 use hotrow_verify::plan::{Plan, TARGETS_MAX};
-use hotrow_verify::row::KeyType;
+use hotrow_verify::record_schema::{
+    AliasSchema, CHILD_KEY, ChildOrder, EmbeddedSchema, RecordSchema,
+};
+use hotrow_verify::row::{KeyType, VERSION};
 
 use super::args::VerifyArgs;
 use super::redis;
@@ -65,10 +69,29 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
         instances: args.urls.len(),
         allow_stale: resolved.server.transport.redis.is_some_and(|redis| redis.allow_stale),
     };
+    let key_type = key_type(spec)?;
+    let alias = alias(spec, &resolved.sources)?;
+    let embedded = embedded(spec)?;
+    let reference =
+        |column: &String, key_type| Some(Reference { column: column.clone(), key_type });
+    let children = spec.embed.first().map(|embed| Table {
+        name: embed.table.clone(),
+        key: CHILD_KEY.to_owned(),
+        key_type: KeyType::Integer,
+        reference: reference(&embed.on, key_type),
+    });
+    let key = spec.key[0].clone();
+    let records = Table {
+        name: spec.table.clone(),
+        key: key.clone(),
+        key_type,
+        reference: alias.as_ref().and_then(|alias| reference(&alias.column, KeyType::Text)),
+    };
+    let collection = spec.name.clone();
     Ok(Plan {
         database,
-        table: table(spec)?,
-        collection: spec.name.clone(),
+        tables: Tables { records, children },
+        schema: RecordSchema { collection, key, key_type, alias, embedded, keys: args.keys },
         max_staleness: resolved.cache.max_staleness,
         batch_ids_max: resolved.server.limits.max_batch,
         instances: instances.data("url", &args.urls)?,
@@ -110,6 +133,7 @@ fn collection<'a>(
     let all: Vec<_> = sources
         .iter()
         .flat_map(|source| source.collections().iter().map(move |spec| (spec, source)))
+        .filter(|(spec, _)| !spec.is_alias)
         .collect();
     match (wanted, &all[..]) {
         (Some(name), _) => {
@@ -129,20 +153,63 @@ fn collection<'a>(
     }
 }
 
-fn table(spec: &CollectionConfig) -> Result<Table, PlanError> {
-    let wrong =
-        |what: &str| Err(PlanError::Collection { name: spec.name.clone(), what: what.to_owned() });
-    let [key] = spec.key.as_slice() else {
-        return wrong("must have one key column, an integer or a text, to be verified");
-    };
-    let key_type = match spec.key_types.first() {
-        None | Some(KeyTypeName::Integer) => KeyType::Integer,
-        Some(KeyTypeName::Text) => KeyType::Text,
+fn unfit<T>(spec: &CollectionConfig, what: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError::Collection { name: spec.name.clone(), what: what.into() })
+}
+
+fn key_type(spec: &CollectionConfig) -> Result<KeyType, PlanError> {
+    if spec.key.len() != 1 {
+        return unfit(spec, "must have one key column, an integer or a text, to be verified");
+    }
+    match spec.key_types.first() {
+        None | Some(KeyTypeName::Integer) => Ok(KeyType::Integer),
+        Some(KeyTypeName::Text) => Ok(KeyType::Text),
         Some(_) => {
-            return wrong("must have an integer or a text as its key (key_type) to be verified");
+            unfit(spec, "must have an integer or a text as its key (key_type) to be verified")
         }
+    }
+}
+
+/// Returns the alias of a collection, which is a collection of its own behind it.
+fn alias(
+    spec: &CollectionConfig,
+    sources: &[SourceConfig],
+) -> Result<Option<AliasSchema>, PlanError> {
+    let path = format!("{}/by/", spec.name);
+    let all = sources.iter().flat_map(SourceConfig::collections);
+    let aliases: Vec<_> =
+        all.filter_map(|other| Some((other.name.strip_prefix(&path)?, &other.key))).collect();
+    match aliases.as_slice() {
+        [] => Ok(None),
+        [(name, columns)] if columns.len() == 1 => {
+            Ok(Some(AliasSchema { name: (*name).to_owned(), column: columns[0].clone() }))
+        }
+        _ => unfit(spec, "may have one alias, of one text column, to be verified"),
+    }
+}
+
+/// Returns the embedded member of a collection.
+fn embedded(spec: &CollectionConfig) -> Result<Option<EmbeddedSchema>, PlanError> {
+    let embed = match spec.embed.as_slice() {
+        [] => return Ok(None),
+        [embed] => embed,
+        _ => return unfit(spec, "may have one embedded member to be verified"),
     };
-    Ok(Table { name: spec.table.clone(), key: key.clone(), key_type })
+    let EmbedConfig { name, on, order_by, limit, .. } = embed;
+    if *limit < CHILDREN {
+        let what = format!("must embed at least {CHILDREN} children (limit) to be verified, not");
+        return unfit(spec, format!("{what} {limit}"));
+    }
+    let mut order = Vec::new();
+    for by in order_by {
+        let is_by_version = by.column == VERSION;
+        if !is_by_version && by.column != CHILD_KEY {
+            let what = format!("must order children by {CHILD_KEY} or {VERSION} to be verified,");
+            return unfit(spec, format!("{what} not by {}", by.column));
+        }
+        order.push(ChildOrder { is_by_version, is_descending: by.is_descending });
+    }
+    Ok(Some(EmbeddedSchema { member: name.clone(), on: on.clone(), order }))
 }
 
 /// What requests to the data API have in common. The admin API gets none of it but TLS: it has a

@@ -38,7 +38,7 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
     writeln!(
         out,
         "{} of {} through {}, {:.1} s, max_staleness {:?}",
-        plan.collection,
+        plan.schema.collection,
         plan.database.engine(),
         targets.join(", "),
         report.took.as_secs_f64(),
@@ -111,7 +111,16 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
             per_instance(&report.feed_losses)
         )?;
     }
-    writeln!(out, "converged {}", convergence(report))?;
+    if let Some(alias) = &plan.schema.alias {
+        let (lookups, moved) = (report.lookups_by_alias(), writes.values_moved);
+        writeln!(out, "covered   {lookups} lookups by {}, {moved} changes of values", alias.name)?;
+    }
+    if let Some(embedded) = &plan.schema.embedded {
+        let (changed, moved) = (writes.children_changed, writes.children_moved);
+        let member = &embedded.member;
+        writeln!(out, "covered   {changed} changes of {member}, {moved} to another record")?;
+    }
+    writeln!(out, "converged {}", convergence(plan, report))?;
     for (url, _, capabilities) in &report.capabilities {
         let missing = [
             (capabilities.no_cache, "no-cache"),
@@ -164,7 +173,7 @@ fn per_instance(counts: &[Option<u64>]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-fn convergence(report: &Report) -> String {
+fn convergence(plan: &Plan, report: &Report) -> String {
     match &report.convergence {
         ConvergenceResult::Checked { responses } => {
             format!("{responses} responses compared with the database after the last write")
@@ -172,8 +181,9 @@ fn convergence(report: &Report) -> String {
         ConvergenceResult::NotChecked(why) => format!("not checked: {why}"),
         ConvergenceResult::Foreign { key } => {
             format!(
-                "not checked: the row of key {key} differs from the last commit; does another \
-                 program write to the table?"
+                "not checked: the row of {} differs from the last commit; does another \
+                 program write to the table?",
+                plan.schema.shown(*key)
             )
         }
     }

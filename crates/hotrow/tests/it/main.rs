@@ -86,6 +86,7 @@ mod e2e {
 
 mod embed;
 mod follow;
+mod histories;
 mod init;
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment

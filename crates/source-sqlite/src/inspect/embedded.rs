@@ -75,6 +75,31 @@ fn refused(spec: &CollectionConfig, detail: String) -> Refused {
     OpenError::Embedded { collection: spec.name.clone(), detail }.into()
 }
 
+/// Says of a column that refers to a key why it cannot. The remedies of a key do not apply: it has
+/// the key's type, and no setting of its own.
+fn of_another_type(
+    refused: Refused,
+    spec: &CollectionConfig,
+    (key, by): (&str, KeyTypeName),
+) -> Refused {
+    let Refused::Rule(OpenError::KeyType { column, declared, .. }) = refused else {
+        return refused;
+    };
+    let by = match by {
+        KeyTypeName::Integer => "integers",
+        KeyTypeName::Text => "texts",
+        KeyTypeName::Uuid => "UUIDs",
+        KeyTypeName::Bytes => "bytes",
+        KeyTypeName::ObjectId => "ObjectIds",
+    };
+    let detail = format!(
+        "`on` names `{column}`, which is declared `{declared}`; the keys of the collection \
+         (`{key}`) are {by}, and this column cannot hold their equals byte by byte: declare both \
+         alike"
+    );
+    self::refused(spec, detail)
+}
+
 fn one(
     conn: &Connection,
     collection: CollectionId,
@@ -106,7 +131,8 @@ fn one(
     // The same rules as for a key: an id finds a row if and only if its value makes the same key.
     spec.key_types = vec![by];
     let on = keys::columns(&spec, &facts)?;
-    let key = keys::typed(&spec, &facts, &on, None)?;
+    let key = keys::typed(&spec, &facts, &on, None)
+        .map_err(|refused| of_another_type(refused, &spec, (&parent_key.name, by)))?;
     let primary = primary_key(&facts);
     if primary.is_empty() {
         let detail = format!(

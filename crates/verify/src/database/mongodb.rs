@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{
-    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, Table, TransactionEnd,
-    TransactionOutcome, Writer, rolled_back, runtime,
+    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, Table, TableRole,
+    TransactionEnd, TransactionOutcome, Writer, rolled_back, runtime,
 };
 use crate::row::{KeyType, MARK, PAYLOAD, VERSION, payload};
 
@@ -173,7 +173,7 @@ impl Writer for MongodbWriter {
         })
     }
 
-    fn rows(&mut self) -> Result<Rows, DatabaseError> {
+    fn rows(&mut self, _: TableRole) -> Result<Rows, DatabaseError> {
         let documents = self.with(async |connected| {
             let mut cursor = connected.collection.find(doc! {}).await?;
             let mut documents = Vec::new();
@@ -188,18 +188,22 @@ impl Writer for MongodbWriter {
                 document.get_i64(VERSION).ok().and_then(|version| u64::try_from(version).ok());
             let ours = document.get_str(PAYLOAD).is_ok_and(|payload| payload.starts_with(MARK));
             match (self.key_of(&document), version) {
-                (Some(key), Some(version)) if ours => _ = rows.versions.insert(key, version),
+                (Some(key), Some(version)) if ours => {
+                    rows.rows.insert(key, StoredRow { version, reference: None });
+                }
                 _ => rows.foreign += 1,
             }
         }
         Ok(rows)
     }
 
-    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError> {
+    fn row(&mut self, _: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
         let id = self.id(key);
         let found =
             self.with(async |connected| connected.collection.find_one(doc! { "_id": id }).await)?;
-        Ok(found.and_then(|document| document.get_i64(VERSION).ok()).map(i64::cast_unsigned))
+        let version = found.and_then(|document| document.get_i64(VERSION).ok());
+        let row = |version: i64| StoredRow { version: version.cast_unsigned(), reference: None };
+        Ok(version.map(row))
     }
 
     fn transact(

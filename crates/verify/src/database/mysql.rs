@@ -1,17 +1,15 @@
 //! MySQL and MariaDB.
 
-use std::fmt::Write as _;
-
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Row};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, Table, TransactionEnd,
-    TransactionOutcome, Writer, quoted, rolled_back, runtime,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    TransactionOutcome, Writer, rolled_back, runtime,
 };
-use crate::row::{KeyType, MARK, payload};
 
 /// Connection to a server, opened on demand.
 pub(super) struct MysqlWriter {
@@ -19,9 +17,7 @@ pub(super) struct MysqlWriter {
     /// Drives the connection during a request.
     runtime: Runtime,
     connection: Option<Conn>,
-    table: String,
-    key: String,
-    key_type: KeyType,
+    tables: SqlTables,
 }
 
 /// Statements for the log's end: MariaDB and MySQL up to 8.3, and MySQL from 8.2 on.
@@ -30,21 +26,26 @@ const POSITIONS: [&str; 2] = ["SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"];
 const OFFSET_BITS: u32 = 40;
 
 impl MysqlWriter {
-    pub(super) fn new(url: &str, table: &Table) -> Result<Self, DatabaseError> {
+    pub(super) fn new(url: &str, tables: &Tables) -> Result<Self, DatabaseError> {
         // The error names the wrong part and no password.
         let opts =
             Opts::from_url(url).map_err(|error| DatabaseError::Permanent(error.to_string()))?;
         // A local socket would bypass the named address.
         let opts = OptsBuilder::from_opts(opts).prefer_socket(false).into();
-        let (name, key) = (quoted(&table.name, '`'), quoted(&table.key, '`'));
         Ok(Self {
             opts,
             runtime: runtime()?,
             connection: None,
-            table: name,
-            key,
-            key_type: table.key_type,
+            tables: SqlTables::new(tables, Dialect::Mysql),
         })
+    }
+
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        let mut rows = Rows::default();
+        for row in self.ask(&[self.tables.query(table, key)])? {
+            self.tables.decode(table, |at| text(&row, at), &mut rows);
+        }
+        Ok(rows)
     }
 
     /// Runs statements in order and returns the rows of the last. After any error the connection is
@@ -78,78 +79,19 @@ impl MysqlWriter {
             }
         }
     }
-
-    fn id(&self, key: u32) -> String {
-        match self.key_type {
-            KeyType::Integer => key.to_string(),
-            KeyType::Text => format!("'{}'", self.key_type.text(key)),
-        }
-    }
-
-    fn statements(&self, change: &Change) -> Vec<String> {
-        let (table, key, id) = (&self.table, &self.key, self.id(change.key));
-        let values =
-            || format!("({id}, {}, '{}')", change.version, payload(change.key, change.version));
-        let insert = |verb: &str| {
-            format!("{verb} INTO {table} ({key}, version, payload) VALUES {}", values())
-        };
-        match change.kind {
-            ChangeKind::Delete => vec![format!("DELETE FROM {table} WHERE {key} = {id}")],
-            ChangeKind::Replace => vec![insert("REPLACE")],
-            ChangeKind::Upsert => {
-                let mut sql = insert("INSERT");
-                // Writing to a string cannot fail.
-                _ = write!(
-                    sql,
-                    " ON DUPLICATE KEY UPDATE version = VALUES(version), payload = VALUES(payload)"
-                );
-                vec![sql]
-            }
-        }
-    }
 }
 
 impl Writer for MysqlWriter {
     fn create(&mut self) -> Result<(), DatabaseError> {
-        let key_type = match self.key_type {
-            KeyType::Integer => "BIGINT",
-            // Case and accents are significant, so that k1 and K1 differ.
-            KeyType::Text => "VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin",
-        };
-        let (table, key) = (&self.table, &self.key);
-        let columns = format!(
-            "{key} {key_type} NOT NULL PRIMARY KEY, version BIGINT NOT NULL, payload TEXT NOT NULL"
-        );
-        // Other engines than InnoDB have no transactions.
-        self.ask(&[format!("CREATE TABLE IF NOT EXISTS {table}({columns}) ENGINE=InnoDB")])
-            .map(|_| ())
+        self.ask(&self.tables.create()).map(|_| ())
     }
 
-    fn rows(&mut self) -> Result<Rows, DatabaseError> {
-        let (table, key, mark) = (&self.table, &self.key, MARK.len());
-        let columns = format!(
-            "CAST({key} AS CHAR), CAST(version AS CHAR), CAST(LEFT(payload, {mark}) AS CHAR)"
-        );
-        let found = self.ask(&[format!("SELECT {columns} FROM {table}")])?;
-        let mut rows = Rows::default();
-        for row in found {
-            let key = text(&row, 0).and_then(|text| self.key_type.parse(&text));
-            let version = text(&row, 1).and_then(|text| text.parse().ok());
-            match (key, version) {
-                (Some(key), Some(version)) if text(&row, 2).as_deref() == Some(MARK) => {
-                    rows.versions.insert(key, version);
-                }
-                _ => rows.foreign += 1,
-            }
-        }
-        Ok(rows)
+    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
+        self.find(table, None)
     }
 
-    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError> {
-        let (table, column, id) = (&self.table, &self.key, self.id(key));
-        let found = self
-            .ask(&[format!("SELECT CAST(version AS CHAR) FROM {table} WHERE {column} = {id}")])?;
-        Ok(found.first().and_then(|row| text(row, 0)?.parse().ok()))
+    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
+        Ok(self.find(table, Some(key))?.rows.remove(&key))
     }
 
     fn transact(
@@ -159,7 +101,7 @@ impl Writer for MysqlWriter {
         before_commit: &mut dyn FnMut(),
     ) -> TransactionOutcome {
         let mut statements = vec!["START TRANSACTION".to_owned()];
-        statements.extend(changes.iter().flat_map(|change| self.statements(change)));
+        statements.extend(changes.iter().flat_map(|change| self.tables.change(change)));
         if let Err(fault) = self.ask(&statements) {
             return TransactionOutcome::RolledBack(fault);
         }

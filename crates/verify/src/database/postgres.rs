@@ -1,16 +1,14 @@
 //! PostgreSQL.
 
-use std::fmt::Write as _;
-
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
+use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, Table, TransactionEnd,
-    TransactionOutcome, Writer, quoted, rolled_back, runtime,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    TransactionOutcome, Writer, rolled_back, runtime,
 };
-use crate::row::{KeyType, MARK, payload};
 
 /// Connection to a server, opened on demand.
 pub(super) struct PostgresWriter {
@@ -18,29 +16,34 @@ pub(super) struct PostgresWriter {
     /// Drives the connection during a request.
     runtime: Runtime,
     client: Option<Client>,
-    table: String,
-    key: String,
-    key_type: KeyType,
+    tables: SqlTables,
 }
 
 /// Query for the log's end, as a position.
 const POSITION: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::text";
 
 impl PostgresWriter {
-    pub(super) fn new(url: &str, table: &Table) -> Result<Self, DatabaseError> {
+    pub(super) fn new(url: &str, tables: &Tables) -> Result<Self, DatabaseError> {
         // The error names the wrong part and no password.
         let mut config: Config =
             url.parse().map_err(|error: Error| DatabaseError::Permanent(error.to_string()))?;
         config.connect_timeout(STATEMENT_TIME_MAX).application_name("hotrow verify");
-        let (name, key) = (quoted(&table.name, '"'), quoted(&table.key, '"'));
         Ok(Self {
             config,
             runtime: runtime()?,
             client: None,
-            table: name,
-            key,
-            key_type: table.key_type,
+            tables: SqlTables::new(tables, Dialect::Postgres),
         })
+    }
+
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        let sql = self.tables.query(table, key);
+        let mut rows = Rows::default();
+        for message in self.ask(&sql)? {
+            let SimpleQueryMessage::Row(row) = message else { continue };
+            self.tables.decode(table, |at| row.get(at).map(str::to_owned), &mut rows);
+        }
+        Ok(rows)
     }
 
     /// Runs statements. After any error the connection is dropped.
@@ -73,76 +76,20 @@ impl PostgresWriter {
             }
         }
     }
-
-    fn id(&self, key: u32) -> String {
-        match self.key_type {
-            KeyType::Integer => key.to_string(),
-            KeyType::Text => format!("'{}'", self.key_type.text(key)),
-        }
-    }
-
-    fn add(&self, sql: &mut String, change: &Change) {
-        let (table, key, id) = (&self.table, &self.key, self.id(change.key));
-        let insert = || {
-            let values =
-                format!("{id}, {}, '{}'", change.version, payload(change.key, change.version));
-            format!("INSERT INTO {table} ({key}, version, payload) VALUES ({values})")
-        };
-        let delete = format!("DELETE FROM {table} WHERE {key} = {id};");
-        // Writing to a string cannot fail.
-        _ = match change.kind {
-            ChangeKind::Delete => write!(sql, "{delete}"),
-            ChangeKind::Replace => write!(sql, "{delete} {};", insert()),
-            ChangeKind::Upsert => write!(
-                sql,
-                "{} ON CONFLICT ({key}) DO UPDATE SET version = excluded.version, payload = \
-                 excluded.payload;",
-                insert()
-            ),
-        };
-    }
 }
 
 impl Writer for PostgresWriter {
     fn create(&mut self) -> Result<(), DatabaseError> {
-        let key_type = match self.key_type {
-            KeyType::Integer => "bigint",
-            KeyType::Text => "text",
-        };
-        let (table, key) = (&self.table, &self.key);
-        self.ask(&format!(
-            "CREATE TABLE IF NOT EXISTS {table}({key} {key_type} PRIMARY KEY, version bigint NOT \
-             NULL, payload text NOT NULL)"
-        ))
-        .map(|_| ())
+        let sql = self.tables.create().join(";");
+        self.ask(&sql).map(|_| ())
     }
 
-    fn rows(&mut self) -> Result<Rows, DatabaseError> {
-        let (table, key) = (&self.table, &self.key);
-        let sql = format!(
-            "SELECT {key}::text, version::text, left(payload, {}) FROM {table}",
-            MARK.len()
-        );
-        let mut rows = Rows::default();
-        for message in self.ask(&sql)? {
-            let SimpleQueryMessage::Row(row) = message else { continue };
-            let key = row.get(0).and_then(|text| self.key_type.parse(text));
-            let version = row.get(1).and_then(|text| text.parse().ok());
-            match (key, version) {
-                (Some(key), Some(version)) if row.get(2) == Some(MARK) => {
-                    _ = rows.versions.insert(key, version)
-                }
-                _ => rows.foreign += 1,
-            }
-        }
-        Ok(rows)
+    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
+        self.find(table, None)
     }
 
-    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError> {
-        let (table, column, id) = (&self.table, &self.key, self.id(key));
-        let found =
-            self.ask(&format!("SELECT version::text FROM {table} WHERE {column} = {id}"))?;
-        Ok(number(&found))
+    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
+        Ok(self.find(table, Some(key))?.rows.remove(&key))
     }
 
     fn position(&mut self) -> Option<u64> {
@@ -156,7 +103,10 @@ impl Writer for PostgresWriter {
         before_commit: &mut dyn FnMut(),
     ) -> TransactionOutcome {
         let mut sql = "BEGIN;".to_owned();
-        changes.iter().for_each(|change| self.add(&mut sql, change));
+        for statement in changes.iter().flat_map(|change| self.tables.change(change)) {
+            sql.push_str(&statement);
+            sql.push(';');
+        }
         if let Err(fault) = self.ask(&sql) {
             // The transaction ends with its connection.
             self.client = None;

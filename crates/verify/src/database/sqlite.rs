@@ -2,60 +2,30 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, Table, TransactionEnd,
-    TransactionOutcome, Writer, quoted, rolled_back,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    TransactionOutcome, Writer, rolled_back,
 };
-use crate::row::{KeyType, MARK, payload};
 
 /// Connection to a file.
 pub(super) struct SqliteWriter {
     path: PathBuf,
-    key_type: KeyType,
-    sql: Sql,
+    tables: SqlTables,
     connection: Option<Connection>,
     /// End of the change log within the newest transaction, which is the commit's position.
     position: Option<u64>,
-}
-
-/// Statements with names inserted.
-struct Sql {
-    create: String,
-    rows: String,
-    version: String,
-    upsert: String,
-    replace: String,
-    delete: String,
 }
 
 /// End of Hotrow's change log, as documented in docs/sqlite.md.
 const POSITION: &str = "SELECT coalesce(max(seq), 0) FROM _hotrow_log";
 
 impl SqliteWriter {
-    pub(super) fn new(path: PathBuf, table: &Table) -> Self {
-        let (name, key) = (quoted(&table.name, '"'), quoted(&table.key, '"'));
-        let key_type = match table.key_type {
-            KeyType::Integer => "INTEGER PRIMARY KEY",
-            KeyType::Text => "TEXT NOT NULL PRIMARY KEY",
-        };
-        let columns = format!("{name}({key}, version, payload) VALUES (?1, ?2, ?3)");
-        let sql = Sql {
-            create: format!(
-                "CREATE TABLE IF NOT EXISTS {name}({key} {key_type}, version INTEGER NOT NULL, \
-                 payload TEXT NOT NULL)"
-            ),
-            rows: format!("SELECT {key}, version, payload FROM {name}"),
-            version: format!("SELECT version FROM {name} WHERE {key} = ?1"),
-            upsert: format!(
-                "INSERT INTO {columns} ON CONFLICT({key}) DO UPDATE SET version = \
-                 excluded.version, payload = excluded.payload"
-            ),
-            replace: format!("INSERT OR REPLACE INTO {columns}"),
-            delete: format!("DELETE FROM {name} WHERE {key} = ?1"),
-        };
-        Self { path, key_type: table.key_type, sql, connection: None, position: None }
+    pub(super) fn new(path: PathBuf, tables: &Tables) -> Self {
+        let tables = SqlTables::new(tables, Dialect::Sqlite);
+        Self { path, tables, connection: None, position: None }
     }
 
     fn connection(&mut self) -> Result<&Connection, DatabaseError> {
@@ -88,38 +58,32 @@ impl SqliteWriter {
 
     fn ask<T>(
         &mut self,
-        ask: impl FnOnce(&Connection, &Sql) -> rusqlite::Result<T>,
+        ask: impl FnOnce(&Connection, &SqlTables) -> rusqlite::Result<T>,
     ) -> Result<T, DatabaseError> {
         self.connection()?;
         let connection = self.connection.as_ref().expect("opened just now");
-        ask(connection, &self.sql).map_err(|error| self.fault(&error))
-    }
-
-    fn id(&self, key: u32) -> rusqlite::types::Value {
-        match self.key_type {
-            KeyType::Integer => i64::from(key).into(),
-            KeyType::Text => self.key_type.text(key).into(),
-        }
+        ask(connection, &self.tables).map_err(|error| self.fault(&error))
     }
 
     fn stage(&mut self, changes: &[Change]) -> Result<(), DatabaseError> {
-        let rows: Vec<_> = changes.iter().map(|change| (self.id(change.key), *change)).collect();
-        self.ask(|connection, sql| {
+        self.ask(|connection, tables| {
             connection.execute_batch("BEGIN IMMEDIATE")?;
-            for (id, change) in rows {
-                let text = match change.kind {
-                    ChangeKind::Delete => {
-                        connection.prepare_cached(&sql.delete)?.execute([id])?;
-                        continue;
-                    }
-                    ChangeKind::Upsert => &sql.upsert,
-                    ChangeKind::Replace => &sql.replace,
-                };
-                let values =
-                    (id, change.version.cast_signed(), payload(change.key, change.version));
-                connection.prepare_cached(text)?.execute(values)?;
+            for statement in changes.iter().flat_map(|change| tables.change(change)) {
+                connection.execute(&statement, [])?;
             }
             Ok(())
+        })
+    }
+
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        self.ask(|connection, tables| {
+            let mut rows = Rows::default();
+            let mut statement = connection.prepare(&tables.query(table, key))?;
+            let mut found = statement.query([])?;
+            while let Some(row) = found.next()? {
+                tables.decode(table, |at| row.get(at).ok().flatten(), &mut rows);
+            }
+            Ok(rows)
         })
     }
 
@@ -134,42 +98,15 @@ impl SqliteWriter {
 
 impl Writer for SqliteWriter {
     fn create(&mut self) -> Result<(), DatabaseError> {
-        self.ask(|connection, sql| connection.execute_batch(&sql.create))
+        self.ask(|connection, tables| connection.execute_batch(&tables.create().join(";")))
     }
 
-    fn rows(&mut self) -> Result<Rows, DatabaseError> {
-        let key_type = self.key_type;
-        self.ask(|connection, sql| {
-            let mut rows = Rows::default();
-            let mut statement = connection.prepare(&sql.rows)?;
-            let mut found = statement.query([])?;
-            while let Some(row) = found.next()? {
-                let key = match row.get_ref(0)? {
-                    rusqlite::types::ValueRef::Integer(n) if key_type == KeyType::Integer => {
-                        u32::try_from(n).ok()
-                    }
-                    rusqlite::types::ValueRef::Text(_) => key_type.parse(&row.get::<_, String>(0)?),
-                    _ => None,
-                };
-                let version =
-                    row.get::<_, i64>(1).ok().and_then(|version| u64::try_from(version).ok());
-                let ours = row.get::<_, String>(2).is_ok_and(|payload| payload.starts_with(MARK));
-                match (key, version) {
-                    (Some(key), Some(version)) if ours => _ = rows.versions.insert(key, version),
-                    _ => rows.foreign += 1,
-                }
-            }
-            Ok(rows)
-        })
+    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
+        self.find(table, None)
     }
 
-    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError> {
-        let id = self.id(key);
-        self.ask(|connection, sql| {
-            let mut statement = connection.prepare_cached(&sql.version)?;
-            statement.query_row([id], |row| row.get::<_, i64>(0)).optional()
-        })
-        .map(|version| version.map(i64::cast_unsigned))
+    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
+        Ok(self.find(table, Some(key))?.rows.remove(&key))
     }
 
     fn position(&mut self) -> Option<u64> {

@@ -1,11 +1,28 @@
 use super::*;
-use crate::row::payload;
+use crate::history::History;
+use crate::record_schema::{AliasSchema, Content};
+use crate::row::{KeyType, payload};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0";
 const AT: Position = Position { log: 0xab, at: 7 };
 
 fn schema() -> RecordSchema {
-    RecordSchema { collection: "c".to_owned(), key: "id".to_owned(), key_type: KeyType::Text }
+    RecordSchema {
+        collection: "c".to_owned(),
+        key: "id".to_owned(),
+        key_type: KeyType::Text,
+        alias: None,
+        embedded: None,
+        keys: 9,
+    }
+}
+
+/// A ledger that knows an `ETag` of the keys 1 and 2.
+fn ledger() -> Ledger {
+    let histories = vec![History::starting(true); 9];
+    let ledger = Ledger::new(histories.clone(), histories, 1);
+    [1, 2].iter().for_each(|key| ledger.saw_etag(*key, "\"5\"", 5));
+    ledger
 }
 
 fn row(key: u32, version: u64) -> String {
@@ -13,8 +30,11 @@ fn row(key: u32, version: u64) -> String {
 }
 
 fn read(ask: &ReadRequest, head: &str, body: &str) -> Vec<Claim> {
-    let known = |_, etag: &str| (etag == "\"5\"").then_some(5);
-    ask.read(&Response::of(head, body), &schema(), Origin::Instance(0), known)
+    claims(ask.read(&Response::of(head, body), &schema(), Origin::Instance(0), &ledger()))
+}
+
+fn claims(parts: Vec<Part>) -> Vec<Claim> {
+    parts.into_iter().map(|(_, _, claim)| claim).collect()
 }
 
 fn is_invented(seen: &[Claim]) -> bool {
@@ -39,8 +59,8 @@ fn records_absences_and_refusals_are_distinguished() {
         assert!(is_invented(&read(&plain, head, &body)), "{head} {body}");
     }
     let bad_gateway = Response::of("HTTP/1.1 502 Bad Gateway", "");
-    let balanced = plain.read(&bad_gateway, &schema(), Origin::Balancer(0), |_, _| None);
-    assert_eq!(balanced, [Claim::Refused(502)]);
+    let balanced = plain.read(&bad_gateway, &schema(), Origin::Balancer(0), &ledger());
+    assert_eq!(claims(balanced), [Claim::Refused(502)]);
     let session =
         ReadRequest { keys: vec![(1, Requirement::Session { position: AT, floor: 1 })], ..plain };
     assert_eq!(read(&session, "HTTP/1.1 400 Bad", ""), [Claim::PositionRefused]);
@@ -96,10 +116,36 @@ fn a_batch_has_each_id_once() {
 fn headers_are_recorded() {
     let head = format!("{OK}\r\nHotrow-Cache: stale\r\nAge: 3\r\nHotrow-Position: {AT}");
     let ask = ReadRequest::plain(1);
-    let noted =
-        ask.observations(&Response::of(&head, ""), vec![Claim::Absent], Origin::Balancer(2), 4);
+    let parts = vec![(1, Requirement::Any, Claim::Absent)];
+    let noted = ask.observations(&Response::of(&head, ""), parts, Origin::Balancer(2), 4);
     let [noted] = noted.as_slice() else { panic!("one key, one observation") };
     assert_eq!((noted.outcome, noted.age_s, noted.position), (Outcome::Stale, Some(3), Some(AT)));
     assert_eq!((noted.key, noted.reader, noted.origin), (1, 4, Origin::Balancer(2)));
     assert_eq!((noted.sent_ns, noted.received_ns), (1, 2));
+}
+
+#[test]
+fn a_record_by_value_is_a_state_of_the_key_and_of_the_value() {
+    let alias = AliasSchema { name: "a".to_owned(), column: "handle".to_owned() };
+    let schema = RecordSchema { alias: Some(alias), ..schema() };
+    let ledger = ledger();
+    let content = Content { version: 5, value: Some(3), children: Vec::new() };
+    ledger.staged(1, &content, 8, Some((12, 2)));
+    let record = |handle: &str| row(1, 5).replace('}', &format!(r#","handle":"{handle}"}}"#));
+    let read = |ask: &ReadRequest, body: &str| {
+        ask.read(&Response::of(OK, body), &schema, Origin::Instance(0), &ledger)
+    };
+    let by_value = ReadRequest::by_value(12);
+    assert_eq!(by_value.request(&schema).path, "/c/by/a/k3");
+    let of_both =
+        [(12, Requirement::Any, Claim::Version(2)), (1, Requirement::Any, Claim::Version(8))];
+    assert_eq!(read(&by_value, &record("k3")), of_both);
+    let batch = ReadRequest { form: Form::AliasBatch, ..by_value.clone() };
+    assert_eq!(batch.request(&schema).path, "/c/by/a?ids=k3");
+    let body = format!(r#"{{"items":{{"k3":{}}},"missing":[]}}"#, record("k3"));
+    assert_eq!(read(&batch, &body), of_both);
+    assert_eq!(claims(read(&ReadRequest::plain(1), &record("k3"))), [Claim::Version(8)]);
+    // Another value than was asked for, and a value that this row never had.
+    assert!(is_invented(&claims(read(&by_value, &record("k4")))));
+    assert!(is_invented(&claims(read(&ReadRequest::plain(1), &record("k4")))));
 }

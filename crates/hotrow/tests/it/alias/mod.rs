@@ -5,7 +5,7 @@
 //! leaves out) and [`checked`] (writers and readers at once).
 
 pub(crate) mod access;
-pub(crate) mod checked;
+mod checked;
 mod mariadb;
 mod postgres;
 

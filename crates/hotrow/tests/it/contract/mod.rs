@@ -24,7 +24,7 @@ mod hidden;
 mod hub;
 #[cfg(feature = "hub")]
 mod hub_rules;
-mod mix;
+pub(crate) mod mix;
 mod mixed;
 mod mongodb;
 mod mysql;

@@ -1,27 +1,20 @@
 //! A writer changes parents and children while readers ask for records: every answer is a state of
 //! the whole record that the history of the writes allows.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{LogsOldRows, embedding};
 use crate::alias::Users;
-use crate::alias::checked::{Random, Shared};
 use crate::backend::postgres::Postgres;
+use crate::histories::{self, Counts, Extent, Random, SHORT, Shared, bounded, long};
 use hotrow_testkit::harness::{Answer, Client, Server};
 
 const PARENTS: u64 = 4;
 const CHILDREN: u64 = 12;
 /// Most children in one record, as configured.
 const LIMIT: usize = 3;
-const BOUND: Duration = Duration::from_millis(500);
-/// Least time of a short run, and the time after which one without enough answers fails.
-const RUN: std::ops::Range<Duration> = Duration::from_secs(4)..Duration::from_secs(60);
-/// Time of a long run.
-const LONG: Duration = Duration::from_secs(120);
-const READERS: u64 = 3;
 
 impl LogsOldRows for Shared {
     const OLD_ROWS_SQL: Option<&str> = None;
@@ -54,39 +47,8 @@ impl State {
     }
 }
 
-/// One change: from the time before it was sent to the time after it returned, either state may be
-/// seen.
-struct Change {
-    begun: Instant,
-    ended: Instant,
-    records: [Option<String>; PARENTS as usize],
-}
-
-/// The writes so far. Before the first there are no records.
-#[derive(Default)]
-struct History(Mutex<Vec<Change>>);
-
-impl History {
-    /// Returns the first state, not before `floor`, that this was at some time from `from` to `to`.
-    fn state(
-        &self,
-        id: u64,
-        record: Option<&str>,
-        floor: usize,
-        (from, to): (Instant, Instant),
-    ) -> Option<usize> {
-        let changes = self.0.lock().unwrap();
-        // The newest state that was certainly in force at `from`, and all that may have been later.
-        let first = changes.iter().rposition(|change| change.ended < from);
-        if first.is_none() && floor == 0 && record.is_none() {
-            return Some(0);
-        }
-        let later = changes.iter().enumerate().skip(first.unwrap_or(0).max(floor));
-        let mut later = later.take_while(|(_, change)| change.begun <= to);
-        let found = later.find(|(_, change)| change.records[id as usize].as_deref() == record);
-        found.map(|(number, _)| number)
-    }
-}
+type Records = [Option<String>; PARENTS as usize];
+type History = histories::History<Records>;
 
 /// Returns the SQL of one change, after it has been applied to the state.
 fn change(state: &mut State, random: &mut Random, number: u64, empty: &str) -> String {
@@ -129,47 +91,6 @@ fn change(state: &mut State, random: &mut Random, number: u64, empty: &str) -> S
     format!("BEGIN; {of_parent}; {of_child}; COMMIT")
 }
 
-fn write<U: Users + LogsOldRows>(database: &U, history: &History, is_over: &AtomicBool) {
-    let mut random = Random(1);
-    let mut state = State::default();
-    // All children go at once: with TRUNCATE where the engine has it.
-    let empty = if U::OLD_ROWS_SQL.is_some() { "TRUNCATE prices" } else { "DELETE FROM prices" };
-    for number in 1.. {
-        if is_over.load(Ordering::Relaxed) {
-            return;
-        }
-        let sql = change(&mut state, &mut random, number, empty);
-        let records = std::array::from_fn(|id| state.record(id as u64));
-        let begun = Instant::now();
-        // Readers may see the change before it returns.
-        history.0.lock().unwrap().push(Change { begun, ended: begun + LONG * 10, records });
-        database.execute(&sql);
-        let ended = Instant::now();
-        history.0.lock().unwrap().last_mut().unwrap().ended = ended;
-        thread::sleep(Duration::from_millis(random.below(12)));
-    }
-}
-
-/// Counts of the answers.
-#[derive(Default)]
-struct Counts {
-    found: AtomicU64,
-    absent: AtomicU64,
-    from_memory: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl Counts {
-    /// Returns whether they prove something.
-    fn are_enough(&self, history: &History) -> bool {
-        let is_over = |count: &AtomicU64, least| count.load(Ordering::Relaxed) > least;
-        is_over(&self.found, 1_000)
-            && is_over(&self.absent, 50)
-            && is_over(&self.from_memory, 200)
-            && history.0.lock().unwrap().len() > 100
-    }
-}
-
 /// One reader, with the newest state of each record that it was answered.
 struct Reader<'a> {
     client: Client,
@@ -180,14 +101,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn check(&mut self, id: u64, record: Option<&str>, asked: Instant) {
-        match record {
-            Some(_) => self.counts.found.fetch_add(1, Ordering::Relaxed),
-            None => self.counts.absent.fetch_add(1, Ordering::Relaxed),
-        };
-        // The reader and the database share a clock.
-        let span = (asked.checked_sub(BOUND).unwrap_or(asked), Instant::now());
+        self.counts.add(record.is_some());
         let floor = &mut self.floors[id as usize];
-        match self.history.state(id, record, *floor, span) {
+        let is_right = |records: &Records| records[id as usize].as_deref() == record;
+        match self.history.find(asked, *floor, record.is_none(), is_right) {
             Some(state) => *floor = state,
             None => panic!("product {id} was not {record:?} since state {floor}"),
         }
@@ -197,20 +114,18 @@ impl Reader<'_> {
         let asked = Instant::now();
         let answer = self.client.get_with(&format!("/products/{id}"), headers);
         match answer.status {
+            _ if self.counts.is_refusal(&answer) => {}
             200 => self.check(id, Some(&answer.text()), asked),
             404 => self.check(id, None, asked),
-            503 | 504 => _ = self.counts.refused.fetch_add(1, Ordering::Relaxed),
             _ => panic!("{answer:?}"),
         }
-        self.counts.from_memory.fetch_add((answer.cache() == "hit").into(), Ordering::Relaxed);
     }
 
     fn batch(&mut self) {
         let asked = Instant::now();
         let names: Vec<String> = (0..PARENTS).map(|id| id.to_string()).collect();
         let answer: Answer = self.client.get(&format!("/products?ids={}", names.join(",")));
-        if answer.status != 200 {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        if self.counts.is_refusal(&answer) {
             return;
         }
         let text = answer.text();
@@ -237,7 +152,7 @@ impl Reader<'_> {
 }
 
 /// `is_precise`: the log has the old rows of children.
-fn every_answer_is_a_state_of_the_record<U>(is_precise: bool, least: Duration)
+fn every_answer_is_a_state_of_the_record<U>(is_precise: bool, extent: &Extent)
 where
     U: Users + LogsOldRows + Sync,
 {
@@ -247,59 +162,44 @@ where
     if let Some(sql) = U::OLD_ROWS_SQL.filter(|_| is_precise) {
         database.execute(sql);
     }
-    let bound = format!("\"{}ms\"", BOUND.as_millis());
-    let config = embedding(database.service()).set("cache.max_staleness", &bound);
-    let server = Server::start(&config);
-    let (history, counts, is_over) =
-        (History::default(), Counts::default(), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&database, &history, &is_over));
-        let readers: Vec<_> = (1..=READERS)
-            .map(|seed| {
-                let (client, history, counts) = (server.client(), &history, &counts);
-                let mut reader = Reader { client, history, counts, floors: Default::default() };
-                let is_over = &is_over;
-                scope.spawn(move || reader.run(seed, is_over))
-            })
-            .collect();
-        let begun = Instant::now();
-        let is_enough = || begun.elapsed() >= least && counts.are_enough(&history);
-        let has_failed = || readers.iter().any(thread::ScopedJoinHandle::is_finished);
-        while !is_enough() && !has_failed() && begun.elapsed() < RUN.end.max(least) {
-            thread::sleep(Duration::from_millis(20));
-        }
-        is_over.store(true, Ordering::Relaxed);
-        writer.join().expect("the writer ends");
-        readers.into_iter().for_each(|reader| reader.join().expect("no violation"));
-    });
-    let total = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let writes = history.0.lock().unwrap().len();
-    let (found, absent) = (total(&counts.found), total(&counts.absent));
-    let (memory, refused) = (total(&counts.from_memory), total(&counts.refused));
-    println!("{writes} writes, {found} found, {absent} absent, {memory} hits, {refused} refused");
-    assert!(counts.are_enough(&history), "too few to prove anything");
-    assert!(refused * 20 < found + absent, "{refused} of {found} and {absent}");
+    let server = Server::start(&bounded(embedding(database.service())));
+    // All children go at once: with TRUNCATE where the engine has it.
+    let empty = if U::OLD_ROWS_SQL.is_some() { "TRUNCATE prices" } else { "DELETE FROM prices" };
+    let (mut random, mut state) = (Random(1), State::default());
+    histories::run(
+        extent,
+        |history, number| {
+            let sql = change(&mut state, &mut random, number, empty);
+            let records = std::array::from_fn(|id| state.record(id as u64));
+            history.change(records, || database.execute(&sql));
+            thread::sleep(Duration::from_millis(random.below(12)));
+        },
+        |history, counts, seed, is_over| {
+            let client = server.client();
+            Reader { client, history, counts, floors: Default::default() }.run(seed, is_over);
+        },
+    );
 }
 
 #[test]
 fn over_postgresql_with_old_rows() {
-    every_answer_is_a_state_of_the_record::<Postgres>(true, RUN.start);
+    every_answer_is_a_state_of_the_record::<Postgres>(true, &SHORT);
 }
 
 #[test]
 fn over_postgresql_without_old_rows() {
-    every_answer_is_a_state_of_the_record::<Postgres>(false, RUN.start);
+    every_answer_is_a_state_of_the_record::<Postgres>(false, &SHORT);
 }
 
 #[test]
 fn over_sqlite() {
-    every_answer_is_a_state_of_the_record::<Shared>(true, RUN.start);
+    every_answer_is_a_state_of_the_record::<Shared>(true, &SHORT);
 }
 
 #[test]
-#[ignore = "takes two minutes each; ./test --long runs it"]
+#[ignore = "a million answers of each; ./test --long runs it"]
 fn long_over_each() {
-    every_answer_is_a_state_of_the_record::<Postgres>(true, LONG);
-    every_answer_is_a_state_of_the_record::<Postgres>(false, LONG);
-    every_answer_is_a_state_of_the_record::<Shared>(true, LONG);
+    every_answer_is_a_state_of_the_record::<Postgres>(true, &long("embed-postgres-full-long"));
+    every_answer_is_a_state_of_the_record::<Postgres>(false, &long("embed-postgres-long"));
+    every_answer_is_a_state_of_the_record::<Shared>(true, &long("embed-sqlite-long"));
 }

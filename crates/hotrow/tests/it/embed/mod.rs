@@ -266,6 +266,19 @@ fn tables_that_cannot_be_embedded_are_refused<U: Users>() {
     refused("name", &[on, ("table", "\"prices\"")], &["`embed.name`", "name of a column"]);
 }
 
+/// A key has a setting for its type, and a column that refers to one has none.
+#[test]
+fn a_reference_of_another_type_is_refused_with_the_type_that_it_needs() {
+    let database: Database = with_prices();
+    database.execute("CREATE TABLE texts(id integer PRIMARY KEY, product_id text)");
+    let config = database.service().set("collections.products.embed.texts.on", "\"product_id\"");
+    let text = refusal(&config);
+    let rule = "`on` names `product_id`, which is declared `TEXT`; the keys of the collection \
+                (`id`) are integers";
+    assert_contains(&text, &["collection `products.embed.texts`", rule, "declare both alike"]);
+    assert!(!text.contains("key_type"), "{text}");
+}
+
 /// Makes the tests of these functions for both engines.
 macro_rules! embed_tests {
     ($engine:ident, $database:ty) => {

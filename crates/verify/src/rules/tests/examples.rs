@@ -348,3 +348,23 @@ fn a_response_is_no_newer_than_an_inexact_token() {
     assert_eq!(rules(with(own_write(29), absent(320, 330))), []);
     assert_eq!(rules(with(own_write(30), absent(320, 330))), [(Rule::OwnWrite, 0)]);
 }
+
+/// Which record has a value is fresh, and after a purge and at a position as new as a record; but
+/// answers for it have no order, no age and no `no-cache`.
+#[test]
+fn values_have_the_rules_of_aliases() {
+    let checker = KeyChecker::of_value(history());
+    let reads = [
+        version(310, 311, 3),
+        // Older than the one before, than its age, and than `no-cache` allows.
+        absent(320, 321),
+        version(330, 331, 1),
+        hit(0, version(1150, 1151, 1)),
+        with(Requirement::NoCache, version(350, 351, 1)),
+        // Too old, for the bound and for a position.
+        version(1250, 1251, 1),
+        with(own_write(3), version(360, 361, 1)),
+    ];
+    let found = violated(&check(checker, &reads, &TERMS));
+    assert_eq!(found, [(Rule::Fresh, 5), (Rule::OwnWrite, 6)]);
+}
