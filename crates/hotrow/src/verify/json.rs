@@ -98,9 +98,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
 
 fn near_caches(report: &Report) -> Value {
     let counts = &report.near_caches.counts;
-    let target = |(url, no_broadcast): &(String, Option<String>)| {
-        json!({ "url": url, "broadcast": no_broadcast.is_none() })
-    };
+    let target = |(url, no_broadcast): &(String, Option<String>)| json!({ "url": url, "broadcast": no_broadcast.is_none() });
     json!({
         "targets": report.near_caches.targets.iter().map(target).collect::<Value>(),
         "copies_read": counts.copies_read,

@@ -3,38 +3,16 @@
 use std::path::Path;
 use std::process::Command;
 
-use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
+use crate::programs::{Shop, output, repository, succeed};
 
-use crate::programs::{output, repository, succeed};
-
-/// A server that needs a credential, and a key for it.
-struct Shop {
-    _database: Database,
-    server: Server,
-    key: String,
-}
+const SETTINGS: [(&str, &str); 4] = [
+    ("collections.products.allow_min_position", "true"),
+    ("collections.products.compression", "\"gzip\""),
+    ("collections.products.compression_min", "0"),
+    ("access.roles.reader.allow_min_position", "true"),
+];
 
 impl Shop {
-    fn start() -> Self {
-        let database = Database::with_products(3);
-        let made =
-            Ended::run(&["key", "new", "--name", "client", "--role", "reader", "--json"], SOON);
-        let made: serde_json::Value = serde_json::from_str(&made.output).expect("JSON");
-        let text = |name: &str| made[name].to_string();
-        let config = Config::new(database.path()).collection("products").with(&[
-            ("collections.products.allow_min_position", "true"),
-            ("collections.products.compression", "\"gzip\""),
-            ("collections.products.compression_min", "0"),
-            ("access.roles.reader.collections", r#"["products"]"#),
-            ("access.roles.reader.allow_min_position", "true"),
-            ("access.keys.client.id", &text("id")),
-            ("access.keys.client.sha256", &text("sha256")),
-            ("access.keys.client.roles", r#"["reader"]"#),
-        ]);
-        let key = made["key"].as_str().expect("a key").to_owned();
-        Self { server: Server::start(&config), _database: database, key }
-    }
-
     /// Runs a client on `products/ID` with this key.
     fn command(&self, program: &Path, id: &str, key: &str) -> Command {
         let mut command = Command::new(program);
@@ -72,12 +50,12 @@ fn example(path: &str) -> std::path::PathBuf {
 
 #[test]
 fn curl() {
-    Shop::start().check(&example("curl/read.sh"), |command| command);
+    Shop::start(&SETTINGS).check(&example("curl/read.sh"), |command| command);
 }
 
 #[test]
 fn python() {
-    Shop::start().check(&example("python/read.py"), |command| command);
+    Shop::start(&SETTINGS).check(&example("python/read.py"), |command| command);
 }
 
 #[test]
@@ -89,7 +67,7 @@ fn go() {
     let mut build = Command::new(go);
     build.current_dir(example("go")).args(["build", "-o"]).arg(&program).arg("read.go");
     succeed(build.env("GOCACHE", folder.path().join("cache")));
-    Shop::start().check(&program, |command| command);
+    Shop::start(&SETTINGS).check(&program, |command| command);
 }
 
 #[test]
@@ -98,7 +76,7 @@ fn java() {
     let folder = tempfile::tempdir().unwrap();
     let mut compile = Command::new("javac");
     succeed(compile.arg("-d").arg(folder.path()).arg(example("java/Read.java")));
-    Shop::start().check(Path::new("java"), |command| {
+    Shop::start(&SETTINGS).check(Path::new("java"), |command| {
         with_arguments(Command::new("java").arg("-cp").arg(folder.path()).arg("Read"), &command)
     });
 }
@@ -114,7 +92,7 @@ fn typescript() {
     succeed(install.current_dir(folder.path()).args(["install", "--no-audit", "--no-fund"]));
     succeed(Command::new("npx").current_dir(folder.path()).arg("tsc"));
     let script = folder.path().join("read.js");
-    Shop::start().check(Path::new("node"), |command| {
+    Shop::start(&SETTINGS).check(Path::new("node"), |command| {
         with_arguments(Command::new("node").arg(&script), &command)
     });
 }

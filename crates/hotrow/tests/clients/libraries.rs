@@ -3,39 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
-
 use crate::near_cache::{Reader, check};
-use crate::programs::{repository, succeed};
-
-/// A server that needs a credential, and a key for it.
-struct Shop {
-    _database: Database,
-    server: Server,
-    key: String,
-}
+use crate::programs::{REDIS, Shop, repository, succeed};
 
 impl Shop {
-    fn start() -> Self {
-        let database = Database::with_products(3);
-        let made =
-            Ended::run(&["key", "new", "--name", "client", "--role", "reader", "--json"], SOON);
-        let made: serde_json::Value = serde_json::from_str(&made.output).expect("JSON");
-        let config = Config::new(database.path()).collection("products").with(&[
-            ("listen.redis", "\"127.0.0.1:0\""),
-            ("access.roles.reader.collections", r#"["products"]"#),
-            ("access.keys.client.id", &made["id"].to_string()),
-            ("access.keys.client.sha256", &made["sha256"].to_string()),
-            ("access.keys.client.roles", r#"["reader"]"#),
-        ]);
-        let key = made["key"].as_str().expect("a key").to_owned();
-        Self { server: Server::start(&config), _database: database, key }
-    }
-
     /// Checks what a program prints: answers once for each of `connections` kinds of connection,
     /// and the refusal of a wrong key. Libraries show null in words of their own.
     #[track_caller]
-    fn check(&self, command: &mut Command, null: &str, connections: usize) {
+    fn check_answers(&self, command: &mut Command, null: &str, connections: usize) {
         command.env("HOTROW_REDIS_ADDRESS", self.server.redis().to_string());
         let printed = succeed(command.env("HOTROW_KEY", &self.key));
         let one = r#"{"id":1,"name":"p1","price":100}"#;
@@ -73,7 +48,7 @@ fn go_program(folder: &Path) -> PathBuf {
 fn go_redis() {
     let folder = tempfile::tempdir().unwrap();
     let program = go_program(folder.path());
-    Shop::start().check(&mut Command::new(&program), "null", 2);
+    Shop::start(&REDIS).check_answers(&mut Command::new(&program), "null", 2);
     check(|server| {
         let mut command = Command::new(&program);
         command.arg("near").env("HOTROW_REDIS_ADDRESS", server.redis().to_string());
@@ -91,7 +66,7 @@ fn ioredis() {
     let mut install = Command::new("npm");
     succeed(install.current_dir(folder.path()).args(["install", "--no-audit", "--no-fund"]));
     let mut command = Command::new("node");
-    Shop::start().check(command.arg(folder.path().join("read.js")), "null", 1);
+    Shop::start(&REDIS).check_answers(command.arg(folder.path().join("read.js")), "null", 1);
 }
 
 /// Fetches Jedis and Lettuce, compiles the programs, and returns the class path.
@@ -118,9 +93,9 @@ fn jedis_and_lettuce() {
         command.args(["-cp", &class_path, class, library]);
         command
     };
-    let shop = Shop::start();
+    let shop = Shop::start(&REDIS);
     for (library, connections) in [("jedis", 2), ("lettuce", 1)] {
-        shop.check(&mut program("Answers", library), "null", connections);
+        shop.check_answers(&mut program("Answers", library), "null", connections);
         check(|server| {
             let mut command = program("NearCache", library);
             Reader::start(command.env("HOTROW_REDIS_ADDRESS", server.redis().to_string()))

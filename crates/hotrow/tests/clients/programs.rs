@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
+
 /// Folder of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -45,4 +47,32 @@ pub(crate) fn python_with(folder: &Path, packages: &[&str]) -> std::path::PathBu
     let mut install = Command::new(programs.join("pip"));
     succeed(install.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages));
     programs
+}
+
+/// Settings of a server of the Redis protocol.
+pub(crate) const REDIS: [(&str, &str); 1] = [("listen.redis", "\"127.0.0.1:0\"")];
+
+/// A server with products that needs a credential, and a key for it.
+pub(crate) struct Shop {
+    _database: Database,
+    pub(crate) server: Server,
+    pub(crate) key: String,
+}
+
+impl Shop {
+    /// Starts it with these further settings.
+    pub(crate) fn start(more: &[(&str, &str)]) -> Self {
+        let database = Database::with_products(3);
+        let made =
+            Ended::run(&["key", "new", "--name", "client", "--role", "reader", "--json"], SOON);
+        let made: serde_json::Value = serde_json::from_str(&made.output).expect("JSON");
+        let config = Config::new(database.path()).collection("products").with(&[
+            ("access.roles.reader.collections", r#"["products"]"#),
+            ("access.keys.client.id", &made["id"].to_string()),
+            ("access.keys.client.sha256", &made["sha256"].to_string()),
+            ("access.keys.client.roles", r#"["reader"]"#),
+        ]);
+        let key = made["key"].as_str().expect("a key").to_owned();
+        Self { server: Server::start(&config.with(more)), _database: database, key }
+    }
 }

@@ -2,24 +2,13 @@
 
 use std::process::Command;
 
-use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
-
-use crate::programs::{output, python_with, repository, succeed};
+use crate::programs::{REDIS, Shop, output, python_with, repository, succeed};
 
 #[test]
 #[ignore = "long: pip fetches redis-py"]
 fn redis_py() {
-    let database = Database::with_products(3);
-    let made = Ended::run(&["key", "new", "--name", "client", "--role", "reader", "--json"], SOON);
-    let made: serde_json::Value = serde_json::from_str(&made.output).expect("JSON");
-    let config = Config::new(database.path()).collection("products").with(&[
-        ("listen.redis", "\"127.0.0.1:0\""),
-        ("access.roles.reader.collections", r#"["products"]"#),
-        ("access.keys.client.id", &made["id"].to_string()),
-        ("access.keys.client.sha256", &made["sha256"].to_string()),
-        ("access.keys.client.roles", r#"["reader"]"#),
-    ]);
-    let server = Server::start(&config);
+    let shop = Shop::start(&REDIS);
+    let server = &shop.server;
     let folder = tempfile::tempdir().unwrap();
     let python = python_with(folder.path(), &["redis"]).join("python");
     let command = |key: &str, keys: &[&str]| {
@@ -29,7 +18,7 @@ fn redis_py() {
         command.env("HOTROW_KEY", key);
         command
     };
-    let key = made["key"].as_str().expect("a key");
+    let key = &*shop.key;
     let printed = succeed(&mut command(key, &["products:1", "products:9"]));
     let expected = "products:1 {'id': 1, 'name': 'p1', 'price': 100}\nproducts:9 missing\n";
     assert_eq!(printed, expected);
