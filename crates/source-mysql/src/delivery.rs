@@ -16,7 +16,7 @@ use hotrow_types::version::{ChangeId, Gtid, Position};
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
 use super::binlog::{Begin, DecodeError, Event, Query};
-use super::inspect::{Table, TableName};
+use super::inspect::Table;
 use super::keys::{self, LogKey};
 use super::place::LogPosition;
 use super::shared::Recent;
@@ -266,8 +266,10 @@ impl<'a> Delivery<'a> {
                 self.doubts += 1;
                 continue;
             };
-            let TableName { schema, table } = &followed.table.name;
-            if !statement::names(text, schema, table) {
+            let mut names = followed.table.followed().map(|table| &table.name);
+            let is_named = names.any(|name| statement::names(text, &name.schema, &name.table));
+            drop(names);
+            if !is_named {
                 continue;
             }
             let cause = match kind {
@@ -344,14 +346,18 @@ impl<'a> Delivery<'a> {
             else {
                 continue;
             };
-            if followed.is_doubtful
-                || !collect(rows, bound, target, &followed.table, schema, &mut group.changes)
-            {
-                group.changes.flush(target.collection, FlushCause::Bulk);
-                if !followed.is_doubtful && !rows.is_unreadable() {
-                    followed.is_doubtful = true;
-                    self.doubts += 1;
+            let collected = match followed.part(target.part) {
+                Some(table) if !followed.is_doubtful => {
+                    collect(rows, bound, target, table, schema, &mut group.changes)
                 }
+                _ => Collected::NoParent,
+            };
+            if collected != Collected::Keys {
+                group.changes.flush(target.collection, FlushCause::Bulk);
+            }
+            if collected == Collected::Mismatch && !rows.is_unreadable() {
+                followed.is_doubtful = true;
+                self.doubts += 1;
             }
         }
         if rows.ends_statement {
@@ -374,7 +380,19 @@ impl<'a> Delivery<'a> {
     }
 }
 
-/// Collects the keys of rows. Returns false if some are unknown.
+/// Result of collecting the keys of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Collected {
+    Keys,
+    /// Rows of a child do not name their parents.
+    NoParent,
+    /// The rows do not match the table as it was inspected.
+    Mismatch,
+}
+
+/// Collects the keys of rows: those of the records that change with them. A child changes the
+/// record of its old image and that of its new one. Neither the order nor the limit of embedded
+/// rows is considered: a child beyond the limit becomes one within it when another goes.
 fn collect(
     rows: &Rows<'_>,
     bound: &Bound,
@@ -382,26 +400,31 @@ fn collect(
     table: &Table,
     schema: &KeySchema,
     changes: &mut TxChanges,
-) -> bool {
+) -> Collected {
     let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
-        return false;
+        return Collected::Mismatch;
     };
     let mut found = HashSet::new();
-    let mut is_complete = true;
+    let mut collected = Collected::Keys;
     let read = rows.keys(columns, key_columns, |cells| {
         let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();
-        match values.map(|values| keys::of_log(table, schema, &values)) {
+        match values.map(|values| keys::of_log(&table.key, schema, &values)) {
             Some(LogKey::Key(key)) => drop(found.insert(key)),
-            // No URL can address such a row.
+            // No URL can address such a row; a child without a parent is in no record.
             Some(LogKey::Unaddressable) => {}
-            Some(LogKey::Mismatch) | None => is_complete = false,
+            // A session may choose an image without the column (`binlog_row_image=MINIMAL`).
+            None if target.part > 0 && collected == Collected::Keys => {
+                collected = Collected::NoParent;
+            }
+            Some(LogKey::Mismatch) | None => collected = Collected::Mismatch,
         }
     });
-    if read.is_err() || !is_complete {
-        return false;
+    match (read, collected) {
+        (Err(_), _) => return Collected::Mismatch,
+        (Ok(()), Collected::Keys) => changes.add(target.collection, found),
+        (Ok(()), _) => {}
     }
-    changes.add(target.collection, found);
-    true
+    collected
 }
 
 /// Reason that an event cannot be processed. It ends the session.

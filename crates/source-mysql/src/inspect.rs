@@ -4,10 +4,12 @@
 //! It runs at the start, with the schema poll, and in a reader whose statement no longer fits.
 
 mod catalog;
+mod embedded;
 mod foreign_keys;
 mod keys;
 
 pub(crate) use self::catalog::{current_user, text};
+pub(crate) use self::embedded::Embedded;
 
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
@@ -43,6 +45,8 @@ pub(crate) struct Table {
     /// True if the table has or may have foreign keys. They may change rows that the log does not
     /// contain.
     pub(crate) has_foreign_keys: bool,
+    /// Tables whose rows are inside its records. None for a table that is itself embedded.
+    pub(crate) embedded: Vec<Embedded>,
 }
 
 /// Name of a table on the server.
@@ -113,6 +117,12 @@ pub(crate) type Refused = Vec<Finding>;
 impl Table {
     pub(crate) fn key_schema(&self) -> KeySchema {
         KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
+    }
+
+    /// Returns the tables whose changes are changes of the records: this one, then the embedded
+    /// ones, whose keys are the columns that refer to it.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.embedded.iter().map(|child| &child.table))
     }
 
     /// Returns [`Spelling::Many`] if equal keys may have several spellings. Then only an answer for
@@ -198,21 +208,36 @@ async fn one(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    let column = |c: &catalog::Column| Column {
-        name: c.name.clone(),
-        sql_type: c.sql_type.clone(),
-        collation: c.collation.clone(),
-    };
-    Ok(Ok(Table {
+    let mut table = of_catalog(collection, facts, foreign_keys, (index, key), served);
+    let at = embedded::At { identity, database, foreign_keys };
+    match embedded::inspect(conn, at, spec, &table).await? {
+        Ok(embedded) => table.embedded = embedded,
+        Err(findings) => return Ok(Err(findings)),
+    }
+    Ok(Ok(table))
+}
+
+/// Returns a table without embedded ones.
+fn of_catalog(
+    collection: CollectionId,
+    facts: Facts,
+    foreign_keys: &ForeignKeys,
+    (index, key): (String, Vec<KeyColumn>),
+    served: Vec<Served>,
+) -> Table {
+    let column =
+        |c: catalog::Column| Column { name: c.name, sql_type: c.sql_type, collation: c.collation };
+    Table {
         collection,
-        columns: facts.columns.iter().map(column).collect(),
+        columns: facts.columns.into_iter().map(column).collect(),
         key,
         served,
         index,
         changed_by: foreign_keys.ancestors(&facts.name),
         has_foreign_keys: facts.has_foreign_keys,
         name: facts.name,
-    }))
+        embedded: Vec::new(),
+    }
 }
 
 /// Returns the findings about the table itself.

@@ -60,6 +60,7 @@ mod plan;
 mod pool;
 mod probe;
 mod reader;
+mod record_rows;
 pub mod resume_rules;
 mod server;
 mod session;
@@ -292,6 +293,7 @@ impl Source for MysqlSource {
 /// Tests against a real server, and their shared helpers.
 #[cfg(test)]
 mod tests {
+    mod embedded;
     mod feed;
     mod grants;
     mod harness;

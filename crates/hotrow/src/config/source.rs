@@ -321,14 +321,11 @@ impl Source {
                 _ => None,
             },
             lacks_embedding: match self.engine {
-                None | Some(Engine::Sqlite { .. }) => None,
-                #[cfg(feature = "postgres")]
-                Some(Engine::Postgres { .. }) => None,
-                #[cfg(any(feature = "mysql", feature = "mongodb"))]
-                Some(_) => Some(
-                    "is supported for PostgreSQL and SQLite; serve the children as a collection \
-                     of their own",
+                #[cfg(feature = "mongodb")]
+                Some(Engine::Mongodb { .. }) => Some(
+                    "is not supported for MongoDB; serve the children as a collection of their own",
                 ),
+                _ => None,
             },
             has_positions: self.follow != Follow::Nothing && is_listed,
             is_behind_hub: self.follow == Follow::Hub,

@@ -8,11 +8,13 @@ use hotrow_types::version::{SourceId, Version};
 use parking_lot::Mutex;
 
 use super::super::binlog::Xid;
-use super::super::inspect::{Column, KeyColumn};
+use super::super::inspect::{Column, KeyColumn, TableName};
 use super::super::keys::{KeyStored, Spelling};
 use super::super::shared::Shared;
 use super::*;
 use hotrow_source::{Change, LossCause};
+
+mod embedded;
 
 /// Sink that records its calls as text.
 #[derive(Default)]
@@ -70,6 +72,7 @@ fn table(collection: u16, of: &str, parents: &[&str]) -> Table {
         index: "PRIMARY".into(),
         changed_by: parents.iter().map(|parent| name(parent)).collect(),
         has_foreign_keys: !parents.is_empty(),
+        embedded: Vec::new(),
     }
 }
 
