@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{LogsOldRows, embedding};
 use crate::alias::Users;
+use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::histories::{self, Counts, Extent, Random, SHORT, Shared, bounded, long};
 use hotrow_testkit::harness::{Answer, Client, Server};
@@ -50,14 +51,18 @@ impl State {
 type Records = [Option<String>; PARENTS as usize];
 type History = histories::History<Records>;
 
-/// Returns the SQL of one change, after it has been applied to the state.
-fn change(state: &mut State, random: &mut Random, number: u64, empty: &str) -> String {
+/// Returns the SQL of one change, after it has been applied to the state. `empty` deletes all
+/// children at once, also in a transaction if that is true.
+fn change(state: &mut State, random: &mut Random, number: u64, empty: (&str, bool)) -> String {
     let (parent, child) = (random.below(PARENTS), random.below(CHILDREN));
     let row = &mut state.children[child as usize];
     let of_child = match (*row, random.below(16)) {
         (_, 0) => {
             state.children = Default::default();
-            empty.to_owned()
+            if !empty.1 {
+                return empty.0.to_owned();
+            }
+            empty.0.to_owned()
         }
         (Some(_), 1..4) => {
             *row = None;
@@ -163,13 +168,13 @@ where
         database.execute(sql);
     }
     let server = Server::start(&bounded(embedding(database.service())));
-    // All children go at once: with TRUNCATE where the engine has it.
-    let empty = if U::OLD_ROWS_SQL.is_some() { "TRUNCATE prices" } else { "DELETE FROM prices" };
+    let session = if is_precise { "" } else { U::BLIND_SESSION_SQL };
     let (mut random, mut state) = (Random(1), State::default());
     histories::run(
         extent,
         |history, number| {
-            let sql = change(&mut state, &mut random, number, empty);
+            let sql = change(&mut state, &mut random, number, U::EMPTY_SQL);
+            let sql = format!("{session}{sql}");
             let records = std::array::from_fn(|id| state.record(id as u64));
             history.change(records, || database.execute(&sql));
             thread::sleep(Duration::from_millis(random.below(12)));
@@ -192,6 +197,16 @@ fn over_postgresql_without_old_rows() {
 }
 
 #[test]
+fn over_mariadb_with_old_rows() {
+    every_answer_is_a_state_of_the_record::<Maria>(true, &SHORT);
+}
+
+#[test]
+fn over_mariadb_without_old_rows() {
+    every_answer_is_a_state_of_the_record::<Maria>(false, &SHORT);
+}
+
+#[test]
 fn over_sqlite() {
     every_answer_is_a_state_of_the_record::<Shared>(true, &SHORT);
 }
@@ -201,5 +216,7 @@ fn over_sqlite() {
 fn long_over_each() {
     every_answer_is_a_state_of_the_record::<Postgres>(true, &long("embed-postgres-full-long"));
     every_answer_is_a_state_of_the_record::<Postgres>(false, &long("embed-postgres-long"));
+    every_answer_is_a_state_of_the_record::<Maria>(true, &long("embed-mariadb-full-long"));
+    every_answer_is_a_state_of_the_record::<Maria>(false, &long("embed-mariadb-long"));
     every_answer_is_a_state_of_the_record::<Shared>(true, &long("embed-sqlite-long"));
 }

@@ -33,9 +33,14 @@ fn with_prices<U: Users>() -> U {
     database
 }
 
-/// Names the whole old row in the log, where that is a setting.
+/// How the log of an engine has the old rows of children.
 trait LogsOldRows {
+    /// Names the whole old row in the log, where that is a setting of the table.
     const OLD_ROWS_SQL: Option<&str>;
+    /// Begins a session that does not name it, where that is a setting of the session.
+    const BLIND_SESSION_SQL: &str = "";
+    /// A statement that empties a table, and whether it can be part of a transaction.
+    const EMPTY_SQL: (&str, bool) = ("DELETE FROM prices", true);
 }
 
 impl LogsOldRows for Database {
@@ -44,10 +49,13 @@ impl LogsOldRows for Database {
 
 impl LogsOldRows for Postgres {
     const OLD_ROWS_SQL: Option<&str> = Some("ALTER TABLE prices REPLICA IDENTITY FULL");
+    const EMPTY_SQL: (&str, bool) = ("TRUNCATE prices", true);
 }
 
 impl LogsOldRows for Maria {
     const OLD_ROWS_SQL: Option<&str> = None;
+    const BLIND_SESSION_SQL: &str = "SET SESSION binlog_row_image = MINIMAL;";
+    const EMPTY_SQL: (&str, bool) = ("TRUNCATE prices", false);
 }
 
 /// Opens the same, with the old rows of children in the log.
