@@ -380,8 +380,8 @@ impl<'a> Delivery<'a> {
     }
 }
 
-/// Result of collecting the keys of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Result of collecting the keys of rows, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Collected {
     Keys,
     /// Rows of a child do not name their parents.
@@ -413,9 +413,7 @@ fn collect(
             // No URL can address such a row; a child without a parent is in no record.
             Some(LogKey::Unaddressable) => {}
             // A session may choose an image without the column (`binlog_row_image=MINIMAL`).
-            None if target.part > 0 && collected == Collected::Keys => {
-                collected = Collected::NoParent;
-            }
+            None if target.part > 0 => collected = collected.max(Collected::NoParent),
             Some(LogKey::Mismatch) | None => collected = Collected::Mismatch,
         }
     });
