@@ -16,6 +16,7 @@ use hotrow_types::version::{ChangeId, Gtid, Position};
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
 use super::binlog::{Begin, DecodeError, Event, Query};
+use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::inspect::Table;
 use super::keys::{self, LogKey};
 use super::place::LogPosition;
@@ -53,6 +54,7 @@ pub(crate) struct Out<'a> {
     pub(crate) sink: &'a dyn Sink,
     /// Receives changes before the sink.
     pub(crate) recent: &'a Recent,
+    pub(crate) rules: EmbeddedRules,
 }
 
 /// Processor of log events that delivers changes to the sink.
@@ -81,6 +83,8 @@ struct Group {
     stage: Stage,
     gtid: Option<Gtid>,
     changes: TxChanges,
+    /// Has rows of embedded tables.
+    has_children: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +215,8 @@ impl<'a> Delivery<'a> {
             return Err(DeliveryError::Unended);
         }
         self.bound.clear();
-        self.group = Some(Group { stage, gtid, changes: TxChanges::default() });
+        self.group =
+            Some(Group { stage, gtid, changes: TxChanges::default(), has_children: false });
         Ok(())
     }
 
@@ -266,7 +271,8 @@ impl<'a> Delivery<'a> {
                 self.doubts += 1;
                 continue;
             };
-            let mut names = followed.table.followed().map(|table| &table.name);
+            let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
+            let mut names = followed.table.followed().map(|table| &table.name).take(parts);
             let is_named = names.any(|name| statement::names(text, &name.schema, &name.table));
             drop(names);
             if !is_named {
@@ -305,7 +311,10 @@ impl<'a> Delivery<'a> {
         let group = self.group.take().ok_or(DeliveryError::OutsideGroup("a commit"))?;
         let end = self.position.point();
         let position = Position { incarnation: self.origin.incarnation, at: end };
-        let mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        let mut mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        if group.has_children && !self.out.rules.has(EmbeddedRule::Mark) {
+            mark = ChangeId::Commit(Position { at: 0, ..position });
+        }
         group.changes.deliver(self.out, mark, end);
         self.bound.clear();
         self.mark_delivered();
@@ -317,7 +326,8 @@ impl<'a> Delivery<'a> {
         if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
             return Err(DeliveryError::TooManyTables);
         }
-        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, self.origin.names_any_case);
+        let rules = (self.origin.names_any_case, self.out.rules);
+        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, rules);
         bound.is_repeated = self.bound.contains_key(&map.id);
         self.bound.insert(map.id, bound);
         let group = self.group("a table")?;
@@ -348,7 +358,9 @@ impl<'a> Delivery<'a> {
             };
             let collected = match followed.part(target.part) {
                 Some(table) if !followed.is_doubtful => {
-                    collect(rows, bound, target, table, schema, &mut group.changes)
+                    group.has_children |= target.part > 0;
+                    let out = (self.out.rules, &mut group.changes);
+                    collect(rows, bound, target, table, schema, out)
                 }
                 _ => Collected::NoParent,
             };
@@ -399,20 +411,29 @@ fn collect(
     target: &bind::BoundCollection,
     table: &Table,
     schema: &KeySchema,
-    changes: &mut TxChanges,
+    (rules, changes): (EmbeddedRules, &mut TxChanges),
 ) -> Collected {
     let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
         return Collected::Mismatch;
     };
     let mut found = HashSet::new();
     let mut collected = Collected::Keys;
+    let skips_old = target.part > 0 && !rules.has(EmbeddedRule::OldParent);
+    let mut is_old = true;
     let read = rows.keys(columns, key_columns, |cells| {
+        if skips_old
+            && rows.operation == Operation::Update
+            && std::mem::replace(&mut is_old, !is_old)
+        {
+            return;
+        }
         let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();
         match values.map(|values| keys::of_log(&table.key, schema, &values)) {
             Some(LogKey::Key(key)) => drop(found.insert(key)),
             // No URL can address such a row; a child without a parent is in no record.
             Some(LogKey::Unaddressable) => {}
             // A session may choose an image without the column (`binlog_row_image=MINIMAL`).
+            None if target.part > 0 && !rules.has(EmbeddedRule::MissingParent) => {}
             None if target.part > 0 => collected = collected.max(Collected::NoParent),
             Some(LogKey::Mismatch) | None => collected = Collected::Mismatch,
         }

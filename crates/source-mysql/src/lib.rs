@@ -49,6 +49,7 @@ mod connect;
 mod delivery;
 mod discover;
 mod dump;
+pub mod embedded_rules;
 mod feed;
 mod hub;
 mod inspect;
@@ -62,6 +63,7 @@ mod probe;
 mod reader;
 mod record_rows;
 pub mod resume_rules;
+pub mod rule_set;
 mod server;
 mod session;
 mod shared;
@@ -149,7 +151,7 @@ pub fn open_supervised(
         })?
     };
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
-    let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
+    let shared = Arc::new(Shared::new(Arc::clone(&schemas), config.embedded_rules));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
     let system = match session.identity.flavor {
         Flavor::MariaDb => "mariadb",

@@ -10,6 +10,7 @@ use hotrow_types::version::{GtidSet, Position, Version};
 use mysql_async::{Column, Row as DatabaseRow, Value};
 
 use self::embedded::Children;
+use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::inspect::{Embedded, KeyColumn, Select, Served, Table, quote};
 use super::json::{self, Field, JsonError};
 use super::keys::{self, LogKey, Spelling};
@@ -38,6 +39,8 @@ pub(crate) struct ReadPlan {
     collations: Vec<Option<String>>,
     /// Embedded rows, in the order of their members.
     children: Vec<Children>,
+    /// A planted fault: the children are read by a second statement.
+    is_split: bool,
     pub(crate) spelling: Spelling,
     flavor: Flavor,
     log_end: &'static str,
@@ -96,7 +99,7 @@ pub(crate) struct Observed {
 }
 
 impl ReadPlan {
-    pub(crate) fn new(table: &Table, identity: &Identity) -> Self {
+    pub(crate) fn new(table: &Table, identity: &Identity, rules: EmbeddedRules) -> Self {
         let key_columns = table.key.iter().map(|k| format!("t.{}", quote(&k.name)));
         let served = table.served.iter().map(|served| select(served, "t"));
         let columns: Vec<String> = served.chain(key_columns).collect();
@@ -119,6 +122,7 @@ impl ReadPlan {
             key: table.key.clone(),
             collations: table.key.iter().map(collation).collect(),
             children: table.embedded.iter().map(Children::new).collect(),
+            is_split: !table.embedded.is_empty() && !rules.has(EmbeddedRule::OneStatement),
             spelling: table.spelling(),
             flavor: identity.flavor,
             log_end: identity.log_end_sql(),
@@ -143,7 +147,10 @@ impl ReadPlan {
 
     /// Returns the statements of one query, sent together.
     pub(crate) fn sql(&self, keys: &[Key], form: Form) -> String {
-        let select = self.select(keys);
+        let mut select = self.select(keys);
+        if self.is_split {
+            select = embedded::split(&select);
+        }
         let end = self.log_end;
         match form {
             // The end after the row, because it must include the changes that the row reflects.
@@ -235,6 +242,9 @@ impl ReadPlan {
         incarnation: u64,
         room: Room,
     ) -> Result<(Vec<Row>, Observed), JsonError> {
+        if self.is_split {
+            embedded::unsplit(&mut sets, form.rows_at())?;
+        }
         let observed = observed(&sets, form, incarnation).ok_or(JsonError::Shape)?;
         let (columns, found) =
             sets.get_mut(form.rows_at()).map(std::mem::take).ok_or(JsonError::Shape)?;

@@ -405,6 +405,7 @@ impl Source {
                 server_id,
                 is_relay: false,
                 resume_rules: mysql::resume_rules::ResumeRules::default(),
+                embedded_rules: mysql::embedded_rules::EmbeddedRules::default(),
             }),
             #[cfg(feature = "mongodb")]
             Engine::Mongodb { server, json } => SourceConfig::Mongodb(mongodb::config::Config {

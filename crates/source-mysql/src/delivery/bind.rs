@@ -1,6 +1,7 @@
 //! Binding of the log's tables to collections and key columns.
 
 use super::super::binlog::table::{Layout, TableMap};
+use super::super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::super::inspect::{Table, TableName};
 
 /// Tables of a collection that the feed follows.
@@ -60,7 +61,7 @@ impl Bound {
     pub(super) fn new(
         map: &TableMap<'_>,
         followed: &mut [Option<Followed>],
-        names_any_case: bool,
+        (names_any_case, rules): (bool, EmbeddedRules),
     ) -> (Self, Vec<usize>) {
         let is_named = |name: &TableName| {
             let same = |a: &str, b: &[u8]| match names_any_case {
@@ -82,14 +83,15 @@ impl Bound {
             let Some(followed) = slot else { continue };
             let Followed { table, is_doubtful, shapes } = followed;
             for ((part, table), last_shape) in table.followed().enumerate().zip(shapes) {
-                if table.changed_by.iter().any(is_named) {
+                let is_changed_unseen = part == 0 || rules.has(EmbeddedRule::Cascade);
+                if is_changed_unseen && table.changed_by.iter().any(is_named) {
                     bound.cascades_to.push(collection);
                 }
                 if !is_named(&table.name) {
                     continue;
                 }
                 // A doubtful table may have its first foreign key.
-                if table.has_foreign_keys || *is_doubtful {
+                if is_changed_unseen && (table.has_foreign_keys || *is_doubtful) {
                     bound.by_foreign_key.push(collection);
                 }
                 let shape = map.shape();

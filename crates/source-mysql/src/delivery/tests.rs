@@ -122,6 +122,7 @@ struct Scenario {
     schemas: Arc<[KeySchema]>,
     recorder: Recorder,
     tables: Vec<Option<Table>>,
+    rules: EmbeddedRules,
 }
 
 impl Scenario {
@@ -131,11 +132,11 @@ impl Scenario {
         let tables = vec![Some(table(0, "a", &[])), Some(table(1, "b", &["a"])), None];
         let schemas =
             (0..3).map(|i| KeySchema::new(CollectionId(i), vec![KeyType::Integer])).collect();
-        Self { schemas, recorder: Recorder::default(), tables }
+        Self { schemas, recorder: Recorder::default(), tables, rules: EmbeddedRules::default() }
     }
 
     fn run(self, steps: Vec<Step<'_>>) -> Result<(Vec<String>, u64), DeliveryError> {
-        let shared = Shared::new(Arc::clone(&self.schemas));
+        let shared = Shared::new(Arc::clone(&self.schemas), self.rules);
         let identity = super::super::server::Identity {
             flavor: super::super::server::Flavor::MariaDb,
             version: super::super::server::ServerVersion(10, 11, 0),
@@ -147,7 +148,8 @@ impl Scenario {
             names_any_case: false,
         };
         let recent = shared.publish(identity, &[]);
-        let out = Out { schemas: &self.schemas, sink: &self.recorder, recent: &recent };
+        let rules = self.rules;
+        let out = Out { schemas: &self.schemas, sink: &self.recorder, recent: &recent, rules };
         let origin = Origin { incarnation: 1, names_any_case: false };
         let mut delivery =
             Delivery::new(out, origin, self.tables, LogPosition::new(b"bin.000001", 100).unwrap());

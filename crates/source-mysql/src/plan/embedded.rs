@@ -15,7 +15,7 @@ use mysql_async::{Column, Row as DatabaseRow};
 use super::super::inspect::{Embedded, KeyColumn, Served, quote};
 use super::super::json::{self, Field, JsonError};
 use super::super::record_rows::is_too_large;
-use super::{ReadPlan, condition, number, select, value};
+use super::{ReadPlan, Set, condition, number, select, value};
 
 /// Columns of a row before those of the record: the number of the key and that of the member.
 const LEADING: usize = 2;
@@ -181,4 +181,31 @@ impl ReadPlan {
         }
         Ok(record)
     }
+}
+
+/// Returns statements of which the first reads the records and the last the children, for tests
+/// that must find this fault.
+pub(super) fn split(select: &str) -> String {
+    format!("{select}; SELECT SLEEP(0.005); {select}")
+}
+
+/// Combines the answers to [`split`], of which the first is at `at`.
+pub(super) fn unsplit(sets: &mut Vec<Set>, at: usize) -> Result<(), JsonError> {
+    if sets.len() < at + 3 {
+        return Err(JsonError::Shape);
+    }
+    let (_, first) = &mut sets[at];
+    let mut records = std::mem::take(first);
+    let later: Vec<Set> = sets.drain(at + 1..at + 3).collect();
+    let is_record = |row: &DatabaseRow| number(row, 1) == Ok(0);
+    records.retain(is_record);
+    let children: Vec<&DatabaseRow> =
+        later.iter().skip(1).flat_map(|(_, rows)| rows).filter(|row| !is_record(row)).collect();
+    for record in records {
+        let own = children.iter().filter(|row| row.as_ref(0) == record.as_ref(0));
+        let own: Vec<DatabaseRow> = own.map(|row| (*row).clone()).collect();
+        sets[at].1.push(record);
+        sets[at].1.extend(own);
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use crate::alias::Users;
 use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::histories::{self, Counts, Extent, Random, SHORT, Shared, bounded, long};
-use hotrow_testkit::harness::{Answer, Client, Server};
+use hotrow_testkit::harness::{Answer, Client, Config, Server};
 
 const PARENTS: u64 = 4;
 const CHILDREN: u64 = 12;
@@ -161,13 +161,21 @@ fn every_answer_is_a_state_of_the_record<U>(is_precise: bool, extent: &Extent)
 where
     U: Users + LogsOldRows + Sync,
 {
+    check::<U>(is_precise, extent, |config| config);
+}
+
+/// Runs the check over a server with the configuration that `adapt` returns.
+pub(super) fn check<U>(is_precise: bool, extent: &Extent, adapt: impl FnOnce(Config) -> Config)
+where
+    U: Users + LogsOldRows + Sync,
+{
     let database = super::with_prices::<U>();
     database.execute("DELETE FROM prices");
     database.execute("DELETE FROM products");
     if let Some(sql) = U::OLD_ROWS_SQL.filter(|_| is_precise) {
         database.execute(sql);
     }
-    let server = Server::start(&bounded(embedding(database.service())));
+    let server = Server::start(&adapt(bounded(embedding(database.service()))));
     let session = if is_precise { "" } else { U::BLIND_SESSION_SQL };
     let (mut random, mut state) = (Random(1), State::default());
     histories::run(

@@ -3,10 +3,13 @@
 //! Reading order: this (tables, and the tests that run over each engine), then [`access`] (grants,
 //! tenants, aliases, the Redis protocol, followers), [`races`] (changes and reads at the same time), [`postgres`]
 //! and [`mariadb`] (what one engine alone logs, types or refuses) and [`checked`] (writers and readers at once).
+//! `planted`: faults that these find.
 
 mod access;
 mod checked;
 mod mariadb;
+#[cfg(feature = "failpoints")]
+mod planted;
 mod postgres;
 mod races;
 

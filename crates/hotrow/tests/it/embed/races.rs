@@ -27,14 +27,21 @@ const UPDATE: &str = "UPDATE prices SET amount = 7 WHERE id = 21";
 /// Race B: the feed delivers a child's change before any read sees it. `session` begins the
 /// writer's.
 fn hidden_change<U: Users + Backend + Sync>(database: &U, session: &str) {
-    let server = serve(database);
+    hidden_change_behind(&serve(database), database, session);
+}
+
+/// The same over this server.
+pub(super) fn hidden_change_behind<U>(server: &Server, database: &U, session: &str)
+where
+    U: Users + Backend + Sync,
+{
     let mut client = server.client();
     cached(&mut client, "/products/2");
-    let before = delivered(&server);
+    let before = delivered(server);
     database.hide_commits();
     thread::scope(|scope| {
         let writer = scope.spawn(|| database.execute(&format!("{session}; {UPDATE}")));
-        await_until("the change in the feed", SOON, || delivered(&server) > before);
+        await_until("the change in the feed", SOON, || delivered(server) > before);
         let answers: Vec<_> = (0..5).map(|_| client.get("/products/2")).collect();
         let was_hidden = !writer.is_finished();
         // First, because the end of this scope waits for the writer.
