@@ -73,9 +73,9 @@ fn an_omitted_cascade_is_found() {
         cached(&mut client, "/products/2");
         cached(&mut client, "/products/3");
         database.execute("DELETE FROM regions WHERE name = 'eu'");
-        database.execute("INSERT INTO prices VALUES (31, 3, 'us', 5)");
+        database.execute("INSERT INTO prices VALUES (32, 3, 'us', 5)");
         await_body(&mut client, "/products/3", &product(3, &[("us", 5)]));
         assert_eq!(client.get("/products/2").text(), product(2, prices), "{failpoint:?}");
-        database.execute("DELETE FROM prices WHERE id = 31");
+        database.execute("DELETE FROM prices WHERE id = 32");
     }
 }

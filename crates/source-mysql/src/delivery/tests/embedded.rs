@@ -113,3 +113,29 @@ fn cascades_to_the_children_flush_the_parents() {
     assert_eq!(run(INSERT, true), ["flush 0 Bulk @190"]);
     assert!(run(INSERT, false).is_empty());
 }
+
+/// Faults that the tests of processes find, and the events above too.
+#[test]
+fn each_rule_of_the_feed_counts() {
+    let scenario = |rule: &'static [EmbeddedRule]| Scenario {
+        rules: EmbeddedRules::without(rule),
+        ..embedding(&["b"])
+    };
+    let moved = event(&[(ALL, 5, Some(1)), (ALL, 5, Some(2))]);
+    let blind = event(&[(MINIMAL, 5, None), (ALL, 5, Some(2))]);
+    let of = |parent: i64, at: u32| vec![format!("{} @{at}", key(0, parent))];
+    let run = |rule, event: &Vec<u8>| run(scenario(rule), &[(UPDATE, event.clone())]);
+    assert_eq!(run(&[EmbeddedRule::OldParent], &moved), of(2, 190));
+    assert_eq!(run(&[EmbeddedRule::MissingParent], &blind), of(2, 190));
+    assert_eq!(run(&[EmbeddedRule::Mark], &moved), [of(1, 0), of(2, 0)].concat());
+    let (truncate, b, r) = (query("TRUNCATE c"), map(10, "b"), rows(10, &[5]));
+    let steps = vec![(150, Event::MariaGtid(Begin::Standalone)), (190, decode(2, &truncate))];
+    assert!(scenario(&[EmbeddedRule::Statement]).run(steps).unwrap().0.is_empty());
+    let steps = vec![
+        (150, Event::MariaGtid(Begin::Transaction)),
+        (160, decode(19, &b)),
+        (180, decode(DELETE, &r)),
+        (190, Event::Commit),
+    ];
+    assert!(scenario(&[EmbeddedRule::Cascade]).run(steps).unwrap().0.is_empty());
+}
