@@ -418,13 +418,14 @@ fn collect(
     };
     let mut found = HashSet::new();
     let mut collected = Collected::Keys;
-    let skips_old = target.part > 0 && !rules.has(EmbeddedRule::OldParent);
-    let mut is_old = true;
+    let skips_old = target.part > 0
+        && rows.operation == Operation::Update
+        && !rules.has(EmbeddedRule::OldParent);
+    let mut images: usize = 0;
     let read = rows.keys(columns, key_columns, |cells| {
-        if skips_old
-            && rows.operation == Operation::Update
-            && std::mem::replace(&mut is_old, !is_old)
-        {
+        images += 1;
+        // The old image is the first of two.
+        if skips_old && !images.is_multiple_of(2) {
             return;
         }
         let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();

@@ -6,10 +6,11 @@
 //! Reading order:
 //! - sessions: [`config`], `target`, `connect`, `server`
 //! - tables and keys: `inspect`, `keys`
-//! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
-//!   readers
+//! - reads: `plan`, `pool`, `record_rows`, `reader`, `json`, and `shared`, the state that the feed
+//!   publishes to readers
 //! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
 //!   `probe`; with a change hub also `hub` and [`resume_rules`]
+//! - rules with switches for tests: [`rule_set`], [`embedded_rules`]
 //! - preflight checks: `checks`; of a first configuration: `discover`
 
 use std::fmt;

@@ -224,7 +224,12 @@ fn over_sqlite() {
 fn long_over_each() {
     every_answer_is_a_state_of_the_record::<Postgres>(true, &long("embed-postgres-full-long"));
     every_answer_is_a_state_of_the_record::<Postgres>(false, &long("embed-postgres-long"));
+    every_answer_is_a_state_of_the_record::<Shared>(true, &long("embed-sqlite-long"));
+}
+
+#[test]
+#[ignore = "a million answers twice; ./test --long runs it"]
+fn long_over_mariadb() {
     every_answer_is_a_state_of_the_record::<Maria>(true, &long("embed-mariadb-full-long"));
     every_answer_is_a_state_of_the_record::<Maria>(false, &long("embed-mariadb-long"));
-    every_answer_is_a_state_of_the_record::<Shared>(true, &long("embed-sqlite-long"));
 }
