@@ -1,5 +1,5 @@
-//! Faults planted over MariaDB: with a rule of embedded rows disabled, what the tests of this folder
-//! demand does not hold.
+//! Faults planted over MariaDB: with a rule of embedded rows disabled, what the tests of this
+//! folder demand does not hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
