@@ -1,4 +1,4 @@
-//! A real browser, if one is installed, driven through the pipe of its debugging protocol: what a
+//! A real browser, driven through the pipe of its debugging protocol: what a
 //! page shows is awaited, however slow the machine is.
 
 use std::fs::File;
@@ -10,31 +10,32 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{SOON, await_some};
+use crate::harness::{SOON, await_until};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 /// The whole page as it is now.
 const DOCUMENT: &str = "document.documentElement?.outerHTML ?? ''";
 
-/// Returns the page's text once it contains all awaited texts; `None`, with the reason printed,
-/// without a browser.
+/// Waits until a page contains all awaited texts.
 ///
 /// # Panics
-/// Panics if it does not within a minute, or if the browser ends.
+/// Panics if it does not within a minute, if a script of the page fails, if the browser ends, or if
+/// none is installed.
 #[track_caller]
-pub fn rendered(url: &str, awaited: &[&str]) -> Option<String> {
-    let mut browser = Browser::start()?;
+pub fn await_rendered(url: &str, awaited: &[&str]) {
+    let mut browser = Browser::start();
     let session = browser.open(url);
     let mut missing = Vec::new();
-    Some(await_some(&format!("{awaited:?} on {url}"), SOON, || {
+    await_until(&format!("{awaited:?} on {url}"), SOON, || {
         let shown = browser.evaluate(&session, DOCUMENT);
+        assert!(browser.failures.is_empty(), "scripts of the page failed: {:#?}", browser.failures);
         let now: Vec<&str> = awaited.iter().copied().filter(|text| !shown.contains(text)).collect();
         if now != missing {
             println!("the page lacks {now:?}");
             missing = now;
         }
-        missing.is_empty().then_some(shown)
-    }))
+        missing.is_empty()
+    });
 }
 
 /// A browser without a window; ended when dropped.
@@ -44,20 +45,21 @@ struct Browser {
     answers: BufReader<File>,
     /// Number of the last command.
     number: u64,
+    /// What the scripts of pages did not catch.
+    failures: Vec<Value>,
     /// Profile and pipes.
     _folder: TempDir,
 }
 
 impl Browser {
-    fn start() -> Option<Self> {
+    #[track_caller]
+    fn start() -> Self {
         let is_installed = |name: &&&str| {
             let version = Command::new(name).arg("--version").stdin(Stdio::null()).output();
             version.is_ok_and(|done| done.status.success())
         };
-        let Some(name) = NAMES.iter().find(is_installed) else {
-            println!("skipped: no Chromium or Chrome is installed");
-            return None;
-        };
+        let name = NAMES.iter().find(is_installed);
+        let name = name.unwrap_or_else(|| panic!("none of {NAMES:?} is installed"));
         let folder = tempfile::tempdir().expect("a folder");
         let pipes = ["commands", "answers"].map(|name| folder.path().join(name));
         for pipe in &pipes {
@@ -67,15 +69,19 @@ impl Browser {
         // In the order in which the shell opens them: each waits for the other side.
         let commands = File::options().write(true).open(&pipes[0]).expect("the first pipe");
         let answers = BufReader::new(File::open(&pipes[1]).expect("the second pipe"));
-        Some(Self { child, commands, answers, number: 0, _folder: folder })
+        Self { child, commands, answers, number: 0, failures: Vec::new(), _folder: folder }
     }
 
-    /// Opens a page. Returns the session that speaks of it.
+    /// Opens a page. Returns its session.
     fn open(&mut self, url: &str) -> String {
-        let page = self.call(None, "Target.createTarget", &json!({ "url": url }));
+        let page = self.call(None, "Target.createTarget", &json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
         let attached = self.call(None, "Target.attachToTarget", &attach);
-        attached["sessionId"].as_str().expect("the id of a session").to_owned()
+        let session = attached["sessionId"].as_str().expect("the id of a session").to_owned();
+        // With it come the failures of scripts.
+        self.call(Some(&session), "Runtime.enable", &json!({}));
+        self.call(Some(&session), "Page.navigate", &json!({ "url": url }));
+        session
     }
 
     /// Returns the text that an expression has on the page.
@@ -98,7 +104,10 @@ impl Browser {
             self.answers.read_until(0, &mut message).expect("the browser answers");
             assert_eq!(message.pop(), Some(0), "the browser has ended");
             let answer: Value = serde_json::from_slice(&message).expect("JSON");
-            // The others are events.
+            if answer["method"] == "Runtime.exceptionThrown" {
+                self.failures.push(answer["params"]["exceptionDetails"]["exception"].clone());
+            }
+            // Others are events.
             if answer["id"] == self.number {
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].clone();

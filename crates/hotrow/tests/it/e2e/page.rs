@@ -1,10 +1,10 @@
-//! The live page in a real browser, if one is installed: what it shows, and changes from it with
+//! The live page in a real browser: what it shows, and changes from it with
 //! the protections of the admin side, which `scripts/page-changes` makes.
 
 use std::path::Path;
 use std::process::Command;
 
-use hotrow_testkit::browser::rendered;
+use hotrow_testkit::browser::await_rendered;
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
 
 const TOKEN: &str = "0123456789abcdefSECRET";
@@ -39,11 +39,11 @@ fn the_page_loads_and_shows_the_numbers() {
         "The feed follows",
         "<canvas",
     ];
-    rendered(&format!("http://{}/", server.admin), &awaited);
+    await_rendered(&format!("http://{}/", server.admin), &awaited);
 }
 
 #[test]
-#[ignore = "needs Chromium, which ./test --long installs: half a minute"]
+#[ignore = "long: half a minute"]
 fn purges_and_limits_are_changed_from_the_page_with_its_protections() {
     let database = Database::with_products(20);
     let config = Config::new(database.path())
