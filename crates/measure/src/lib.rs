@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`clock`] (the one clock of the process), [`calendar`] (dates), [`counter`]
 //! (single-writer counters), [`histogram`] (latencies), [`sketch`] (distinct counts),
-//! [`top_keys`] (most frequent keys), [`random`] (seeded numbers), [`statistics`] (medians, intervals, comparisons).
+//! [`top_keys`] (most frequent keys), [`random`] (seeded numbers), [`statistics`] (medians,
+//! intervals, comparisons).
 
 pub mod calendar;
 pub mod clock;
