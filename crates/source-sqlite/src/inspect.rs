@@ -13,6 +13,8 @@ use rusqlite::{Connection, OptionalExtension};
 
 pub(crate) use self::embedded::Embedded;
 pub(crate) use self::view::View;
+#[cfg(test)]
+pub(crate) use self::view::witness;
 use super::config::{CollectionConfig, Watch};
 use super::error::OpenError;
 use super::names;
@@ -149,7 +151,7 @@ impl From<rusqlite::Error> for Refused {
 }
 
 /// Facts about a table, as SQLite reports them.
-struct Facts {
+pub(crate) struct Facts {
     name: String,
     columns: Vec<Column>,
     indexes: Vec<Index>,
@@ -193,6 +195,14 @@ enum Rowid {
     Named(&'static str),
     /// Columns hide all names of the rowid, so no statement can set it.
     Hidden,
+}
+
+#[cfg(test)]
+pub(crate) fn facts_of(conn: &Connection, table: &str) -> Facts {
+    match Facts::read(conn, table.to_owned()) {
+        Ok(facts) => facts,
+        Err(why) => panic!("{why:?}"),
+    }
 }
 
 /// Table or view with its name as the database spells it.

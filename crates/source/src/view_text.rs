@@ -107,6 +107,8 @@ impl fmt::Display for Fault {
 pub struct ViewText {
     /// Columns of the view, in order.
     pub outputs: Vec<Output>,
+    /// Names after AS, for each of them.
+    pub labels: Vec<Option<String>>,
     /// Schema of the table, where the text has it.
     pub schema: Option<String>,
     /// Name of the table in FROM, as the text has it.
@@ -162,9 +164,12 @@ impl Parser<'_> {
             self.header()?;
         }
         self.expect_word("select")?;
-        let mut outputs = vec![self.output()?];
+        let (output, label) = self.output()?;
+        let (mut outputs, mut labels) = (vec![output], vec![label]);
         while self.take_sign(",") {
-            outputs.push(self.output()?);
+            let (output, label) = self.output()?;
+            outputs.push(output);
+            labels.push(label);
         }
         self.expect_word("from")?;
         let (schema, table) = self.table()?;
@@ -183,7 +188,7 @@ impl Parser<'_> {
         if let Some((at, _)) = self.qualifiers.iter().find(is_other) {
             return Err(self.fault_at(*at, "a column of another table"));
         }
-        Ok(ViewText { outputs, schema, table, used: std::mem::take(&mut self.used) })
+        Ok(ViewText { outputs, labels, schema, table, used: std::mem::take(&mut self.used) })
     }
 
     /// Skips `CREATE VIEW name (columns) AS`.
@@ -205,8 +210,8 @@ impl Parser<'_> {
         self.expect_word("as")
     }
 
-    /// Parses a column of the view.
-    fn output(&mut self) -> Result<Output, Fault> {
+    /// Parses a column of the view with its name.
+    fn output(&mut self) -> Result<(Output, Option<String>), Fault> {
         let start = self.at;
         if self.dialect.is_as_typed {
             let has_table = self.peek_name().is_some() && self.sign_at(1) == Some(".");
@@ -218,7 +223,7 @@ impl Parser<'_> {
                     self.at += 1;
                 }
                 self.at += 1;
-                return Ok(Output::All);
+                return Ok((Output::All, None));
             }
         }
         let used_before = self.used.len();
@@ -227,14 +232,11 @@ impl Parser<'_> {
             0 => matches!(self.token(at), Some(Token::Name(_) | Token::Word(_))),
             _ => self.token(at) == Some(&Token::Sign(".")),
         });
-        if self.take_word("as") {
-            self.label()?;
-        }
+        let label = if self.take_word("as") { self.label()? } else { None };
         // A word may also be a literal, which uses no column.
-        if is_path && self.used.len() == used_before + 1 {
-            return Ok(self.used.pop().map_or(Output::Computed, Output::Passed));
-        }
-        Ok(Output::Computed)
+        let is_passed = is_path && self.used.len() == used_before + 1;
+        let passed = if is_passed { self.used.pop() } else { None };
+        Ok((passed.map_or(Output::Computed, Output::Passed), label))
     }
 
     /// Parses the name of the table in FROM.
@@ -388,13 +390,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips a name that the view gives itself or a column. SQLite accepts a text there, too.
-    fn label(&mut self) -> Result<(), Fault> {
-        match self.token(self.at) {
-            Some(Token::Text) if self.dialect.is_as_typed => self.at += 1,
-            _ => drop(self.name()?),
+    /// Takes a name that the view gives itself or a column. SQLite accepts a text there, too, which
+    /// is skipped.
+    fn label(&mut self) -> Result<Option<String>, Fault> {
+        if self.dialect.is_as_typed && self.token(self.at) == Some(&Token::Text) {
+            self.at += 1;
+            return Ok(None);
         }
-        Ok(())
+        self.name().map(Some)
     }
 
     fn token(&self, at: usize) -> Option<&Token> {

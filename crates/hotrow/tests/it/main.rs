@@ -81,6 +81,7 @@ mod e2e {
     mod top;
     mod traces;
     mod unfollowed;
+    mod views;
     mod warm_start;
 }
 
@@ -129,6 +130,7 @@ mod mysql {
     mod hub;
     mod restore;
     mod shop;
+    mod views;
 
     use hotrow_testkit::mysql as server;
 

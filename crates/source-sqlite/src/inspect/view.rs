@@ -140,7 +140,7 @@ fn outputs<'a>(parsed: &ViewText, base: &'a Facts) -> Result<Vec<Option<&'a Colu
 
 /// Makes SQLite compile a read of the view where nothing exists but a table with the columns of its
 /// table, and checks what it reports.
-fn witness(view: &str, sql: &str, base: &Facts) -> Result<(), String> {
+pub(crate) fn witness(view: &str, sql: &str, base: &Facts) -> Result<(), String> {
     let columns: Vec<String> = base.columns.iter().map(|column| quote(&column.name)).collect();
     let table = format!("CREATE TABLE {}({})", quote(&base.name), columns.join(","));
     let seen = Arc::new(Mutex::new(Seen::default()));

@@ -26,6 +26,8 @@ fn a_view_as_mariadb_writes_it() {
     assert_eq!(view.outputs, [Output::Computed, passed("id"), Output::Computed, Output::Computed]);
     assert_eq!((view.schema.as_deref(), view.table.as_str()), (Some("shop"), "products"));
     assert_eq!(view.used, ["name", "price", "price", "name"]);
+    let labels: Vec<&str> = view.labels.iter().flatten().map(String::as_str).collect();
+    assert_eq!(labels, ["title", "nr", "twice", "one"]);
     let view = mysql(
         "select `p`.`we``ird` AS `a`,case when `p`.`price` > 5 then 'much' else '' end AS `b`,\
          `p`.`price` in (100,-3.5e2) AS `c`,`p`.`price` is not null or `p`.`price` >= 3 AS `d`,\
@@ -175,7 +177,8 @@ fn depth_and_length_have_bounds() {
 proptest::proptest! {
     #[test]
     fn no_text_panics(
-        text in "(select|from|where|case|end|not|in|is|as|[-`'\"().,*/|<=>0-9e_ aéx\\\\\\[\\]\n]){0,60}",
+        text in "(select|from|where|case|end|not|in|is|as|\
+            [-`'\"().,*/|<=>0-9e_ aéx\\\\\\[\\]\n]){0,60}",
     ) {
         drop(mysql(&text));
         drop(mysql(&format!("select {text} from `s`.`t`")));
