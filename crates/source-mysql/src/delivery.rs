@@ -266,8 +266,9 @@ impl<'a> Delivery<'a> {
                 self.doubts += 1;
                 continue;
             };
-            let TableName { schema, table } = &followed.table.name;
-            if !statement::names(text, schema, table) {
+            let view = followed.table.view.iter().map(|view| &view.name);
+            let is_named = |of: &TableName| statement::names(text, &of.schema, &of.table);
+            if !std::iter::once(&followed.table.name).chain(view).any(is_named) {
                 continue;
             }
             let cause = match kind {

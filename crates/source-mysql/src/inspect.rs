@@ -6,8 +6,10 @@
 mod catalog;
 mod foreign_keys;
 mod keys;
+mod view;
 
 pub(crate) use self::catalog::{current_user, text};
+pub(crate) use self::view::View;
 
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
@@ -24,7 +26,8 @@ use super::server::Identity;
 /// Name of the primary key's index.
 pub(crate) const PRIMARY: &str = "PRIMARY";
 
-/// Table of a collection, as needed for reads and the feed. Equal tables are read alike.
+/// Table of a collection, as needed for reads and the feed. Equal tables are read alike. Behind a view
+/// it is the table whose changes are those of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) collection: CollectionId,
@@ -43,6 +46,8 @@ pub(crate) struct Table {
     /// True if the table has or may have foreign keys. They may change rows that the log does not
     /// contain.
     pub(crate) has_foreign_keys: bool,
+    /// View through which its rows are read.
+    pub(crate) view: Option<View>,
 }
 
 /// Name of a table on the server.
@@ -184,9 +189,12 @@ async fn one(
         Err(missing) => return Ok(Err(vec![missing])),
     };
     let mut findings = check(spec, &facts);
-    // For a view, further findings such as a missing key would be noise.
+    // Further findings such as a missing key would be noise.
     if !findings.is_empty() {
         return Ok(Err(findings));
+    }
+    if facts.kind == "VIEW" {
+        return view::inspect(conn, identity, (collection, spec), facts, foreign_keys).await;
     }
     let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
     let key = note(keys::columns(spec, &facts));
@@ -198,21 +206,26 @@ async fn one(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    let column = |c: &catalog::Column| Column {
-        name: c.name.clone(),
-        sql_type: c.sql_type.clone(),
-        collation: c.collation.clone(),
-    };
     Ok(Ok(Table {
         collection,
-        columns: facts.columns.iter().map(column).collect(),
+        columns: of_catalog(&facts),
         key,
         served,
         index,
         changed_by: foreign_keys.ancestors(&facts.name),
         has_foreign_keys: facts.has_foreign_keys,
         name: facts.name,
+        view: None,
     }))
+}
+
+fn of_catalog(facts: &Facts) -> Vec<Column> {
+    let column = |c: &catalog::Column| Column {
+        name: c.name.clone(),
+        sql_type: c.sql_type.clone(),
+        collation: c.collation.clone(),
+    };
+    facts.columns.iter().map(column).collect()
 }
 
 /// Returns the findings about the table itself.
@@ -240,10 +253,8 @@ fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
             ),
             format!("ALTER TABLE {} ENGINE = InnoDB;", facts.name.sql()),
         ),
-        "VIEW" => refuse(
-            "is a view: the change feed contains no views",
-            "serve the tables that it selects from".into(),
-        ),
+        // Its table is checked.
+        "VIEW" => {}
         "SYSTEM VERSIONED" => refuse(
             "is system-versioned, which the change feed does not support",
             format!("ALTER TABLE {} DROP SYSTEM VERSIONING;", facts.name.sql()),

@@ -23,8 +23,8 @@ use hotrow_source::{Room, Row, mark_unread};
 pub(crate) struct ReadPlan {
     /// `` `database`.`table` ``
     table: String,
-    /// Unique index of the key, quoted.
-    index: String,
+    /// Hint that names the unique index of the key. Empty for a view, which accepts none.
+    hint: String,
     /// Selected columns: the served ones, then the key's.
     columns: String,
     fields: Vec<Field>,
@@ -72,7 +72,8 @@ pub(crate) struct Observed {
 
 impl ReadPlan {
     pub(crate) fn new(table: &Table, identity: &Identity) -> Self {
-        let key_columns = table.key.iter().map(|k| format!("t.{}", quote(&k.name)));
+        let key = table.read_key();
+        let key_columns = key.iter().map(|k| format!("t.{}", quote(&k.name)));
         let columns: Vec<String> = table.served.iter().map(select).chain(key_columns).collect();
         let field = |s: &Served| match s.is_tenant {
             false => Field::new(&s.name, s.scalar),
@@ -82,12 +83,15 @@ impl ReadPlan {
         let collation =
             |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
         Self {
-            table: table.name.sql(),
-            index: quote(&table.index),
+            table: table.read_name().sql(),
+            hint: match table.view {
+                Some(_) => String::new(),
+                None => format!(" FORCE INDEX ({})", quote(&table.index)),
+            },
             columns: columns.join(", "),
             fields: table.served.iter().map(field).collect(),
             schemas: record.map(Served::schema).collect(),
-            key: table.key.clone(),
+            key,
             collations: table.key.iter().map(collation).collect(),
             spelling: table.spelling(),
             flavor: identity.flavor,
@@ -129,7 +133,7 @@ impl ReadPlan {
         let no_cache = if self.flavor == Flavor::MariaDb { "SQL_NO_CACHE " } else { "" };
         let columns = &self.columns;
         let table = &self.table;
-        let index = &self.index;
+        let hint = &self.hint;
         // With several spellings, each row must identify the key that found it.
         if self.spelling == Spelling::Many && keys.len() > 1 {
             let keys_table = self.keys_table(keys);
@@ -143,13 +147,13 @@ impl ReadPlan {
                 true => format!("SELECT {no_cache}0, {columns} FROM {table} AS t WHERE 1 = 0"),
                 false => format!(
                     "SELECT {no_cache}a.i, {columns} FROM ({keys_table}) AS a \
-                     STRAIGHT_JOIN {table} AS t FORCE INDEX ({index}) ON {}",
+                     STRAIGHT_JOIN {table} AS t{hint} ON {}",
                     on.join(" AND ")
                 ),
             };
         }
         format!(
-            "SELECT {no_cache}0, {columns} FROM {table} AS t FORCE INDEX ({index}) WHERE {}",
+            "SELECT {no_cache}0, {columns} FROM {table} AS t{hint} WHERE {}",
             self.condition(keys)
         )
     }

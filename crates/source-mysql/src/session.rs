@@ -70,6 +70,9 @@ pub(crate) fn watched(tables: &[Option<Table>]) -> Option<u64> {
         let table = table.as_ref()?;
         let columns = format!("{:?}", table.columns);
         (&table.name, columns, &table.index, table.has_foreign_keys).hash(&mut hasher);
+        if let Some(view) = &table.view {
+            format!("{view:?}").hash(&mut hasher);
+        }
     }
     Some(hasher.finish())
 }

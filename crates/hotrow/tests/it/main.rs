@@ -80,6 +80,7 @@ mod e2e {
     mod top;
     mod traces;
     mod unfollowed;
+    mod views;
     mod warm_start;
 }
 
@@ -128,6 +129,7 @@ mod mysql {
     mod hub;
     mod restore;
     mod shop;
+    mod views;
 
     use hotrow_testkit::mysql as server;
 

@@ -70,6 +70,7 @@ fn table(collection: u16, of: &str, parents: &[&str]) -> Table {
         index: "PRIMARY".into(),
         changed_by: parents.iter().map(|parent| name(parent)).collect(),
         has_foreign_keys: !parents.is_empty(),
+        view: None,
     }
 }
 

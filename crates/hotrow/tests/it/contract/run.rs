@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     /// SQLite: true for WAL mode with triggers; false for a rollback journal, with the file watched
     /// as a whole.
     pub(crate) logged: bool,
+    /// SQLite: true to serve the table through a view.
+    pub(crate) through_view: bool,
 }
 
 impl Default for Plan {
@@ -51,6 +53,7 @@ impl Default for Plan {
             max_staleness: MAX_STALENESS,
             reserved: 0,
             logged: true,
+            through_view: false,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Contract over a private MariaDB server. Writers use a driver, with transactions, and connect to
 //! the server directly.
 //!
-//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), `hub`,
-//! `hub_rules`.
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), [`views`],
+//! `hub`, `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,6 +27,7 @@ mod hub;
 #[cfg(feature = "hub")]
 mod hub_rules;
 mod session;
+mod views;
 
 tests! {
     Maria:
