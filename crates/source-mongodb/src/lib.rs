@@ -49,7 +49,7 @@ use self::config::{Config, Follow, JsonForm, Tuning};
 use self::inspect::Served;
 use self::server::Identity;
 use self::shared::Shared;
-use self::stream::{ChangeStream, Start};
+use self::stream::{ChangeStream, Start, Watched};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
@@ -61,11 +61,13 @@ pub use self::feed::MongoFeed;
 pub use self::target::TargetError;
 pub use hotrow_source::hooks::{Hook, Hooks};
 
+mod alias;
 mod bson;
 pub mod config;
 mod delivery;
 mod error;
 mod feed;
+mod indexes;
 mod inspect;
 mod json;
 mod keys;
@@ -186,8 +188,14 @@ fn open_source(
     let schemas: Arc<[KeySchema]> = served.iter().map(Served::schema).collect();
     let (namespace, collections) = (database.name().to_owned(), &config.server.collections);
     let name = DatabaseName::new(("mongodb", "find"), Some(namespace), collections);
+    let shared = Shared::new(identity);
+    for own in &served {
+        if let Some(alias) = &own.alias {
+            shared.set_index(own.id, Ok(alias.index.clone()));
+        }
+    }
     Ok(MongoSource {
-        shared: Arc::new(Shared::new(identity)),
+        shared: Arc::new(shared),
         database,
         served: served.into(),
         schemas,
@@ -260,9 +268,9 @@ async fn check_feed(
         let what = format!("`feed_url` leads to {identity}, and `url` to {reader_identity}");
         return Some(Finding::new(what, "let both lead to one deployment"));
     }
-    let names: Vec<&str> = config.server.collections.iter().map(|c| c.table.as_str()).collect();
+    let watched = Watched::of(&config.server.collections);
     let start = Start::Time(at.unwrap_or(1));
-    match ChangeStream::open(&database, &names, &start, Duration::from_millis(1)).await {
+    match ChangeStream::open(&database, &watched, &start, Duration::from_millis(1)).await {
         Ok(_) => None,
         Err(e) => cannot("open a change stream", &e, inspect::grant(database.name())),
     }
@@ -309,6 +317,7 @@ impl Source for MongoSource {
 /// fault.
 #[cfg(test)]
 mod tests {
+    mod aliases;
     mod failures;
     mod feed;
     mod harness;
