@@ -6,8 +6,9 @@
 //! its resume token; it loses its position only if the history is gone.
 //!
 //! Reading order: [`config`], `target` (connection strings), `server` (the deployment), `inspect`
-//! and `keys` (collections and their ids), `reader`, `bson` and `json` (a read), `shared` (state
-//! from the feed to the readers); then `feed`, `session`, `stream`, `delivery`, `probe` (changes).
+//! and `keys` (collections and their ids), `alias` (other fields by which documents are looked up),
+//! `reader`, `bson` and `json` (a read), `shared` (state from the feed to the readers); then `feed`,
+//! `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases).
 //!
 //! Commands sent to the server, in addition to those of the driver itself (`hello` of its monitors,
 //! `killCursors`, `endSessions`, authentication):
@@ -24,12 +25,17 @@
 //!   maxTimeMS: n, readConcern: {level: "majority", afterClusterTime: t}}`; on a mongos `limit: 2`.
 //! - Read of n keys: `{find: c, filter: {_id: {$in: [v, …]}}, projection: {…}, batchSize: n + 1,
 //!   maxTimeMS: n, readConcern: {…}}`, then `getMore`.
+//! - Read by an alias: the same with `filter: {field: v}`, `{field: {$in: […]}}` or, of several
+//!   fields, `{$or: […]}`; `limit: 2`, `hint: "index"`, `collation: {locale: "simple"}`.
+//! - Indexes of aliases, at the start and four times per `schema_poll`: `{listIndexes: c, cursor:
+//!   {batchSize: 100}}`. At the start a sample of their fields, as of `_id`.
 //! - Feed: `{aggregate: 1, pipeline: [{$changeStream: start}, {$match: {$or: [{"ns.coll": {$in:
 //!   […]}}, {"to.coll": {$in: […]}}, {operationType: {$in: ["dropDatabase", "invalidate"]}}]}},
 //!   {$project: {operationType: 1, clusterTime: 1, ns: 1, to: 1, documentKey: 1}}], cursor:
 //!   {batchSize: 0}, readConcern: {level: "majority"}}`. `start` is `{startAtOperationTime: t}`,
 //!   `{resumeAfter: token}` or `{startAfter: token}`. Then `{getMore: id, collection:
-//!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`.
+//!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`. The projection adds `fullDocument.f` and
+//!   `updateDescription.updatedFields.f` for each field of an alias.
 //! - Probe: `{hello: 1}` on `admin` for its `operationTime`; on a mongos `{dbStats: 1}`, which
 //!   queries every shard.
 //! - On a mongos whose stream does not advance: `{appendOplogNote: 1, data: {msg: "hotrow"}}` on
