@@ -9,6 +9,7 @@
 //! | `copy-RULE` | disables a rule of client-side caching, of the names below |
 //! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
 //! | `resume:RULE` | disables a rule of a relay's place (`hotrow_source_mysql::resume_rules`) |
+//! | `embed:RULE` | disables a rule of embedded rows (`hotrow_source_mysql::embedded_rules`) |
 //! | `panic:THREAD` | the next iteration of that thread's loop panics, once |
 //! | `panic-always:THREAD` | every iteration of that thread's loop panics |
 //! | `…:THREAD@FILE` | the same, once that file exists |
@@ -48,6 +49,9 @@ pub struct Failpoints {
     /// Rules of a resumed feed to disable.
     #[cfg(feature = "mysql")]
     pub resume_rules: Vec<hotrow_source_mysql::resume_rules::ResumeRule>,
+    /// Rules of embedded rows to disable.
+    #[cfg(feature = "mysql")]
+    pub embedded_rules: Vec<hotrow_source_mysql::embedded_rules::EmbeddedRule>,
     /// Threads to panic.
     pub panic_points: Vec<PanicPoint>,
     /// Queries to hold or delay.
@@ -99,6 +103,13 @@ impl Failpoints {
             self.resume_rules.push(rule);
             return Ok(());
         }
+        #[cfg(feature = "mysql")]
+        if let Some(name) = failpoint.strip_prefix("embed:")
+            && let Some(rule) = hotrow_source_mysql::embedded_rules::EmbeddedRule::named(name)
+        {
+            self.embedded_rules.push(rule);
+            return Ok(());
+        }
         if let Some(read) = ReadFailpoint::parse(failpoint) {
             self.reads.push(read);
             return Ok(());
@@ -133,6 +144,15 @@ impl Failpoints {
         hotrow_source_mysql::resume_rules::ResumeRules::without(self.resume_rules.clone().leak())
     }
 
+    /// Returns the rules of embedded rows that are in force.
+    #[cfg(feature = "mysql")]
+    #[must_use]
+    pub fn embedded_rules_in_force(&self) -> hotrow_source_mysql::embedded_rules::EmbeddedRules {
+        // Once per source.
+        let disabled = self.embedded_rules.clone().leak();
+        hotrow_source_mysql::embedded_rules::EmbeddedRules::without(disabled)
+    }
+
     /// Returns whether a safeguard is disabled.
     #[must_use]
     pub fn disables(&self, safeguard: Safeguard) -> bool {
@@ -156,6 +176,8 @@ mod tests {
         assert_eq!(Failpoints::parse("hub:Hidden").unwrap().rules.len(), 1);
         #[cfg(feature = "mysql")]
         assert_eq!(Failpoints::parse("resume:SameCommit").unwrap().resume_rules.len(), 1);
+        #[cfg(feature = "mysql")]
+        assert_eq!(Failpoints::parse("embed:OldParent").unwrap().embedded_rules.len(), 1);
         assert!(Failpoints::parse("").unwrap().safeguards.is_empty());
         for unknown in [
             "leases",
@@ -163,6 +185,7 @@ mod tests {
             "panics:feed",
             "hub:hid",
             "resume:",
+            "embed:",
             "read-gate",
             "read-delay:slow=5",
         ] {

@@ -165,6 +165,9 @@ async fn settings(
              name the primary key's columns",
         );
     }
+    if value("binlog_row_image") == "MINIMAL" {
+        note_missing_parents(tables);
+    }
     if config.server_id == Some(identity.server_id) {
         find(
             format!("`source.server_id` is {}, which is the server's own", identity.server_id),
@@ -172,6 +175,20 @@ async fn settings(
         );
     }
     Ok(findings)
+}
+
+/// Says at the start which changes will cost more than their parents.
+fn note_missing_parents(tables: &[Table]) {
+    let embedded = tables.iter().flat_map(|table| &table.embedded);
+    for child in embedded.filter(|child| !child.has_parent_in_primary()) {
+        tracing::warn!(
+            table = %child.table.name.sql(),
+            remedy = "SET GLOBAL binlog_row_image = FULL; and in the server's option file",
+            "the log does not contain the parent of a child that is changed or deleted \
+             (`binlog_row_image` is MINIMAL): each such change makes every record of the \
+             collection stale"
+        );
+    }
 }
 
 /// Checks that the account may query the log's end and that the log contains the collections.
@@ -210,7 +227,7 @@ async fn log(
     let only = filter(2);
     let never = filter(3);
     let mut findings = Vec::new();
-    for table in tables {
+    for table in tables.iter().flat_map(Table::followed) {
         let schema = table.name.schema.to_lowercase();
         let setting = match (only.is_empty() || only.contains(&schema), never.contains(&schema)) {
             (false, _) => "binlog_do_db",

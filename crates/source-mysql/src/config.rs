@@ -5,6 +5,7 @@ use std::time::Duration;
 use hotrow_source::spec::ServerConfig;
 use hotrow_source::{catalog_watermark, feed_loop};
 
+use super::embedded_rules::EmbeddedRules;
 use super::resume_rules::ResumeRules;
 use super::target::{Target, TargetError};
 
@@ -20,6 +21,8 @@ pub struct Config {
     pub is_relay: bool,
     /// Rules in force for a feed with a place: all of them, but for tests.
     pub resume_rules: ResumeRules,
+    /// Rules in force for embedded rows: all of them, but for tests.
+    pub embedded_rules: EmbeddedRules,
 }
 
 /// Checks that a text is a valid connection string. It does not connect.

@@ -16,6 +16,7 @@ use hotrow_types::version::{ChangeId, Gtid, Position};
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
 use super::binlog::{Begin, DecodeError, Event, Query};
+use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::inspect::{Table, TableName};
 use super::keys::{self, LogKey};
 use super::place::LogPosition;
@@ -53,6 +54,7 @@ pub(crate) struct Out<'a> {
     pub(crate) sink: &'a dyn Sink,
     /// Receives changes before the sink.
     pub(crate) recent: &'a Recent,
+    pub(crate) rules: EmbeddedRules,
 }
 
 /// Processor of log events that delivers changes to the sink.
@@ -81,6 +83,8 @@ struct Group {
     stage: Stage,
     gtid: Option<Gtid>,
     changes: TxChanges,
+    /// Has rows of embedded tables.
+    has_children: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +215,8 @@ impl<'a> Delivery<'a> {
             return Err(DeliveryError::Unended);
         }
         self.bound.clear();
-        self.group = Some(Group { stage, gtid, changes: TxChanges::default() });
+        self.group =
+            Some(Group { stage, gtid, changes: TxChanges::default(), has_children: false });
         Ok(())
     }
 
@@ -266,9 +271,11 @@ impl<'a> Delivery<'a> {
                 self.doubts += 1;
                 continue;
             };
+            let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
+            let tables = followed.table.followed().map(|table| &table.name).take(parts);
             let view = followed.table.view.iter().map(|view| &view.name);
             let is_named = |of: &TableName| statement::names(text, &of.schema, &of.table);
-            if !std::iter::once(&followed.table.name).chain(view).any(is_named) {
+            if !tables.chain(view).any(is_named) {
                 continue;
             }
             let cause = match kind {
@@ -304,7 +311,10 @@ impl<'a> Delivery<'a> {
         let group = self.group.take().ok_or(DeliveryError::OutsideGroup("a commit"))?;
         let end = self.position.point();
         let position = Position { incarnation: self.origin.incarnation, at: end };
-        let mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        let mut mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        if group.has_children && !self.out.rules.has(EmbeddedRule::Mark) {
+            mark = ChangeId::Commit(Position { at: 0, ..position });
+        }
         group.changes.deliver(self.out, mark, end);
         self.bound.clear();
         self.mark_delivered();
@@ -316,7 +326,8 @@ impl<'a> Delivery<'a> {
         if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
             return Err(DeliveryError::TooManyTables);
         }
-        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, self.origin.names_any_case);
+        let rules = (self.origin.names_any_case, self.out.rules);
+        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, rules);
         bound.is_repeated = self.bound.contains_key(&map.id);
         self.bound.insert(map.id, bound);
         let group = self.group("a table")?;
@@ -345,14 +356,20 @@ impl<'a> Delivery<'a> {
             else {
                 continue;
             };
-            if followed.is_doubtful
-                || !collect(rows, bound, target, &followed.table, schema, &mut group.changes)
-            {
-                group.changes.flush(target.collection, FlushCause::Bulk);
-                if !followed.is_doubtful && !rows.is_unreadable() {
-                    followed.is_doubtful = true;
-                    self.doubts += 1;
+            let collected = match followed.part(target.part) {
+                Some(table) if !followed.is_doubtful => {
+                    group.has_children |= target.part > 0;
+                    let out = (self.out.rules, &mut group.changes);
+                    collect(rows, bound, target, table, schema, out)
                 }
+                _ => Collected::NoParent,
+            };
+            if collected != Collected::Keys {
+                group.changes.flush(target.collection, FlushCause::Bulk);
+            }
+            if collected == Collected::Mismatch && !rows.is_unreadable() {
+                followed.is_doubtful = true;
+                self.doubts += 1;
             }
         }
         if rows.ends_statement {
@@ -375,34 +392,59 @@ impl<'a> Delivery<'a> {
     }
 }
 
-/// Collects the keys of rows. Returns false if some are unknown.
+/// Result of collecting the keys of rows, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Collected {
+    Keys,
+    /// Rows of a child do not name their parents.
+    NoParent,
+    /// The rows do not match the table as it was inspected.
+    Mismatch,
+}
+
+/// Collects the keys of rows: those of the records that change with them. A child changes the
+/// record of its old image and that of its new one. Neither the order nor the limit of embedded
+/// rows is considered: a child beyond the limit becomes one within it when another goes.
 fn collect(
     rows: &Rows<'_>,
     bound: &Bound,
     target: &bind::BoundCollection,
     table: &Table,
     schema: &KeySchema,
-    changes: &mut TxChanges,
-) -> bool {
+    (rules, changes): (EmbeddedRules, &mut TxChanges),
+) -> Collected {
     let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
-        return false;
+        return Collected::Mismatch;
     };
     let mut found = HashSet::new();
-    let mut is_complete = true;
+    let mut collected = Collected::Keys;
+    let skips_old = target.part > 0
+        && rows.operation == Operation::Update
+        && !rules.has(EmbeddedRule::OldParent);
+    let mut images: usize = 0;
     let read = rows.keys(columns, key_columns, |cells| {
+        images += 1;
+        // The old image is the first of two.
+        if skips_old && !images.is_multiple_of(2) {
+            return;
+        }
         let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();
-        match values.map(|values| keys::of_log(table, schema, &values)) {
+        match values.map(|values| keys::of_log(&table.key, schema, &values)) {
             Some(LogKey::Key(key)) => drop(found.insert(key)),
-            // No URL can address such a row.
+            // No URL can address such a row; a child without a parent is in no record.
             Some(LogKey::Unaddressable) => {}
-            Some(LogKey::Mismatch) | None => is_complete = false,
+            // A session may choose an image without the column (`binlog_row_image=MINIMAL`).
+            None if target.part > 0 && !rules.has(EmbeddedRule::MissingParent) => {}
+            None if target.part > 0 => collected = collected.max(Collected::NoParent),
+            Some(LogKey::Mismatch) | None => collected = Collected::Mismatch,
         }
     });
-    if read.is_err() || !is_complete {
-        return false;
+    match (read, collected) {
+        (Err(_), _) => return Collected::Mismatch,
+        (Ok(()), Collected::Keys) => changes.add(target.collection, found),
+        (Ok(()), _) => {}
     }
-    changes.add(target.collection, found);
-    true
+    collected
 }
 
 /// Reason that an event cannot be processed. It ends the session.

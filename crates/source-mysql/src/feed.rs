@@ -195,7 +195,8 @@ impl Sessions for FeedLoop<'_> {
         };
         let origin =
             Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
-        let out = Out { schemas, sink: self.sink, recent: &recent };
+        let rules = config.embedded_rules;
+        let out = Out { schemas, sink: self.sink, recent: &recent, rules };
         let delivery = Delivery::new(out, origin, tables_of_feed, position);
         let newest_end = &self.newest_end;
         let catalog = CatalogWatermark::new(

@@ -4,11 +4,13 @@
 //! It runs at the start, with the schema poll, and in a reader whose statement no longer fits.
 
 mod catalog;
+mod embedded;
 mod foreign_keys;
 mod keys;
 mod view;
 
 pub(crate) use self::catalog::{current_user, text};
+pub(crate) use self::embedded::Embedded;
 pub(crate) use self::view::View;
 
 use hotrow_source::field_schema::FieldSchema;
@@ -48,6 +50,8 @@ pub(crate) struct Table {
     pub(crate) has_foreign_keys: bool,
     /// View through which its rows are read.
     pub(crate) view: Option<View>,
+    /// Tables whose rows are inside its records. None for a table that is itself embedded.
+    pub(crate) embedded: Vec<Embedded>,
 }
 
 /// Name of a table on the server.
@@ -118,6 +122,12 @@ pub(crate) type Refused = Vec<Finding>;
 impl Table {
     pub(crate) fn key_schema(&self) -> KeySchema {
         KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
+    }
+
+    /// Returns the tables whose changes are changes of the records: this one, then the embedded
+    /// ones, whose keys are the columns that refer to it.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.embedded.iter().map(|child| &child.table))
     }
 
     /// Returns [`Spelling::Many`] if equal keys may have several spellings. Then only an answer for
@@ -206,9 +216,28 @@ async fn one(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    Ok(Ok(Table {
+    let mut table = of_catalog(collection, facts, foreign_keys, (index, key), served);
+    let at = embedded::At { identity, database, foreign_keys };
+    match embedded::inspect(conn, at, spec, &table).await? {
+        Ok(embedded) => table.embedded = embedded,
+        Err(findings) => return Ok(Err(findings)),
+    }
+    Ok(Ok(table))
+}
+
+/// Returns a table without embedded ones.
+fn of_catalog(
+    collection: CollectionId,
+    facts: Facts,
+    foreign_keys: &ForeignKeys,
+    (index, key): (String, Vec<KeyColumn>),
+    served: Vec<Served>,
+) -> Table {
+    let column =
+        |c: catalog::Column| Column { name: c.name, sql_type: c.sql_type, collation: c.collation };
+    Table {
         collection,
-        columns: of_catalog(&facts),
+        columns: facts.columns.into_iter().map(column).collect(),
         key,
         served,
         index,
@@ -216,16 +245,8 @@ async fn one(
         has_foreign_keys: facts.has_foreign_keys,
         name: facts.name,
         view: None,
-    }))
-}
-
-fn of_catalog(facts: &Facts) -> Vec<Column> {
-    let column = |c: &catalog::Column| Column {
-        name: c.name.clone(),
-        sql_type: c.sql_type.clone(),
-        collation: c.collation.clone(),
-    };
-    facts.columns.iter().map(column).collect()
+        embedded: Vec::new(),
+    }
 }
 
 /// Returns the findings about the table itself.

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use hotrow_types::key::{Collation, Key, KeyPart, KeySchema, KeyType};
 use mysql_async::Value;
 
-use super::inspect::{KeyColumn, Table};
+use super::inspect::KeyColumn;
 
 /// Storage type of a key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +82,14 @@ pub(crate) enum Part<'a> {
     Unaddressable,
 }
 
-/// Returns the key of a row image of the log. `values` are those of [`Table::key`], in its order.
-pub(crate) fn of_log(table: &Table, schema: &KeySchema, values: &[&Value]) -> LogKey {
-    if values.len() != table.key.len() {
+/// Returns the key of a row image of the log. `values` are those of the key's columns, in their
+/// order.
+pub(crate) fn of_log(columns: &[KeyColumn], schema: &KeySchema, values: &[&Value]) -> LogKey {
+    if values.len() != columns.len() {
         return LogKey::Mismatch;
     }
     let parts: Option<Vec<Part<'_>>> =
-        table.key.iter().zip(values).map(|(k, value)| k.stored.of_log(value)).collect();
+        columns.iter().zip(values).map(|(k, value)| k.stored.of_log(value)).collect();
     parts.map_or(LogKey::Mismatch, |parts| key(schema, &parts))
 }
 

@@ -6,10 +6,11 @@
 //! Reading order:
 //! - sessions: [`config`], `target`, `connect`, `server`
 //! - tables and keys: `inspect`, `keys`
-//! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
-//!   readers
+//! - reads: `plan`, `pool`, `record_rows`, `reader`, `json`, and `shared`, the state that the feed
+//!   publishes to readers
 //! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
 //!   `probe`; with a change hub also `hub` and [`resume_rules`]
+//! - rules with switches for tests: [`rule_set`], [`embedded_rules`]
 //! - preflight checks: `checks`; of a first configuration: `discover`
 
 use std::fmt;
@@ -49,6 +50,7 @@ mod connect;
 mod delivery;
 mod discover;
 mod dump;
+pub mod embedded_rules;
 mod feed;
 mod hub;
 mod inspect;
@@ -60,7 +62,9 @@ mod plan;
 mod pool;
 mod probe;
 mod reader;
+mod record_rows;
 pub mod resume_rules;
+pub mod rule_set;
 mod server;
 mod session;
 mod shared;
@@ -148,7 +152,7 @@ pub fn open_supervised(
         })?
     };
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
-    let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
+    let shared = Arc::new(Shared::new(Arc::clone(&schemas), config.embedded_rules));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
     let system = match session.identity.flavor {
         Flavor::MariaDb => "mariadb",
@@ -292,6 +296,7 @@ impl Source for MysqlSource {
 /// Tests against a real server, and their shared helpers.
 #[cfg(test)]
 mod tests {
+    mod embedded;
     mod feed;
     mod grants;
     mod harness;

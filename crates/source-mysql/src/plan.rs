@@ -9,7 +9,9 @@ use hotrow_types::key::{Key, KeySchema};
 use hotrow_types::version::{GtidSet, Position, Version};
 use mysql_async::{Column, Row as DatabaseRow, Value};
 
-use super::inspect::{KeyColumn, Select, Served, Table, quote};
+use self::embedded::Children;
+use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
+use super::inspect::{Embedded, KeyColumn, Select, Served, Table, quote};
 use super::json::{self, Field, JsonError};
 use super::keys::{self, LogKey, Spelling};
 use super::place::LogPosition;
@@ -17,6 +19,8 @@ use super::server::{Flavor, Identity};
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::json::{Pace, into_row};
 use hotrow_source::{Room, Row, mark_unread};
+
+mod embedded;
 
 /// Statement of one collection and the parser of its answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub(crate) struct ReadPlan {
     key: Vec<KeyColumn>,
     /// Collations of the key's columns.
     collations: Vec<Option<String>>,
+    /// Embedded rows, in the order of their members.
+    children: Vec<Children>,
+    /// A planted fault: the children are read by a second statement.
+    is_split: bool,
     pub(crate) spelling: Spelling,
     flavor: Flavor,
     log_end: &'static str,
@@ -54,9 +62,29 @@ pub(crate) enum Form {
 
 impl Form {
     /// Returns the index of the statement that selects the records.
-    pub(crate) fn rows_at(self) -> usize {
+    fn rows_at(self) -> usize {
         usize::from(matches!(self, Self::SnapshotPoint | Self::Gtids))
     }
+}
+
+/// Set of a query's answer with the rows of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Records {
+    /// Index of the statement.
+    pub(crate) at: usize,
+    /// Rows of one record.
+    pub(crate) form: RecordForm,
+}
+
+/// Rows of one record in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordForm {
+    /// One row.
+    Row,
+    /// A row of the record, and one per child, one after the other. The first column numbers the
+    /// record and the second one the member, 0 for the record itself. Without a record the values
+    /// of its row after these are NULL.
+    Rows,
 }
 
 /// Columns and rows of one statement. The columns are none for a statement without rows.
@@ -71,10 +99,11 @@ pub(crate) struct Observed {
 }
 
 impl ReadPlan {
-    pub(crate) fn new(table: &Table, identity: &Identity) -> Self {
+    pub(crate) fn new(table: &Table, identity: &Identity, rules: EmbeddedRules) -> Self {
         let key = table.read_key();
         let key_columns = key.iter().map(|k| format!("t.{}", quote(&k.name)));
-        let columns: Vec<String> = table.served.iter().map(select).chain(key_columns).collect();
+        let served = table.served.iter().map(|served| select(served, "t"));
+        let columns: Vec<String> = served.chain(key_columns).collect();
         let field = |s: &Served| match s.is_tenant {
             false => Field::new(&s.name, s.scalar),
             true => Field::before_object(s.scalar),
@@ -90,9 +119,14 @@ impl ReadPlan {
             },
             columns: columns.join(", "),
             fields: table.served.iter().map(field).collect(),
-            schemas: record.map(Served::schema).collect(),
+            schemas: record
+                .map(Served::schema)
+                .chain(table.embedded.iter().map(Embedded::schema))
+                .collect(),
             key,
             collations: table.key.iter().map(collation).collect(),
+            children: table.embedded.iter().map(Children::new).collect(),
+            is_split: !table.embedded.is_empty() && !rules.has(EmbeddedRule::OneStatement),
             spelling: table.spelling(),
             flavor: identity.flavor,
             log_end: identity.log_end_sql(),
@@ -109,9 +143,18 @@ impl ReadPlan {
         }
     }
 
+    /// Returns where the answer to [`Self::sql`] has records.
+    pub(crate) fn records(&self, form: Form) -> Records {
+        let rows = if self.children.is_empty() { RecordForm::Row } else { RecordForm::Rows };
+        Records { at: form.rows_at(), form: rows }
+    }
+
     /// Returns the statements of one query, sent together.
     pub(crate) fn sql(&self, keys: &[Key], form: Form) -> String {
-        let select = self.select(keys);
+        let mut select = self.select(keys);
+        if self.is_split {
+            select = embedded::split(&select);
+        }
         let end = self.log_end;
         match form {
             // The end after the row, because it must include the changes that the row reflects.
@@ -134,64 +177,32 @@ impl ReadPlan {
         let columns = &self.columns;
         let table = &self.table;
         let hint = &self.hint;
+        if !self.children.is_empty() {
+            return self.select_with_children(no_cache, keys);
+        }
         // With several spellings, each row must identify the key that found it.
         if self.spelling == Spelling::Many && keys.len() > 1 {
             let keys_table = self.keys_table(keys);
-            let on: Vec<String> = self
-                .key
-                .iter()
-                .enumerate()
-                .map(|(i, k)| format!("t.{} = a.k{i}", quote(&k.name)))
-                .collect();
+            let on = self.is_key_of();
             return match keys_table.is_empty() {
                 true => format!("SELECT {no_cache}0, {columns} FROM {table} AS t WHERE 1 = 0"),
                 false => format!(
                     "SELECT {no_cache}a.i, {columns} FROM ({keys_table}) AS a \
-                     STRAIGHT_JOIN {table} AS t{hint} ON {}",
-                    on.join(" AND ")
+                     STRAIGHT_JOIN {table} AS t{hint} ON {on}"
                 ),
             };
         }
         format!(
             "SELECT {no_cache}0, {columns} FROM {table} AS t{hint} WHERE {}",
-            self.condition(keys)
+            condition("t", &self.key, keys)
         )
     }
 
-    /// Builds the condition. Keys that the columns cannot hold are omitted: no such row exists.
-    fn condition(&self, keys: &[Key]) -> String {
-        let mut sql = String::new();
-        for key in keys {
-            let start = sql.len();
-            match (&self.key[..], start) {
-                ([only], 0) => _ = write!(sql, "t.{} IN (", quote(&only.name)),
-                ([_], _) => sql.push_str(", "),
-                (_, 0) => sql.push('('),
-                (_, _) => sql.push_str(" OR ("),
-            }
-            let mut possible = true;
-            for (i, (column, part)) in self.key.iter().zip(key.parts()).enumerate() {
-                if self.key.len() > 1 {
-                    _ = write!(
-                        sql,
-                        "{}t.{} = ",
-                        if i == 0 { "" } else { " AND " },
-                        quote(&column.name)
-                    );
-                }
-                possible &= column.stored.write_literal(part, &mut sql);
-            }
-            if !possible {
-                sql.truncate(start);
-            } else if self.key.len() > 1 {
-                sql.push(')');
-            }
-        }
-        match sql.is_empty() {
-            true => "1 = 0".into(),
-            false if self.key.len() == 1 => sql + ")",
-            false => sql,
-        }
+    /// Returns the condition that a row has the key of a row of [`Self::keys_table`].
+    fn is_key_of(&self) -> String {
+        let is_part = |(i, k): (usize, &KeyColumn)| format!("t.{} = a.k{i}", quote(&k.name));
+        let parts: Vec<String> = self.key.iter().enumerate().map(is_part).collect();
+        parts.join(" AND ")
     }
 
     /// Returns the keys as a numbered derived table, in the columns' own collations so that the
@@ -235,9 +246,16 @@ impl ReadPlan {
         incarnation: u64,
         room: Room,
     ) -> Result<(Vec<Row>, Observed), JsonError> {
+        if self.is_split {
+            embedded::unsplit(&mut sets, form.rows_at())?;
+        }
         let observed = observed(&sets, form, incarnation).ok_or(JsonError::Shape)?;
         let (columns, found) =
             sets.get_mut(form.rows_at()).map(std::mem::take).ok_or(JsonError::Shape)?;
+        if !self.children.is_empty() {
+            let rows = self.with_children(columns.as_deref(), &found, keys, room).await?;
+            return Ok((rows, observed));
+        }
         let columns = columns.as_deref().and_then(|c| c.get(1..)).ok_or(JsonError::Shape)?;
         if columns.len() != self.fields.len() + self.key.len()
             || !self.fields.iter().zip(columns).all(|(field, column)| field.fits(column))
@@ -286,9 +304,7 @@ impl ReadPlan {
         let mut rows = vec![Row::Uncacheable(None); keys.len()];
         let mut pace = Pace::default();
         for row in found {
-            let Some(Value::Bytes(number)) = row.as_ref(0) else { return Err(JsonError::Shape) };
-            let number: usize =
-                text(number).and_then(|t| t.parse().ok()).ok_or(JsonError::Shape)?;
+            let number = number(&row, 0)?;
             let (key, slot) = keys.get(number).zip(rows.get_mut(number)).ok_or(JsonError::Shape)?;
             let same = self.key_of(&row, schema)? == LogKey::Key(key.clone());
             *slot = match self.record(&row)? {
@@ -312,17 +328,61 @@ impl ReadPlan {
     }
 
     fn record(&self, row: &DatabaseRow) -> Result<Row, JsonError> {
-        let value = |i: usize| match row.as_ref(1 + i) {
-            Some(Value::NULL) => Ok(None),
-            Some(Value::Bytes(bytes)) => Ok(Some(&bytes[..])),
-            _ => Err(JsonError::Shape),
-        };
-        into_row(json::object(&self.fields, value))
+        into_row(json::object(&self.fields, |i| value(row, 1 + i)))
     }
 }
 
-fn select(served: &Served) -> String {
-    let column = format!("t.{}", quote(&served.name));
+/// Builds the condition that a row of the alias `of` has one of the keys. Keys that the columns
+/// cannot hold are omitted: no such row exists.
+fn condition(of: &str, columns: &[KeyColumn], keys: &[Key]) -> String {
+    let mut sql = String::new();
+    for key in keys {
+        let start = sql.len();
+        match (columns, start) {
+            ([only], 0) => _ = write!(sql, "{of}.{} IN (", quote(&only.name)),
+            ([_], _) => sql.push_str(", "),
+            (_, 0) => sql.push('('),
+            (_, _) => sql.push_str(" OR ("),
+        }
+        let mut possible = true;
+        for (i, (column, part)) in columns.iter().zip(key.parts()).enumerate() {
+            if columns.len() > 1 {
+                let and = if i == 0 { "" } else { " AND " };
+                _ = write!(sql, "{and}{of}.{} = ", quote(&column.name));
+            }
+            possible &= column.stored.write_literal(part, &mut sql);
+        }
+        if !possible {
+            sql.truncate(start);
+        } else if columns.len() > 1 {
+            sql.push(')');
+        }
+    }
+    match sql.is_empty() {
+        true => "1 = 0".into(),
+        false if columns.len() == 1 => sql + ")",
+        false => sql,
+    }
+}
+
+/// Returns the value of an answer's column.
+fn value(row: &DatabaseRow, at: usize) -> Result<Option<&[u8]>, JsonError> {
+    match row.as_ref(at) {
+        Some(Value::NULL) => Ok(None),
+        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+        _ => Err(JsonError::Shape),
+    }
+}
+
+/// Returns the number in an answer's column.
+fn number(row: &DatabaseRow, at: usize) -> Result<usize, JsonError> {
+    let digits = value(row, at)?.and_then(text).and_then(|t| t.parse().ok());
+    digits.ok_or(JsonError::Shape)
+}
+
+/// Returns a column of the table with the alias `of` in a SELECT list.
+fn select(served: &Served, of: &str) -> String {
+    let column = format!("{of}.{}", quote(&served.name));
     match served.select {
         Select::Plain => column,
         Select::Double => format!("{column} + 0e0"),

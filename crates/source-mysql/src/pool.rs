@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, Row as DatabaseRow, Value};
+use mysql_async::{Conn, Error};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::{self, Session, Settings, full_text};
-use super::plan::Set;
+use super::plan::{Records, Set};
+use super::record_rows::RecordRows;
 use super::server::Identity;
 use super::shared::Shared;
 use super::target::Target;
@@ -63,7 +64,7 @@ impl pool::Connector for Connector {
 /// Task on a leased connection.
 type Work<T> = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, Error>> + Send>;
 
-/// Sends the statements and collects the rows of each. Of the set at `rows_at` only rows within
+/// Sends the statements and collects the rows of each. Of the set with records only those within
 /// `budget` are kept. The others are dropped on arrival, because the sets after them are needed.
 ///
 /// # Errors
@@ -71,10 +72,10 @@ type Work<T> = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E
 pub(crate) async fn query(
     lease: Lease,
     sql: String,
-    (rows_at, budget): (usize, Arc<RowBudget>),
+    (records, budget): (Records, Arc<RowBudget>),
     deadline: Instant,
 ) -> Result<(Vec<Set>, Room), Fault> {
-    run(lease, Box::new(move |conn| Box::pin(sets(conn, sql, rows_at, budget))), deadline).await
+    run(lease, Box::new(move |conn| Box::pin(sets(conn, sql, records, budget))), deadline).await
 }
 
 /// Runs the task on the pool's runtime. The connection returns to the pool or is closed, even if
@@ -126,7 +127,7 @@ pub(crate) async fn run<T: Send + 'static>(
 async fn sets(
     conn: &mut Conn,
     sql: String,
-    rows_at: usize,
+    records: Records,
     budget: Arc<RowBudget>,
 ) -> Result<(Vec<Set>, Room), Error> {
     let mut result = conn.query_iter(sql).await?;
@@ -135,12 +136,14 @@ async fn sets(
     loop {
         let columns = result.columns();
         let mut rows = Vec::new();
-        while let Some(row) = result.next().await? {
-            let is_counted = sets.len() == rows_at;
-            if is_counted && room == Room::Taken {
-                room = budget.take(bytes_of(&row));
+        if sets.len() == records.at {
+            let mut kept = RecordRows::new(&budget, records.form);
+            while let Some(row) = result.next().await? {
+                kept.push(row);
             }
-            if !is_counted || room == Room::Taken {
+            (rows, room) = kept.end();
+        } else {
+            while let Some(row) = result.next().await? {
                 rows.push(row);
             }
         }
@@ -149,15 +152,6 @@ async fn sets(
             return Ok((sets, room));
         }
     }
-}
-
-/// Returns the bytes of a row's values, which arrive as text.
-fn bytes_of(row: &DatabaseRow) -> usize {
-    let value = |at: usize| match row.as_ref(at) {
-        Some(Value::Bytes(bytes)) => bytes.len(),
-        _ => 0,
-    };
-    (0..row.len()).map(value).sum()
 }
 
 /// Classifies an error of the driver. Source: MySQL 8.0 error reference; MariaDB documentation,

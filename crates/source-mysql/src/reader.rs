@@ -83,7 +83,7 @@ impl MysqlSource {
             Follow::Nothing => Form::Rows,
         };
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
-        let rows = (form.rows_at(), Arc::clone(budget));
+        let rows = (statement.records(form), Arc::clone(budget));
         let outcome = pool::query(lease, statement.sql(keys, form), rows, deadline).await;
         self.hooks.after_read(collection, keys);
         let fault = match outcome {

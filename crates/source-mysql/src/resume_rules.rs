@@ -1,6 +1,7 @@
 //! Rules by which a relay's feed goes on where an earlier one was, possibly that of another
-//! process. Each has a switch for tests of processes: with a rule disabled, they must find the
-//! fault. In a build of the program without the feature `failpoints` there are no switches.
+//! process.
+
+use super::rule_set::RuleSet;
 
 /// Rule of a resumed feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,33 +39,5 @@ impl ResumeRule {
     }
 }
 
-/// Rules in force: all of them, but for tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ResumeRules {
-    #[cfg(any(test, feature = "failpoints"))]
-    disabled: &'static [ResumeRule],
-}
-
-impl ResumeRules {
-    /// Returns whether a rule is in force.
-    #[cfg(not(any(test, feature = "failpoints")))]
-    #[must_use]
-    #[allow(clippy::unused_self, reason = "the form of the tests has a switch")]
-    pub const fn has(self, _: ResumeRule) -> bool {
-        true
-    }
-
-    /// Returns whether a rule is in force.
-    #[cfg(any(test, feature = "failpoints"))]
-    #[must_use]
-    pub fn has(self, rule: ResumeRule) -> bool {
-        !self.disabled.contains(&rule)
-    }
-
-    /// Returns all rules but these.
-    #[cfg(any(test, feature = "failpoints"))]
-    #[must_use]
-    pub fn without(disabled: &'static [ResumeRule]) -> Self {
-        Self { disabled }
-    }
-}
+/// Rules of a resumed feed that are in force.
+pub type ResumeRules = RuleSet<ResumeRule>;

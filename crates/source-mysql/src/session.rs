@@ -67,11 +67,12 @@ pub(crate) enum CatalogCheck {
 pub(crate) fn watched(tables: &[Option<Table>]) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     for table in tables {
-        let table = table.as_ref()?;
-        let columns = format!("{:?}", table.columns);
-        (&table.name, columns, &table.index, table.has_foreign_keys).hash(&mut hasher);
-        if let Some(view) = &table.view {
-            format!("{view:?}").hash(&mut hasher);
+        for table in table.as_ref()?.followed() {
+            let columns = format!("{:?}", table.columns);
+            (&table.name, columns, &table.index, table.has_foreign_keys).hash(&mut hasher);
+            if let Some(view) = &table.view {
+                format!("{view:?}").hash(&mut hasher);
+            }
         }
     }
     Some(hasher.finish())

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_types::key::{Key, KeySchema};
 
+use super::embedded_rules::EmbeddedRules;
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
@@ -38,18 +39,20 @@ pub(crate) struct Shared {
     pub(crate) origins: Arc<Origins>,
     /// The change hub reports that the log went back: earlier positions have another meaning.
     pub(crate) went_back: Notify,
+    embedded_rules: EmbeddedRules,
 }
 
 impl Shared {
     /// Creates the state in which nothing can be read until [`Shared::publish`]. `schemas` are the
     /// keys of the start. A table whose key has changed since cannot be read.
-    pub(crate) fn new(schemas: Arc<[KeySchema]>) -> Self {
+    pub(crate) fn new(schemas: Arc<[KeySchema]>, embedded_rules: EmbeddedRules) -> Self {
         Self {
             schemas,
             published: Published::nothing("the database has not been inspected yet"),
             queries: AtomicU64::new(0),
             origins: Arc::default(),
             went_back: Notify::new(),
+            embedded_rules,
         }
     }
 
@@ -125,7 +128,7 @@ impl Shared {
             &table.key_schema(),
             &table.read_name().table,
         )?;
-        Ok(Arc::new(ReadPlan::new(table, identity)))
+        Ok(Arc::new(ReadPlan::new(table, identity, self.embedded_rules)))
     }
 }
 

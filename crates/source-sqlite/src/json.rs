@@ -64,27 +64,6 @@ pub(crate) fn row(fields: &[Field], row: &Row<'_>, first: usize) -> Result<Vec<u
     })
 }
 
-/// Appends a member with rows to a record: `,"name":[…]`, in place of its closing brace. `rows`
-/// writes them.
-///
-/// # Errors
-/// The error of `rows`, and [`JsonError::TooLarge`].
-pub(crate) fn with_rows(
-    record: &mut Vec<u8>,
-    label: &[u8],
-    rows: impl FnOnce(&mut Vec<u8>) -> Result<(), JsonError>,
-) -> Result<(), JsonError> {
-    let closing = record.pop();
-    debug_assert_eq!(closing, Some(b'}'));
-    // A collection serves at least one column, so there is a member before.
-    record.push(b',');
-    record.extend_from_slice(label);
-    record.push(b'[');
-    rows(record)?;
-    record.extend_from_slice(b"]}");
-    if record.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(()) }
-}
-
 fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>, blob: BlobForm) {
     match (value, blob) {
         (ValueRef::Null, _) => out.extend_from_slice(b"null"),

@@ -64,6 +64,33 @@ pub fn object<'a>(
     if out.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(out) }
 }
 
+/// Appends a member with embedded rows to a record: `,"name":[…]`, in place of its closing brace.
+/// `next` returns the rows, each as an object.
+///
+/// # Errors
+/// The error of `next`, and [`JsonError::TooLarge`].
+pub fn with_rows(
+    record: &mut Vec<u8>,
+    label: &[u8],
+    mut next: impl FnMut() -> Result<Option<Vec<u8>>, JsonError>,
+) -> Result<(), JsonError> {
+    let closing = record.pop();
+    debug_assert_eq!(closing, Some(b'}'));
+    // A collection serves at least one column, so there is a member before.
+    record.push(b',');
+    record.extend_from_slice(label);
+    record.push(b'[');
+    let mut separator: &[u8] = b"";
+    while let Some(row) = next()? {
+        make_room(record, row.len())?;
+        record.extend_from_slice(separator);
+        record.extend_from_slice(&row);
+        separator = b",";
+    }
+    record.extend_from_slice(b"]}");
+    if record.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(()) }
+}
+
 /// Returns a record as a row of an answer. A record that is too large is an answer too.
 ///
 /// # Errors

@@ -313,14 +313,11 @@ impl Source {
             name,
             stale_by,
             lacks_embedding: match self.engine {
-                None | Some(Engine::Sqlite { .. }) => None,
-                #[cfg(feature = "postgres")]
-                Some(Engine::Postgres { .. }) => None,
-                #[cfg(any(feature = "mysql", feature = "mongodb"))]
-                Some(_) => Some(
-                    "is supported for PostgreSQL and SQLite; serve the children as a collection \
-                     of their own",
+                #[cfg(feature = "mongodb")]
+                Some(Engine::Mongodb { .. }) => Some(
+                    "is not supported for MongoDB; serve the children as a collection of their own",
                 ),
+                _ => None,
             },
             has_positions: self.follow != Follow::Nothing && is_listed,
             is_behind_hub: self.follow == Follow::Hub,
@@ -400,6 +397,7 @@ impl Source {
                 server_id,
                 is_relay: false,
                 resume_rules: mysql::resume_rules::ResumeRules::default(),
+                embedded_rules: mysql::embedded_rules::EmbeddedRules::default(),
             }),
             #[cfg(feature = "mongodb")]
             Engine::Mongodb { server, json } => SourceConfig::Mongodb(mongodb::config::Config {

@@ -145,6 +145,11 @@ fn open(
         }
         #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
+            #[cfg(feature = "failpoints")]
+            let config = mysql::config::Config {
+                embedded_rules: host.failpoints.embedded_rules_in_force(),
+                ..config
+            };
             #[cfg(feature = "hub")]
             if config.server.follow == Follow::Hub {
                 let own = config.server.clone();

@@ -1,18 +1,19 @@
 //! Binding of the log's tables to collections and key columns.
 
 use super::super::binlog::table::{Layout, TableMap};
+use super::super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::super::inspect::{Table, TableName};
 
-/// Table of a collection that the feed follows.
+/// Tables of a collection that the feed follows.
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
-    /// Table as of the last catalogue check.
+    /// Table as of the last catalogue check, with those that it embeds.
     pub(super) table: Table,
-    /// True if the table may differ from `table`. Until the next catalogue check its rows yield no
-    /// keys.
+    /// True if one of the tables may differ from `table`. Until the next catalogue check their rows
+    /// yield no keys.
     pub(super) is_doubtful: bool,
-    /// Last layout of the table in the log.
-    shape: Option<Vec<u8>>,
+    /// Last layouts of the tables in the log, by [`Self::part`].
+    shapes: Vec<Option<Vec<u8>>>,
 }
 
 /// Table of the current statement.
@@ -37,13 +38,21 @@ pub(super) struct Bound {
 #[derive(Debug)]
 pub(super) struct BoundCollection {
     pub(super) collection: usize,
+    /// Number of the table in the collection: 0 for that of the records, then the embedded ones.
+    pub(super) part: usize,
     /// Indices of the key columns. None if unknown.
     pub(super) key_columns: Option<Vec<usize>>,
 }
 
 impl Followed {
     pub(super) fn new(table: Table) -> Self {
-        Self { table, is_doubtful: false, shape: None }
+        let shapes = table.followed().map(|_| None).collect();
+        Self { table, is_doubtful: false, shapes }
+    }
+
+    /// Returns a table by its number.
+    pub(super) fn part(&self, part: usize) -> Option<&Table> {
+        self.table.followed().nth(part)
     }
 }
 
@@ -52,7 +61,7 @@ impl Bound {
     pub(super) fn new(
         map: &TableMap<'_>,
         followed: &mut [Option<Followed>],
-        names_any_case: bool,
+        (names_any_case, rules): (bool, EmbeddedRules),
     ) -> (Self, Vec<usize>) {
         let is_named = |name: &TableName| {
             let same = |a: &str, b: &[u8]| match names_any_case {
@@ -72,26 +81,28 @@ impl Bound {
         let mut reshaped = Vec::new();
         for (collection, slot) in followed.iter_mut().enumerate() {
             let Some(followed) = slot else { continue };
-            if followed.table.changed_by.iter().any(is_named) {
-                bound.cascades_to.push(collection);
+            let Followed { table, is_doubtful, shapes } = followed;
+            for ((part, table), last_shape) in table.followed().enumerate().zip(shapes) {
+                let is_changed_unseen = part == 0 || rules.has(EmbeddedRule::Cascade);
+                if is_changed_unseen && table.changed_by.iter().any(is_named) {
+                    bound.cascades_to.push(collection);
+                }
+                if !is_named(&table.name) {
+                    continue;
+                }
+                // A doubtful table may have its first foreign key.
+                if is_changed_unseen && (table.has_foreign_keys || *is_doubtful) {
+                    bound.by_foreign_key.push(collection);
+                }
+                let shape = map.shape();
+                if last_shape.as_ref().is_some_and(|before| *before != shape) {
+                    *is_doubtful = true;
+                    reshaped.push(collection);
+                }
+                *last_shape = Some(shape);
+                let key_columns = key_columns(map, table);
+                bound.targets.push(BoundCollection { collection, part, key_columns });
             }
-            if !is_named(&followed.table.name) {
-                continue;
-            }
-            // A doubtful table may have its first foreign key.
-            if followed.table.has_foreign_keys || followed.is_doubtful {
-                bound.by_foreign_key.push(collection);
-            }
-            let shape = map.shape();
-            if followed.shape.as_ref().is_some_and(|before| *before != shape) {
-                followed.is_doubtful = true;
-                reshaped.push(collection);
-            }
-            followed.shape = Some(shape);
-            bound.targets.push(BoundCollection {
-                collection,
-                key_columns: key_columns(map, &followed.table),
-            });
         }
         if !bound.targets.is_empty() {
             // If this fails, the rows yield no keys and the collections are flushed.

@@ -8,11 +8,13 @@ use hotrow_types::version::{SourceId, Version};
 use parking_lot::Mutex;
 
 use super::super::binlog::Xid;
-use super::super::inspect::{Column, KeyColumn};
+use super::super::inspect::{Column, KeyColumn, TableName};
 use super::super::keys::{KeyStored, Spelling};
 use super::super::shared::Shared;
 use super::*;
 use hotrow_source::{Change, LossCause};
+
+mod embedded;
 
 /// Sink that records its calls as text.
 #[derive(Default)]
@@ -71,6 +73,7 @@ fn table(collection: u16, of: &str, parents: &[&str]) -> Table {
         changed_by: parents.iter().map(|parent| name(parent)).collect(),
         has_foreign_keys: !parents.is_empty(),
         view: None,
+        embedded: Vec::new(),
     }
 }
 
@@ -120,6 +123,7 @@ struct Scenario {
     schemas: Arc<[KeySchema]>,
     recorder: Recorder,
     tables: Vec<Option<Table>>,
+    rules: EmbeddedRules,
 }
 
 impl Scenario {
@@ -129,11 +133,11 @@ impl Scenario {
         let tables = vec![Some(table(0, "a", &[])), Some(table(1, "b", &["a"])), None];
         let schemas =
             (0..3).map(|i| KeySchema::new(CollectionId(i), vec![KeyType::Integer])).collect();
-        Self { schemas, recorder: Recorder::default(), tables }
+        Self { schemas, recorder: Recorder::default(), tables, rules: EmbeddedRules::default() }
     }
 
     fn run(self, steps: Vec<Step<'_>>) -> Result<(Vec<String>, u64), DeliveryError> {
-        let shared = Shared::new(Arc::clone(&self.schemas));
+        let shared = Shared::new(Arc::clone(&self.schemas), self.rules);
         let identity = super::super::server::Identity {
             flavor: super::super::server::Flavor::MariaDb,
             version: super::super::server::ServerVersion(10, 11, 0),
@@ -145,7 +149,8 @@ impl Scenario {
             names_any_case: false,
         };
         let recent = shared.publish(identity, &[]);
-        let out = Out { schemas: &self.schemas, sink: &self.recorder, recent: &recent };
+        let rules = self.rules;
+        let out = Out { schemas: &self.schemas, sink: &self.recorder, recent: &recent, rules };
         let origin = Origin { incarnation: 1, names_any_case: false };
         let mut delivery =
             Delivery::new(out, origin, self.tables, LogPosition::new(b"bin.000001", 100).unwrap());

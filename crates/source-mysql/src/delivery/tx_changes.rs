@@ -51,7 +51,7 @@ impl TxChanges {
 
     /// Delivers everything to the sink. `end` is the end of the transaction.
     pub(super) fn deliver(self, out: Out<'_>, mark: ChangeId, end: u64) {
-        let Out { schemas, sink, recent } = out;
+        let Out { schemas, sink, recent, .. } = out;
         let mut key_changes = Vec::new();
         for (collection, extent) in self.0 {
             let Some(schema) = schemas.get(collection) else { continue };

@@ -53,6 +53,8 @@ pub(super) struct Column {
     pub(super) invisible: bool,
     pub(super) selectable: bool,
     pub(super) not_null: bool,
+    /// Generated, and not stored.
+    pub(super) is_virtual: bool,
 }
 
 /// Returns the catalogue's name of a collection's table.
@@ -142,6 +144,7 @@ fn column_row(row: &CatalogRow) -> Result<Column, Error> {
         collation: row.nullable(4, "COLLATION_NAME")?,
         length: row.nullable(5, "CHARACTER_MAXIMUM_LENGTH")?,
         invisible: row.text(6, "EXTRA")?.contains("INVISIBLE"),
+        is_virtual: row.text(6, "EXTRA")?.contains("VIRTUAL GENERATED"),
         selectable: row.text(7, "PRIVILEGES")?.split(',').any(|p| p == "select"),
         not_null: row.text(8, "IS_NULLABLE")? == "NO",
     })

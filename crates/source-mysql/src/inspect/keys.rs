@@ -28,10 +28,8 @@ pub(super) fn columns(
             findings.push(facts.no_column(spec, "key", name));
             continue;
         };
-        match typed(column, spec.key_types.get(i).copied()) {
-            Ok((stored, ty, spelling)) => {
-                key.push(KeyColumn { name: column.name.clone(), position, stored, ty, spelling });
-            }
+        match typed(column, position, spec.key_types.get(i).copied()) {
+            Ok(column) => key.push(column),
             Err((why, fix)) => {
                 let what = format!(
                     "collection `{}`: key column `{name}` of type {} {why}",
@@ -107,12 +105,18 @@ fn described(index: &UniqueIndex) -> String {
     }
 }
 
-type Problem = (String, String);
+/// What is wrong with a column, and the remedy.
+pub(super) type Problem = (String, String);
 
-fn typed(
+/// Returns a column as one of a key.
+///
+/// # Errors
+/// The reason that its values are no keys.
+pub(super) fn typed(
     column: &Column,
+    position: usize,
     wanted: Option<KeyTypeName>,
-) -> Result<(KeyStored, KeyType, Spelling), Problem> {
+) -> Result<KeyColumn, Problem> {
     let stored = stored(column)?;
     let (natural, spelling) = match stored {
         KeyStored::Integer { bytes: 8, unsigned: true } => (KeyType::Unsigned, Spelling::One),
@@ -143,7 +147,7 @@ fn typed(
             ));
         }
     };
-    Ok((stored, ty, spelling))
+    Ok(KeyColumn { name: column.name.clone(), position, stored, ty, spelling })
 }
 
 fn stored(column: &Column) -> Result<KeyStored, Problem> {

@@ -142,17 +142,9 @@ pub(super) async fn inspect(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    Ok(Ok(Table {
-        collection,
-        columns: of_catalog(&base),
-        key,
-        served,
-        index,
-        changed_by: foreign_keys.ancestors(&base.name),
-        has_foreign_keys: base.has_foreign_keys,
-        name: base.name,
-        view: Some(View { name: facts.name, key: view_key, definition }),
-    }))
+    let mut table = of_catalog(collection, base, foreign_keys, (index, key), served);
+    table.view = Some(View { name: facts.name, key: view_key, definition });
+    Ok(Ok(table))
 }
 
 fn finding(spec: &CollectionConfig, why: &str) -> Finding {

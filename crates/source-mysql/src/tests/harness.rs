@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::server::Server;
 use crate::config::Config;
+use crate::embedded_rules::EmbeddedRules;
 use crate::resume_rules::ResumeRules;
 use crate::{Hooks, MysqlSource, OpenError, open};
 use hotrow_source::spec::{Follow, ServerConfig};
@@ -27,7 +28,13 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         follow: Follow::Changes,
         collections: collections.iter().map(|text| spec(text)).collect(),
     };
-    Config { server, server_id: None, is_relay: false, resume_rules: ResumeRules::default() }
+    Config {
+        server,
+        server_id: None,
+        is_relay: false,
+        resume_rules: ResumeRules::default(),
+        embedded_rules: EmbeddedRules::default(),
+    }
 }
 
 /// Source with a runtime for its reads.

@@ -319,7 +319,8 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
     let lease = reader.block_on(reader.source.lease(&plan, deadline)).unwrap();
     let sql = "SELECT @@time_zone, @@character_set_results, @@tx_read_only, @@tx_isolation, \
                @@max_statement_time";
-    let rows = (usize::MAX, hotrow_source::RowBudget::unlimited());
+    let none = crate::plan::Records { at: usize::MAX, form: crate::plan::RecordForm::Row };
+    let rows = (none, hotrow_source::RowBudget::unlimited());
     let (sets, _) = reader.block_on(crate::pool::query(lease, sql.into(), rows, deadline)).unwrap();
     let row = sets[0].1[0].clone();
     let row: (String, String, u8, String, f64) = mysql_async::from_row(row);

@@ -10,7 +10,7 @@ use super::Answer;
 use crate::json::{self, BODY_BYTES_MAX};
 use crate::plan::{LEADING, SIZE_MAX, SIZES, Statements, size_class};
 use crate::shared::Plan;
-use hotrow_source::json::{JsonError, make_room};
+use hotrow_source::json::{JsonError, with_rows};
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
 
 /// Statements prepared on one connection for one plan.
@@ -174,22 +174,11 @@ fn add_children(
         bind(statement, 1, key)?;
         let mut rows = statement.raw_query();
         let mut failed = None;
-        let written = json::with_rows(&mut record, &children.label, |out| {
-            let mut separator: &[u8] = b"";
-            loop {
-                let row = match rows.next() {
-                    Ok(Some(row)) => row,
-                    Ok(None) => return Ok(()),
-                    Err(error) => {
-                        failed = Some(error);
-                        return Ok(());
-                    }
-                };
-                let child = json::row(&children.fields, row, 0)?;
-                make_room(out, child.len())?;
-                out.extend_from_slice(separator);
-                out.extend_from_slice(&child);
-                separator = b",";
+        let written = with_rows(&mut record, &children.label, || match rows.next() {
+            Ok(row) => row.map(|row| json::row(&children.fields, row, 0)).transpose(),
+            Err(error) => {
+                failed = Some(error);
+                Ok(None)
             }
         });
         if let Some(error) = failed {

@@ -1,11 +1,12 @@
-//! Embedded rows over SQLite and PostgreSQL: who sees them, by which other paths, and the
+//! Embedded rows over each engine: who sees them, by which other paths, and the
 //! description of the API.
 
 use serde_json::{Value, json};
 
-use super::{FIRST, embedding, product, with_logged_prices, with_prices};
-use crate::alias::Users as _;
+use super::{FIRST, LogsOldRows, embedding, product, with_logged_prices, with_prices};
+use crate::alias::Users;
 use crate::alias::access::with_key;
+use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::e2e::redis::{redis_cli, with_redis};
 use crate::shop::{assert_contains, await_body, cached, refusal};
@@ -16,9 +17,8 @@ fn get(client: &mut Client, path: &str, key: &str) -> (u16, String) {
     (answer.status, answer.text())
 }
 
-#[test]
-fn a_role_is_limited_to_members_of_the_record() {
-    let database: Database = with_prices();
+fn a_role_is_limited_to_members_of_the_record<U: Users>() {
+    let database: U = with_prices();
     let config = embedding(database.service()).with(&[
         ("access.roles.names.collections", "\"*\""),
         ("access.roles.names.columns.products.names", r#"["id", "name"]"#),
@@ -43,10 +43,10 @@ fn a_role_is_limited_to_members_of_the_record() {
     assert_contains(&refusal(&misspelt), &["no column `amount`", "`id`, `name`, `prices`"]);
 }
 
-#[test]
-fn the_tenant_of_the_parent_governs() {
-    let database: Database = with_prices();
-    database.execute("ALTER TABLE products ADD COLUMN org text DEFAULT 'acme'");
+fn the_tenant_of_the_parent_governs<U: Users>() {
+    let database: U = with_prices();
+    let text = U::TEXT;
+    database.execute(&format!("ALTER TABLE products ADD COLUMN org {text} DEFAULT 'acme'"));
     database.execute("UPDATE products SET org = 'other' WHERE id = 1");
     let config = embedding(database.service()).with(&[
         ("access.roles.reader.collections", "\"*\""),
@@ -67,9 +67,8 @@ fn the_tenant_of_the_parent_governs() {
     });
 }
 
-#[test]
-fn a_record_by_alias_has_its_children() {
-    let database: Postgres = with_logged_prices();
+fn a_record_by_alias_has_its_children<U: Users + LogsOldRows>() {
+    let database: U = with_logged_prices();
     let config = embedding(database.service());
     let server = Server::start(&config.set("collections.products.by.name.columns", "\"name\""));
     let mut client = server.client();
@@ -78,9 +77,8 @@ fn a_record_by_alias_has_its_children() {
     await_body(&mut client, "/products/by/name/p1", &product(1, &[]));
 }
 
-#[test]
-fn followers_get_the_parents() {
-    let database: Postgres = with_logged_prices();
+fn followers_get_the_parents<U: Users + LogsOldRows>() {
+    let database: U = with_logged_prices();
     let config = embedding(database.service()).set("collections.products.changes", "true");
     let server = Server::start(&config);
     let mut stream = EventStream::open(server.data, "/_changes/products", "");
@@ -92,10 +90,9 @@ fn followers_get_the_parents() {
     assert_eq!(keys, ["2", "3"]);
 }
 
-#[test]
-fn the_description_has_the_children() {
-    let database: Postgres = with_prices();
-    database.execute("ALTER TABLE prices ALTER amount SET NOT NULL");
+fn the_description_has_the_children<U: Users>(not_null: &str) {
+    let database: U = with_prices();
+    database.execute(not_null);
     let config = embedding(database.service()).set("collections.products.allow_fields", "false");
     let server = Server::start(&config);
     let description = server.admin_client().get("/openapi.json").json();
@@ -118,4 +115,46 @@ fn the_description_has_the_children() {
         "{description}"
     );
     assert!(record["required"].as_array().is_some_and(|all| all.contains(&Value::from("prices"))));
+}
+
+#[test]
+fn the_description_over_postgresql_has_the_children() {
+    the_description_has_the_children::<Postgres>("ALTER TABLE prices ALTER amount SET NOT NULL");
+}
+
+#[test]
+fn the_description_over_mariadb_has_the_children() {
+    the_description_has_the_children::<Maria>("ALTER TABLE prices MODIFY amount int NOT NULL");
+}
+
+mod over_sqlite {
+    use crate::embed::access::{self, *};
+
+    tests! {
+        Database:
+        access::a_role_is_limited_to_members_of_the_record,
+        access::the_tenant_of_the_parent_governs,
+    }
+}
+
+mod over_postgresql {
+    use crate::embed::access::{self, *};
+
+    tests! {
+        Postgres:
+        access::a_record_by_alias_has_its_children,
+        access::followers_get_the_parents,
+    }
+}
+
+mod over_mariadb {
+    use crate::embed::access::{self, *};
+
+    tests! {
+        Maria:
+        access::a_role_is_limited_to_members_of_the_record,
+        access::the_tenant_of_the_parent_governs,
+        access::a_record_by_alias_has_its_children,
+        access::followers_get_the_parents,
+    }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{LogsOldRows, embedding};
 use crate::alias::Users;
+use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::histories::{self, Counts, Extent, Random, SHORT, Shared, bounded, long};
-use hotrow_testkit::harness::{Answer, Client, Server};
+use hotrow_testkit::harness::{Answer, Client, Config, Server};
 
 const PARENTS: u64 = 4;
 const CHILDREN: u64 = 12;
@@ -50,14 +51,18 @@ impl State {
 type Records = [Option<String>; PARENTS as usize];
 type History = histories::History<Records>;
 
-/// Returns the SQL of one change, after it has been applied to the state.
-fn change(state: &mut State, random: &mut Random, number: u64, empty: &str) -> String {
+/// Returns the SQL of one change, after it has been applied to the state. `empty` deletes all
+/// children at once, also in a transaction if that is true.
+fn change(state: &mut State, random: &mut Random, number: u64, empty: (&str, bool)) -> String {
     let (parent, child) = (random.below(PARENTS), random.below(CHILDREN));
     let row = &mut state.children[child as usize];
     let of_child = match (*row, random.below(16)) {
         (_, 0) => {
             state.children = Default::default();
-            empty.to_owned()
+            if !empty.1 {
+                return empty.0.to_owned();
+            }
+            empty.0.to_owned()
         }
         (Some(_), 1..4) => {
             *row = None;
@@ -156,20 +161,28 @@ fn every_answer_is_a_state_of_the_record<U>(is_precise: bool, extent: &Extent)
 where
     U: Users + LogsOldRows + Sync,
 {
+    check::<U>(is_precise, extent, |config| config);
+}
+
+/// Runs the check over a server with the configuration that `adapt` returns.
+pub(super) fn check<U>(is_precise: bool, extent: &Extent, adapt: impl FnOnce(Config) -> Config)
+where
+    U: Users + LogsOldRows + Sync,
+{
     let database = super::with_prices::<U>();
     database.execute("DELETE FROM prices");
     database.execute("DELETE FROM products");
     if let Some(sql) = U::OLD_ROWS_SQL.filter(|_| is_precise) {
         database.execute(sql);
     }
-    let server = Server::start(&bounded(embedding(database.service())));
-    // All children go at once: with TRUNCATE where the engine has it.
-    let empty = if U::OLD_ROWS_SQL.is_some() { "TRUNCATE prices" } else { "DELETE FROM prices" };
+    let server = Server::start(&adapt(bounded(embedding(database.service()))));
+    let session = if is_precise { "" } else { U::BLIND_SESSION_SQL };
     let (mut random, mut state) = (Random(1), State::default());
     histories::run(
         extent,
         |history, number| {
-            let sql = change(&mut state, &mut random, number, empty);
+            let sql = change(&mut state, &mut random, number, U::EMPTY_SQL);
+            let sql = format!("{session}{sql}");
             let records = std::array::from_fn(|id| state.record(id as u64));
             history.change(records, || database.execute(&sql));
             thread::sleep(Duration::from_millis(random.below(12)));
@@ -192,6 +205,16 @@ fn over_postgresql_without_old_rows() {
 }
 
 #[test]
+fn over_mariadb_with_old_rows() {
+    every_answer_is_a_state_of_the_record::<Maria>(true, &SHORT);
+}
+
+#[test]
+fn over_mariadb_without_old_rows() {
+    every_answer_is_a_state_of_the_record::<Maria>(false, &SHORT);
+}
+
+#[test]
 fn over_sqlite() {
     every_answer_is_a_state_of_the_record::<Shared>(true, &SHORT);
 }
@@ -202,4 +225,11 @@ fn long_over_each() {
     every_answer_is_a_state_of_the_record::<Postgres>(true, &long("embed-postgres-full-long"));
     every_answer_is_a_state_of_the_record::<Postgres>(false, &long("embed-postgres-long"));
     every_answer_is_a_state_of_the_record::<Shared>(true, &long("embed-sqlite-long"));
+}
+
+#[test]
+#[ignore = "a million answers twice; ./test --long runs it"]
+fn long_over_mariadb() {
+    every_answer_is_a_state_of_the_record::<Maria>(true, &long("embed-mariadb-full-long"));
+    every_answer_is_a_state_of_the_record::<Maria>(false, &long("embed-mariadb-long"));
 }

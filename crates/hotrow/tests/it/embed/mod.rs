@@ -1,14 +1,20 @@
-//! Records that contain rows of another table, over SQLite and PostgreSQL.
+//! Records that contain rows of another table, over SQLite, PostgreSQL and MariaDB.
 //!
-//! Reading order: this (tables, and the tests that run over both engines), then [`access`] (grants,
-//! tenants, aliases, the Redis protocol, followers), [`postgres`] (what PostgreSQL alone logs,
-//! delays, types or refuses) and [`checked`] (writers and readers at once).
+//! Reading order: this (tables, and the tests that run over each engine), then [`access`] (grants,
+//! tenants, aliases, the Redis protocol, followers), [`races`] (changes and reads at the same time), [`postgres`]
+//! and [`mariadb`] (what one engine alone logs, types or refuses) and [`checked`] (writers and readers at once).
+//! `planted`: faults that these find.
 
 mod access;
 mod checked;
+mod mariadb;
+#[cfg(feature = "failpoints")]
+mod planted;
 mod postgres;
+mod races;
 
 use crate::alias::Users;
+use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::shop::{assert_contains, await_body, await_status, cached, refusal};
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
@@ -30,9 +36,14 @@ fn with_prices<U: Users>() -> U {
     database
 }
 
-/// Names the whole old row in the log, where that is a setting.
+/// How the log of an engine has the old rows of children.
 trait LogsOldRows {
+    /// Names the whole old row in the log, where that is a setting of the table.
     const OLD_ROWS_SQL: Option<&str>;
+    /// Begins a session that does not name it, where that is a setting of the session.
+    const BLIND_SESSION_SQL: &str = "";
+    /// A statement that empties a table, and whether it can be part of a transaction.
+    const EMPTY_SQL: (&str, bool) = ("DELETE FROM prices", true);
 }
 
 impl LogsOldRows for Database {
@@ -41,6 +52,13 @@ impl LogsOldRows for Database {
 
 impl LogsOldRows for Postgres {
     const OLD_ROWS_SQL: Option<&str> = Some("ALTER TABLE prices REPLICA IDENTITY FULL");
+    const EMPTY_SQL: (&str, bool) = ("TRUNCATE prices", true);
+}
+
+impl LogsOldRows for Maria {
+    const OLD_ROWS_SQL: Option<&str> = None;
+    const BLIND_SESSION_SQL: &str = "SET SESSION binlog_row_image = MINIMAL;";
+    const EMPTY_SQL: (&str, bool) = ("TRUNCATE prices", false);
 }
 
 /// Opens the same, with the old rows of children in the log.
@@ -279,7 +297,7 @@ fn a_reference_of_another_type_is_refused_with_the_type_that_it_needs() {
     assert!(!text.contains("key_type"), "{text}");
 }
 
-/// Makes the tests of these functions for both engines.
+/// Makes the tests of these functions for one engine.
 macro_rules! embed_tests {
     ($engine:ident, $database:ty) => {
         mod $engine {
@@ -303,3 +321,4 @@ macro_rules! embed_tests {
 
 embed_tests!(over_sqlite, Database);
 embed_tests!(over_postgresql, Postgres);
+embed_tests!(over_mariadb, Maria);

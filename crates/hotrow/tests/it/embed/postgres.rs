@@ -1,82 +1,11 @@
-//! Embedded rows over PostgreSQL: races that can be forced, replica identities, types, and what is
-//! refused.
+//! Embedded rows over PostgreSQL: replica identities, types, and what is refused.
 
-use std::thread;
-
+use super::races::flushes;
 use super::{LogsOldRows, embedding, product, serve, with_logged_prices, with_prices};
 use crate::alias::Users as _;
-use crate::backend::Backend as _;
 use crate::backend::postgres::Postgres;
 use crate::shop::{assert_contains, await_body, await_status, cached, losses, refusal};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
-
-/// Returns the number of changed records and of flushes that the feed has delivered.
-fn delivered(server: &Server) -> f64 {
-    let changes = server.status()["sources"]["default"]["feed"]["changes"].as_f64();
-    changes.expect("a number") + flushes(server)
-}
-
-fn flushes(server: &Server) -> f64 {
-    server.metrics().sum_or_zero("hotrow_feed_flushes_total", &[])
-}
-
-/// Changes a child while its commit is in the log and not visible, and reads its parent.
-fn hidden_change(database: &Postgres) {
-    let server = serve(database);
-    let mut client = server.client();
-    cached(&mut client, "/products/2");
-    let before = delivered(&server);
-    database.hide_commits();
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let update = "UPDATE prices SET amount = 7 WHERE id = 21";
-            database.execute(&format!("SET synchronous_commit = on; {update}"));
-        });
-        await_until("the change in the feed", SOON, || delivered(&server) > before);
-        let answers: Vec<_> = (0..5).map(|_| client.get("/products/2")).collect();
-        let was_hidden = !writer.is_finished();
-        // First, because the end of this scope waits for the writer.
-        database.show_commits();
-        assert!(was_hidden);
-        for answer in answers {
-            assert_eq!(answer.text(), product(2, &[("eu", 200)]), "it is not visible");
-            assert_ne!(answer.cache(), "hit", "it may become visible at any time");
-        }
-    });
-    await_body(&mut client, "/products/2", &product(2, &[("eu", 7)]));
-}
-
-/// Race B: the feed delivers a child's change before any read sees it.
-#[test]
-fn a_record_without_a_change_that_is_not_visible_yet_is_not_kept() {
-    hidden_change(&with_logged_prices());
-}
-
-/// The same, where the change is one of every parent.
-#[test]
-fn a_change_of_all_parents_that_is_not_visible_yet_has_its_mark() {
-    hidden_change(&with_prices());
-}
-
-/// Race A: a child appears while the read that does not see it is under way.
-#[test]
-fn a_record_that_lacks_a_child_which_appears_during_the_read_is_not_kept() {
-    let database: Postgres = with_logged_prices();
-    let server = serve(&database);
-    // The statement is prepared now.
-    cached(&mut server.client(), "/products/1");
-    database.hold_reads();
-    thread::scope(|scope| {
-        let first = scope.spawn(|| server.get("/products/3").text());
-        await_until("the answer", SOON, || database.holds_a_read());
-        let before = delivered(&server);
-        database.execute("INSERT INTO prices VALUES (32, 3, 'eu', 9)");
-        await_until("the change in the feed", SOON, || delivered(&server) > before);
-        database.clear_faults();
-        assert_eq!(first.join().expect("an answer"), product(3, &[]), "it began before");
-    });
-    await_body(&mut server.client(), "/products/3", &product(3, &[("eu", 9)]));
-}
 
 #[test]
 fn without_old_rows_in_the_log_an_update_is_a_change_of_all_parents() {

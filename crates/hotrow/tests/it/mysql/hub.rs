@@ -9,8 +9,8 @@ use crate::backend::maria::Maria;
 use crate::mysql::server::{SERVICE_PASSWORD, Stop};
 use crate::shop::hub::{BOUND, assert_continued, await_leader, behind, relay, role, server_with};
 use crate::shop::{
-    Shop as _, assert_contains, await_body, await_readyz, await_started, cached, failed_start,
-    losses, path, price_sql, row, staleness, starts,
+    Shop as _, assert_contains, await_body, await_readyz, await_started, await_status, cached,
+    failed_start, losses, path, price_sql, row, staleness, starts,
 };
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
@@ -44,6 +44,47 @@ impl Hub {
         let file = self.database.begin_log_file();
         self.batch(&format!("PURGE BINARY LOGS TO '{file}'"));
     }
+}
+
+#[test]
+fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
+    let mut hub = Hub::new();
+    hub.batch(
+        "CREATE TABLE offers(id INT PRIMARY KEY, product_id INT, price INT, INDEX (product_id)); \
+         INSERT INTO offers VALUES (1, 1, 7)",
+    );
+    let without = hub.config.clone();
+    hub.config = hub.config.with(&[
+        ("collections.products.columns", r#"["id"]"#),
+        ("collections.products.embed.offers.on", "\"product_id\""),
+        ("collections.products.embed.offers.columns", "\"price\""),
+    ]);
+    let relay = relay(&hub.config);
+    let server = server_with(&hub.config, &[]);
+    let mut client = server.client();
+    let body = |id: u32, offers: &str| format!(r#"{{"id":{id},"offers":[{offers}]}}"#);
+    let seven = r#"{"price":7}"#;
+    assert_eq!(cached(&mut client, &path(1)).text(), body(1, seven));
+    assert_eq!(cached(&mut client, &path(2)).text(), body(2, ""));
+    for (session, from, to) in [("FULL", 1, 2), ("MINIMAL", 2, 1)] {
+        cached(&mut client, &path(1));
+        cached(&mut client, &path(2));
+        hub.batch(&format!(
+            "SET SESSION binlog_row_image = {session}; UPDATE offers SET product_id = {to}"
+        ));
+        await_body(&mut client, &path(from), &body(from, ""));
+        await_body(&mut client, &path(to), &body(to, seven));
+    }
+    cached(&mut client, &path(1));
+    hub.batch("ALTER TABLE offers RENAME COLUMN price TO cost");
+    await_status(&mut client, &path(1), 503);
+    hub.batch("ALTER TABLE offers RENAME COLUMN cost TO price");
+    await_body(&mut client, &path(1), &body(1, seven));
+    assert_eq!(losses(&server, None), 0.0, "{}", server.log());
+    // A relay whose file lacks the children does not publish their changes.
+    drop(relay);
+    let _relay = Server::start_relay(&without);
+    server.await_log("does not publish collection `products`");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Contract over a private MariaDB server. Writers use a driver, with transactions, and connect to
 //! the server directly.
 //!
-//! Reading order: this (the engine and its tests), [`session`] (a writer's connection), [`views`],
-//! `hub`, `hub_rules`.
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
+//! [`embedded`], [`views`], `hub`, `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,6 +22,7 @@ use hotrow_testkit::harness::Config;
 use hotrow_testkit::mysql::Stop;
 use session::MysqlSession;
 
+mod embedded;
 #[cfg(feature = "hub")]
 mod hub;
 #[cfg(feature = "hub")]
@@ -88,31 +89,7 @@ impl Networked for Maria {
     fn disturbances() -> Vec<Disturbance<Self>> {
         let mut all = of_processes();
         all.extend(of_tables());
-        let own: Vec<Disturbance<Self>> = vec![
-            Disturbance::calmed("stream killed", true, |run, _, _| run.database.kill_streams()),
-            Disturbance::calmed("sessions killed", false, |run, _, _| {
-                run.database.kill_sessions("command = 'Sleep'");
-            }),
-            Disturbance::calmed("log purged", false, |run, _, _| {
-                let file = run.database.begin_log_file();
-                // Refused while a stream reads an older file.
-                let sql = format!("PURGE BINARY LOGS TO '{file}'");
-                _ = run.database.server.try_query(&sql);
-            }),
-            Disturbance::calmed("columns changed", false, |run, _, _| {
-                run.database.server.batch(
-                    "ALTER TABLE items MODIFY payload MEDIUMTEXT NOT NULL; \
-                     ALTER TABLE items MODIFY payload TEXT NOT NULL",
-                );
-            }),
-            Disturbance {
-                name: "server restarted",
-                ends_the_feed: true,
-                begin: |run, _, _| run.database.server.stop(Stop::Fast),
-                end: |run, _| run.restart(),
-            },
-        ];
-        all.extend(own);
+        all.extend(own_disturbances());
         all
     }
 
@@ -134,4 +111,43 @@ impl Networked for Maria {
         let session = MysqlSession::new(self.server.superuser_url());
         (session, move || self.server.log_end() > before)
     }
+}
+
+/// An engine whose rows are in a MariaDB server.
+trait OverMaria {
+    fn maria(&mut self) -> &mut Maria;
+}
+
+impl OverMaria for Maria {
+    fn maria(&mut self) -> &mut Maria {
+        self
+    }
+}
+
+/// Returns the disturbances that only this server has.
+fn own_disturbances<E: Networked + OverMaria>() -> Vec<Disturbance<E>> {
+    vec![
+        Disturbance::calmed("stream killed", true, |run, _, _| run.database.maria().kill_streams()),
+        Disturbance::calmed("sessions killed", false, |run, _, _| {
+            run.database.maria().kill_sessions("command = 'Sleep'");
+        }),
+        Disturbance::calmed("log purged", false, |run, _, _| {
+            let file = run.database.maria().begin_log_file();
+            // Refused while a stream reads an older file.
+            let sql = format!("PURGE BINARY LOGS TO '{file}'");
+            _ = run.database.maria().server.try_query(&sql);
+        }),
+        Disturbance::calmed("columns changed", false, |run, _, _| {
+            run.database.maria().server.batch(
+                "ALTER TABLE items MODIFY payload MEDIUMTEXT NOT NULL; \
+                     ALTER TABLE items MODIFY payload TEXT NOT NULL",
+            );
+        }),
+        Disturbance {
+            name: "server restarted",
+            ends_the_feed: true,
+            begin: |run, _, _| run.database.maria().server.stop(Stop::Fast),
+            end: |run, _| run.restart(),
+        },
+    ]
 }

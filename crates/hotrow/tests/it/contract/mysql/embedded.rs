@@ -1,0 +1,127 @@
+//! Contract over records that contain rows: the writers change the table of the children, and a
+//! record is one of their owners, who exist as long as they do. A new version of a row is a change
+//! of the child alone.
+
+use std::collections::BTreeMap;
+
+use super::OverMaria;
+use super::session::MysqlSession;
+use crate::backend::Backend;
+use crate::backend::maria::Maria;
+use crate::contract::disturbances::{Disturbance, of_processes};
+use crate::contract::engine::Engine;
+use crate::contract::networked::{Networked, disturbs_its_server};
+use crate::contract::rows::PART;
+use crate::contract::run::Plan;
+#[cfg(feature = "failpoints")]
+use crate::contract::safeguards::disabled;
+use crate::contract::sql::of_tables;
+use crate::contract::{mixed, visibility};
+use hotrow_testkit::harness::Config;
+
+tests! {
+    Embedded:
+    mixed::histories_equal_the_database_after_crashes,
+    #[ignore = "long: the short form runs over the table"]
+    mixed::contract_holds_under_every_disturbance,
+    #[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
+    mixed::contract_holds_in_a_long_run,
+    visibility::a_row_read_before_its_change_is_visible_is_not_cached,
+    #[cfg(feature = "failpoints")]
+    disabled::without_the_fence_a_row_read_before_its_change_was_visible_stays,
+}
+
+/// A server whose `items` are embedded in `owners`.
+struct Embedded(Maria);
+
+impl OverMaria for Embedded {
+    fn maria(&mut self) -> &mut Maria {
+        &mut self.0
+    }
+}
+
+impl Engine for Embedded {
+    type Database = Self;
+    type Session = MysqlSession;
+
+    const TOKENS_ARE_EXACT: bool = <Maria as Engine>::TOKENS_ARE_EXACT;
+    const RESTARTS_END_TOKENS: bool = <Maria as Engine>::RESTARTS_END_TOKENS;
+
+    fn create(plan: &Plan) -> Self {
+        let database = <Maria as Engine>::create(plan);
+        database.server.batch(
+            "CREATE TABLE owners(id INT PRIMARY KEY); INSERT INTO owners SELECT id FROM items; \
+             CREATE TRIGGER born AFTER INSERT ON items FOR EACH ROW \
+               INSERT IGNORE INTO owners VALUES (NEW.id); \
+             CREATE TRIGGER gone AFTER DELETE ON items FOR EACH ROW \
+               DELETE FROM owners WHERE id = OLD.id; \
+             CREATE TRIGGER moved AFTER UPDATE ON items FOR EACH ROW \
+               UPDATE owners SET id = NEW.id WHERE id = OLD.id AND OLD.id <> NEW.id",
+        );
+        Self(database)
+    }
+
+    fn config(database: &Self, plan: &Plan) -> Config {
+        <Maria as Engine>::config(&database.0, plan)
+            .set("collections.items.table", "\"owners\"")
+            .set(&format!("collections.items.embed.{PART}.table"), "\"items\"")
+            .set(&format!("collections.items.embed.{PART}.on"), "\"id\"")
+            .set(&format!("collections.items.embed.{PART}.columns"), "[\"version\", \"payload\"]")
+    }
+
+    fn session(database: &Self, plan: &Plan) -> MysqlSession {
+        <Maria as Engine>::session(&database.0, plan)
+    }
+
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        <Maria as Engine>::rows(&database.0)
+    }
+}
+
+impl Networked for Embedded {
+    const NAME: &str = "mariadb-embedded";
+    const HIDES_ONE_SESSION: bool = <Maria as Networked>::HIDES_ONE_SESSION;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_processes();
+        // TRUNCATE fires no trigger here, so that the owners would stay.
+        all.extend(of_tables().into_iter().filter(|one| one.name != "table emptied"));
+        all.extend(super::own_disturbances());
+        all
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        self.0.incarnation()
+    }
+
+    fn log_end(&self) -> u64 {
+        self.0.log_end()
+    }
+
+    fn hidden_session(&self) -> (MysqlSession, impl FnMut() -> bool) {
+        self.0.hidden_session()
+    }
+}
+
+impl Backend for Embedded {
+    const FEED_RESUMES: bool = <Maria as Backend>::FEED_RESUMES;
+    const LATE_FEED_ANSWERS_RARELY: bool = <Maria as Backend>::LATE_FEED_ANSWERS_RARELY;
+
+    disturbs_its_server!(0);
+
+    fn start() -> Self {
+        Self(Maria::start())
+    }
+
+    fn config(&self) -> Config {
+        Backend::config(&self.0)
+    }
+
+    fn clear_faults(&self) {
+        self.0.clear_faults();
+    }
+
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+}

@@ -1,0 +1,82 @@
+//! Rows of records, kept within the budget of a query. The unit is the record with its children: a
+//! part of one must not be served.
+
+use hotrow_source::json::BODY_BYTES_MAX;
+use hotrow_source::{Room, RowBudget};
+use mysql_async::{Row as DatabaseRow, Value};
+
+use super::plan::RecordForm;
+
+/// Collector of the rows of one answer.
+pub(crate) struct RecordRows<'a> {
+    budget: &'a RowBudget,
+    form: RecordForm,
+    kept: Vec<DatabaseRow>,
+    /// Rows of the record that is being received. At most [`BODY_BYTES_MAX`] and one row: with
+    /// these, the record is too large to be served anyway.
+    open: Vec<DatabaseRow>,
+    open_bytes: usize,
+    room: Room,
+}
+
+impl<'a> RecordRows<'a> {
+    pub(crate) fn new(budget: &'a RowBudget, form: RecordForm) -> Self {
+        Self { budget, form, kept: Vec::new(), open: Vec::new(), open_bytes: 0, room: Room::Taken }
+    }
+
+    /// Adds the next row of the answer.
+    pub(crate) fn push(&mut self, row: DatabaseRow) {
+        if self.open.first().is_some_and(|first| !self.is_of_record(first, &row)) {
+            self.close();
+        }
+        if self.room == Room::Taken && self.open_bytes <= BODY_BYTES_MAX {
+            self.open_bytes += bytes_of(&row);
+            self.open.push(row);
+        }
+    }
+
+    /// Returns the rows of the records that have room, and whether all of them had.
+    pub(crate) fn end(mut self) -> (Vec<DatabaseRow>, Room) {
+        self.close();
+        (self.kept, self.room)
+    }
+
+    fn is_of_record(&self, first: &DatabaseRow, row: &DatabaseRow) -> bool {
+        match self.form {
+            RecordForm::Row => false,
+            RecordForm::Rows => first.as_ref(0) == row.as_ref(0),
+        }
+    }
+
+    /// Ends the record that is being received.
+    fn close(&mut self) {
+        let mut rows = std::mem::take(&mut self.open);
+        let bytes = std::mem::take(&mut self.open_bytes);
+        let Some(first) = rows.first().filter(|_| self.room == Room::Taken) else { return };
+        // Children without a parent are no record, and must not take the place of the first one.
+        let is_record = match self.form {
+            RecordForm::Row => true,
+            RecordForm::Rows => (2..first.len()).any(|at| first.as_ref(at) != Some(&Value::NULL)),
+        };
+        if is_record {
+            self.room = self.budget.take(bytes);
+            if self.room == Room::Taken {
+                self.kept.append(&mut rows);
+            }
+        }
+    }
+}
+
+/// Returns true if rows of a record are too many bytes, so that some of them were dropped.
+pub(crate) fn is_too_large(rows: &[DatabaseRow]) -> bool {
+    rows.iter().map(bytes_of).sum::<usize>() > BODY_BYTES_MAX
+}
+
+/// Returns the bytes of a row's values, which arrive as text.
+fn bytes_of(row: &DatabaseRow) -> usize {
+    let value = |at: usize| match row.as_ref(at) {
+        Some(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    (0..row.len()).map(value).sum()
+}
