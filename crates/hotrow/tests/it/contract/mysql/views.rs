@@ -1,7 +1,6 @@
 //! Contract over a view: the writers change the table, and the service reads the view.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::session::MysqlSession;
 use crate::backend::Backend;
