@@ -28,8 +28,8 @@ use super::server::Identity;
 /// Name of the primary key's index.
 pub(crate) const PRIMARY: &str = "PRIMARY";
 
-/// Table of a collection, as needed for reads and the feed. Equal tables are read alike. Behind a view
-/// it is the table whose changes are those of the view.
+/// Table of a collection, as needed for reads and the feed. Equal tables are read alike. Behind a
+/// view it is the table whose changes are those of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) collection: CollectionId,

@@ -54,6 +54,13 @@ pub(crate) struct View {
     definition: String,
 }
 
+#[cfg(test)]
+impl View {
+    pub(crate) fn named(name: TableName, key: &str) -> Self {
+        Self { name, key: vec![key.to_owned()], definition: String::new() }
+    }
+}
+
 impl Table {
     /// Returns the name of the table or view that is read.
     pub(crate) fn read_name(&self) -> &TableName {
