@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`config`], `target` (connection strings), `server` (the deployment), `inspect`
 //! and `keys` (collections and their ids), `alias` (other fields by which documents are looked up),
-//! `reader`, `bson` and `json` (a read), `shared` (state from the feed to the readers); then `feed`,
-//! `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases).
+//! `reader`, `bson` and `json` (a read), `shared` (state from the feed to the readers); then
+//! `feed`, `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases).
 //!
 //! Commands sent to the server, in addition to those of the driver itself (`hello` of its monitors,
 //! `killCursors`, `endSessions`, authentication):

@@ -3,8 +3,8 @@
 //! A single-document write holds no lock in advance, so a write whose response was lost may take
 //! effect after later ones. Each write therefore only replaces an older version. A delete could
 //! still be followed by a late insert, so such keys are not deleted any more
-//! ([`Writer::unknown_writes_hold_locks`]). Documents with an alias are written in transactions only,
-//! whose commit finds its locks or nothing.
+//! ([`Writer::unknown_writes_hold_locks`]). Documents with an alias are written in transactions
+//! only, whose commit finds its locks or nothing.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, WriteFailure};
