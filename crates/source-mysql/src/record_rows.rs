@@ -26,7 +26,16 @@ impl<'a> RecordRows<'a> {
 
     /// Adds the next row of the answer.
     pub(crate) fn push(&mut self, row: DatabaseRow) {
-        if self.open.first().is_some_and(|first| !self.is_of_record(first, &row)) {
+        if self.form == RecordForm::Row {
+            if self.room == Room::Taken {
+                self.room = self.budget.take(bytes_of(&row));
+            }
+            if self.room == Room::Taken {
+                self.kept.push(row);
+            }
+            return;
+        }
+        if self.open.first().is_some_and(|first| first.as_ref(0) != row.as_ref(0)) {
             self.close();
         }
         if self.room == Room::Taken && self.open_bytes <= BODY_BYTES_MAX {
@@ -41,24 +50,13 @@ impl<'a> RecordRows<'a> {
         (self.kept, self.room)
     }
 
-    fn is_of_record(&self, first: &DatabaseRow, row: &DatabaseRow) -> bool {
-        match self.form {
-            RecordForm::Row => false,
-            RecordForm::Rows => first.as_ref(0) == row.as_ref(0),
-        }
-    }
-
     /// Ends the record that is being received.
     fn close(&mut self) {
         let mut rows = std::mem::take(&mut self.open);
         let bytes = std::mem::take(&mut self.open_bytes);
         let Some(first) = rows.first().filter(|_| self.room == Room::Taken) else { return };
         // Children without a parent are no record, and must not take the place of the first one.
-        let is_record = match self.form {
-            RecordForm::Row => true,
-            RecordForm::Rows => (2..first.len()).any(|at| first.as_ref(at) != Some(&Value::NULL)),
-        };
-        if is_record {
+        if (2..first.len()).any(|at| first.as_ref(at) != Some(&Value::NULL)) {
             self.room = self.budget.take(bytes);
             if self.room == Room::Taken {
                 self.kept.append(&mut rows);
