@@ -2,7 +2,7 @@
 //! database that this process writes, and a checker that judges every answer and knows only the
 //! contract.
 //!
-//! Reading order: [`writer`], [`reader`] and [`ask`] (the load), [`engine`] (the databases),
+//! Reading order: [`writer`], [`reader`], [`ask`] and [`copies`] (the load), [`engine`] (the databases),
 //! [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a finished run),
 //! then the tests: [`mix`], [`race_a`], [`faults`].
 //!
@@ -15,6 +15,7 @@
 mod ask;
 mod board;
 mod check;
+mod copies;
 mod disturbances;
 mod engine;
 mod faults;
