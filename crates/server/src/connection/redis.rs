@@ -55,7 +55,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     let connection = ConnectionContext::of_redis(client.peer, client.certificate_subject, activity);
     let _open = OpenConnection::new(registered.worker());
     let session = Session::new(connection);
-    let mut exchange = Exchange::new(stream, service, Rc::clone(&session), &registered);
+    let mut exchange = Exchange::new(stream, Rc::clone(&service), Rc::clone(&session), &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     // Drops a command that still waits, and the bytes that were not sent.
     let (stream, leftover) = exchange.into_parts();
@@ -63,7 +63,10 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     if matches!(end, ConnectionEnd::Expired(Expiry::Write | Expiry::SlowReader)) {
         session.was_slow();
     }
-    drop(session);
+    if matches!(end, ConnectionEnd::Expired(Expiry::Head | Expiry::Body)) && leftover.all_sent {
+        service.input_refused(&session, INCOMPLETE_STATUS);
+    }
+    drop((session, service));
     // Of its own memory: a connection that waits must not have room for its end.
     registered.close(Box::pin(finish(stream, end, leftover)).await);
 }
@@ -137,6 +140,10 @@ async fn finish(stream: impl Stream, end: ConnectionEnd, leftover: Leftover) -> 
     }
 }
 
+/// Statuses of refused input in the access log, as over HTTP.
+const MALFORMED: u16 = 400;
+const INCOMPLETE_STATUS: u16 = 408;
+const OVERLOADED: u16 = 503;
 /// Last reply to a command that did not arrive in time.
 const INCOMPLETE: &[u8] = b"-ERR the command was not complete within limits.header_timeout\r\n";
 /// Last reply where other commands hold the memory.
@@ -444,6 +451,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             }
             RunEnd::Refused(error) => {
                 self.worker.metrics.redis.protocol_errors.increment();
+                self.service.input_refused(&self.session, MALFORMED);
                 write::error(self.output.buffer(), &format!("ERR Protocol error: {error}"));
                 (self.is_last, self.is_refused) = (true, true);
             }
@@ -481,6 +489,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
         let has_room = reservation.as_mut().is_some_and(|own| own.grow_to(bytes as u64).is_ok());
         if !has_room && !self.is_last {
+            self.service.input_refused(&self.session, OVERLOADED);
             write::error(self.output.buffer(), NO_ROOM);
             (self.is_last, self.is_refused) = (true, true);
         }
