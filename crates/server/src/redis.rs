@@ -4,7 +4,8 @@
 //! Reading order: `commands` (which there are), `dispatch` (from a command to its function),
 //! `session` (what a connection has said about itself), `connect` (its functions), `read_one` and
 //! `read_many` (records), `track` and `subscribe` (client-side caching, with `tracking` beside this
-//! module), `transaction`, `refusal` (texts of errors), `answered` (metrics and the access log), `describe` (`COMMAND` and `INFO`).
+//! module), `transaction`, `refusal` (texts of errors), `answered` (metrics and the access log),
+//! `describe` (`COMMAND` and `INFO`).
 //!
 //! A command becomes the [`RequestContext`](crate::context::RequestContext) of a request. Its
 //! header fields are those that say the same over HTTP: the credential of `AUTH` is an

@@ -1,5 +1,5 @@
-//! What is counted and noted of a command once it is answered: metrics, history, and its line in the
-//! access log.
+//! What is counted and noted of a command once it is answered: metrics, history, and its line in
+//! the access log.
 //!
 //! As with HTTP ([`observer`](crate::observer)), a command that is answered at once is looked at
 //! where it lies, and one that waits takes along a copy of what its line needs. Only commands that
@@ -47,7 +47,7 @@ pub(super) struct Received<'a> {
     pub(super) request: &'a CommandRequest<'a>,
     /// `None`: it is not served.
     pub(super) spec: Option<&'static Spec>,
-    /// Nobody until its credential has been accepted.
+    /// The default until its credential has been accepted.
     pub(super) caller: Caller,
 }
 
