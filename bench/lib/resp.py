@@ -37,6 +37,15 @@ def generate(path, args):
     database.close()
 
 
+def command(*arguments):
+    """Returns a command as clients send it."""
+    parts = [b"*%d\r\n" % len(arguments)]
+    for argument in arguments:
+        argument = argument if isinstance(argument, bytes) else argument.encode()
+        parts.append(b"$%d\r\n%s\r\n" % (len(argument), argument))
+    return b"".join(parts)
+
+
 class Connection:
     """A client of its own, so that values are not checked by the program that measures."""
 
@@ -46,11 +55,7 @@ class Connection:
 
     def ask(self, *arguments):
         """Sends a command, and returns the reply: bytes, or None."""
-        parts = [b"*%d\r\n" % len(arguments)]
-        for argument in arguments:
-            argument = argument if isinstance(argument, bytes) else argument.encode()
-            parts.append(b"$%d\r\n%s\r\n" % (len(argument), argument))
-        self.socket.sendall(b"".join(parts))
+        self.socket.sendall(command(*arguments))
         line = self.file.readline()
         if line.startswith(b"$"):
             length = int(line[1:])
@@ -58,6 +63,16 @@ class Connection:
         if line.startswith(b"+"):
             return line[1:-2]
         raise Failed(f"the reply to {arguments[0]} is {line!r}")
+
+    def hello(self):
+        """Chooses RESP3."""
+        self.socket.sendall(command("HELLO", "3"))
+        # Eight pairs: six of texts, two of other values; the last is an empty array.
+        line = b""
+        while line != b"*0\r\n":
+            line = self.file.readline()
+            if not line or line.startswith(b"-"):
+                raise Failed(f"the reply to HELLO is {line!r}")
 
     def close(self):
         self.file.close()
@@ -77,12 +92,12 @@ def start_hotrow(folder, database):
     return hotrow, port
 
 
-def load(port, _file, _seconds, connections, core, depth, commands, ids, options=()):
+def load(port, _file, _seconds, connections, core, depth, commands, ids):
     """Returns redis-benchmark's own counts, in the form of wrk's."""
     command = [
         "taskset", "-c", str(core), "redis-benchmark", "--csv", "-p", str(port),
         "-c", str(connections), "-P", str(depth), "-n", str(commands), "-r", str(ids), "-e",
-        *options, "GET", KEY,
+        "GET", KEY,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     rows = [row for row in csv.reader(done.stdout.splitlines()) if row and row[0].startswith("GET")]

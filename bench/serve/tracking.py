@@ -3,13 +3,16 @@
 TRACKING ON), and from others, interleaved, one command at a time and 16 at once.
 
 All keys are in memory and none changes: the figure is the cost of remembering who has read what,
-not of invalidations. Not run yet on a machine without other work; docs/benchmarks.md has no figure
+not of invalidations. The client is Python (lib/resp_load.py) and loads the server by a part: the
+CPU time of a wake-up is in both forms. Not run yet on a machine without other work; docs/benchmarks.md has no figure
 of it.
 """
 
 import argparse
+import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 
@@ -19,8 +22,9 @@ from lib import cli, http, report, resp, stats, wrk  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 DEPTHS = [1, 16]
-# By name, options of redis-benchmark. Both speak RESP3, which tracking needs.
-FORMS = {"off": ["-3"], "on": ["-3", "--enable-tracking"]}
+# Options of lib/resp_load.py.
+FORMS = {"off": [], "on": ["--tracking"]}
+LOAD = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "lib", "resp_load.py"))
 CPU = "cpu_us_per_request"
 FULL = 'hotrow_redis_invalidate_alls_total{reason="full"}'
 
@@ -42,6 +46,16 @@ def fill(port, ids):
         if not connection.ask("GET", key):
             raise Failed(f"hotrow has no {key}")
     connection.close()
+
+
+def load(port, _file, _seconds, connections, core, depth, commands, ids, options):
+    """Returns the counts of lib/resp_load.py."""
+    numbers = [str(number) for number in (port, connections, depth, commands, ids)]
+    command = ["taskset", "-c", str(core), sys.executable, LOAD, *numbers, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)} failed:\n{done.stderr[-1000:]}")
+    return json.loads(done.stdout)
 
 
 def check(hotrow):
@@ -72,7 +86,7 @@ def main():
                     None,
                     0,
                     connections=args.connections,
-                    load=lambda _, *rest, **more: resp.load(port, *rest, **more),
+                    load=lambda _, *rest, **more: load(port, *rest, **more),
                     depth=depth,
                     commands=commands,
                     ids=args.ids,
