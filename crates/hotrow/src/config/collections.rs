@@ -259,7 +259,6 @@ fn surrogate_keys(
         true if !source.has_positions => {
             "with source.watch or source.feed = \"none\": without a change log nothing is purged"
         }
-        true if source.is_behind_hub => "with [hub]: following changes is not supported there yet",
         true if keeps_nothing => {
             "unless cache_control lets caches in front keep answers; for instance \
              \"max-age=0, s-maxage=3600\""

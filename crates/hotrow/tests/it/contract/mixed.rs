@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::contract::board::Instance;
+use crate::contract::copies::with_copies;
 use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
+use crate::contract::faults::is_refused;
 use crate::contract::mix::{
     ORDINARY, PURGE_EVERY, assert_all, purge_something, save_summary, summarize,
 };
@@ -19,10 +21,13 @@ use crate::contract::reader::ReadProfile;
 use crate::contract::rows::{Random, Sizes};
 use crate::contract::run::{Plan, Trial};
 use hotrow_testkit::harness::await_until;
+use hotrow_verify::observation::{Form, Observation};
 
 /// Reads of the short run, at least: less than one round of disturbances makes. The simulator makes
 /// millions, and the long run a million.
 const READS_SHORT: u64 = 20_000;
+/// The same of reads over the Redis protocol, copies included, where the engine's run has them.
+const REDIS_READS_SHORT: u64 = 5_000;
 /// Wait of a reader after each request of the short run: it leaves CPU to the tests beside it, and
 /// is shorter than the wait after a refusal, so that refusals stay few.
 const PAUSE_SHORT: Duration = Duration::from_micros(1500);
@@ -37,6 +42,10 @@ struct Goal<E: Networked> {
     name: String,
     disturbances: fn() -> Vec<Disturbance<E>>,
     reads: u64,
+    /// Reads over the Redis protocol, copies included.
+    redis_reads: u64,
+    /// Readers over it.
+    copy_readers: u16,
     changes: u64,
     /// Least number of times that each disturbance is applied.
     rounds: u32,
@@ -73,6 +82,8 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
         name: format!("{}-short", E::NAME),
         disturbances: E::own_disturbances,
         reads: READS_SHORT,
+        redis_reads: if E::HAS_COPIES { REDIS_READS_SHORT } else { 0 },
+        copy_readers: 1,
         changes: READS_SHORT / 10,
         rounds: 1,
         pause: PAUSE_SHORT,
@@ -85,6 +96,8 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
         name: format!("{}-long", E::NAME),
         disturbances: E::disturbances,
         reads: 1_000_000,
+        redis_reads: if E::HAS_COPIES { 1_000_000 } else { 0 },
+        copy_readers: 4,
         changes: 100_000,
         rounds: 10,
         pause: ReadProfile::default().pause,
@@ -103,11 +116,15 @@ fn run<E: Networked>(goal: &Goal<E>) {
         ("source.read_timeout", "\"700ms\""),
         ("limits.request_timeout", "\"2s\""),
     ]);
+    let config = if E::HAS_COPIES { with_copies(config) } else { config };
     let first = run.serve(&config, &[]);
     run.start_writers();
     let reads = ReadProfile { recent: 65, pause: goal.pause, ..ReadProfile::default() };
     run.start_readers(6, reads);
     run.start_readers(2, ReadProfile { pipeline: 6, ..reads });
+    if E::HAS_COPIES {
+        run.start_copy_readers(goal.copy_readers);
+    }
     let mut random = Random(11);
     purge_for(&mut run, &mut random, UNDISTURBED);
     // While the feed is behind, one instance reads the database and the other serves stale answers,
@@ -115,9 +132,10 @@ fn run<E: Networked>(goal: &Goal<E>) {
     let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
     let mut applied: BTreeMap<&str, u64> = BTreeMap::new();
     for round in 0.. {
-        let done =
-            [&run.board.reads, &run.board.changes].map(|count| count.load(Ordering::Relaxed));
-        if round >= goal.rounds && done[0] >= goal.reads && done[1] >= goal.changes {
+        let done = [&run.board.reads, &run.board.redis_reads, &run.board.changes]
+            .map(|count| count.load(Ordering::Relaxed));
+        let goals = [goal.reads, goal.redis_reads, goal.changes];
+        if round >= goal.rounds && done.iter().zip(goals).all(|(done, goal)| *done >= goal) {
             break;
         }
         for disturbance in shuffled((goal.disturbances)(), &mut random) {
@@ -149,11 +167,54 @@ fn judge<E: Networked>(
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = report.rules_applied();
     summary["disturbances"] = json!(applied);
+    if E::HAS_COPIES {
+        summary["near_caches"] = near_caches(run);
+    }
     E::after_mixed_run(run, &mut summary);
     println!("{summary:#}");
     save_summary(&goal.name, &summary);
     assert_counts(&summary, goal);
+    if E::HAS_COPIES {
+        assert_all(&summary, &NEAR_CACHES);
+        let reads = summary["near_caches"]["reads"].as_u64();
+        assert!(reads >= Some(goal.redis_reads), "{summary:#}");
+    }
     report.assert_all_rules_applied();
+}
+
+/// Counts of near caches that must be above 0.
+const NEAR_CACHES: [&str; 7] = [
+    "near_caches/get",
+    "near_caches/mget",
+    "near_caches/copies_default",
+    "near_caches/copies_broadcast",
+    "near_caches/invalidations",
+    "near_caches/invalidate_alls",
+    "rules_applied/copied",
+];
+
+/// Returns the counts of the reads over the Redis protocol.
+fn near_caches<E: Networked>(run: &Trial<E>) -> Value {
+    let of = |form| run.observations.iter().filter(|read| read.form == form).count();
+    let refused = |read: &&Observation| {
+        matches!(read.form, Form::RedisGet | Form::RedisMget) && is_refused(read)
+    };
+    let sum = |name: &str| -> f64 {
+        run.servers.iter().map(|server| server.metrics().sum(name, &[])).sum()
+    };
+    let [copies_default, copies_broadcast] =
+        run.board.copies.each_ref().map(|count| count.load(Ordering::Relaxed));
+    json!({
+        "reads": run.board.redis_reads.load(Ordering::Relaxed),
+        "get": of(Form::RedisGet),
+        "mget": of(Form::RedisMget),
+        "copies_default": copies_default,
+        "copies_broadcast": copies_broadcast,
+        "refused": run.observations.iter().filter(refused).count(),
+        "connections_lost": run.board.connections_lost.load(Ordering::Relaxed),
+        "invalidations": sum("hotrow_redis_invalidations_total"),
+        "invalidate_alls": sum("hotrow_redis_invalidate_alls_total"),
+    })
 }
 
 /// Applies a disturbance and waits until both instances have recovered unaided.

@@ -106,6 +106,8 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// True if [`Self::hidden_session`] hides the commits of that session alone; false if it hides
     /// those of all.
     const HIDES_ONE_SESSION: bool;
+    /// True if the mixed run reads over the Redis protocol too.
+    const HAS_COPIES: bool = false;
     /// True if a read waits for a change that is delivered but not visible.
     const READS_WAIT_FOR_CHANGES: bool = false;
 
