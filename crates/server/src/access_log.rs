@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random;
 use hotrow_otel::context::TraceId;
 use parking_lot::{Condvar, Mutex};
 
@@ -253,12 +254,9 @@ impl Sampler {
 
     fn takes(&self) -> bool {
         let Some(threshold) = self.threshold else { return true };
-        // SplitMix64.
-        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = self.state.get().wrapping_add(random::STEP);
         self.state.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) < threshold
+        random::mix(state) < threshold
     }
 }
 

@@ -33,8 +33,9 @@ const UNDISTURBED: Duration = Duration::from_millis(500);
 const RECOVERY: Duration = Duration::from_secs(40);
 
 /// Size of a run.
-struct Goal {
+struct Goal<E: Networked> {
     name: String,
+    disturbances: fn() -> Vec<Disturbance<E>>,
     reads: u64,
     changes: u64,
     /// Least number of times that each disturbance is applied.
@@ -70,6 +71,7 @@ pub(crate) fn histories_equal_the_database_after_crashes<E: Networked>() {
 pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
     run::<E>(&Goal {
         name: format!("{}-short", E::NAME),
+        disturbances: E::own_disturbances,
         reads: READS_SHORT,
         changes: READS_SHORT / 10,
         rounds: 1,
@@ -81,6 +83,7 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
 pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
     run::<E>(&Goal {
         name: format!("{}-long", E::NAME),
+        disturbances: E::disturbances,
         reads: 1_000_000,
         changes: 100_000,
         rounds: 10,
@@ -90,7 +93,7 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
 }
 
 /// Carries out the run, judges every answer and saves the counts.
-fn run<E: Networked>(goal: &Goal) {
+fn run<E: Networked>(goal: &Goal<E>) {
     let mut run = Trial::<E>::networked(E::mixed_plan());
     let began = Instant::now();
     // Short TTLs, so that entries expire; short time-outs, so that stalled operations are given up.
@@ -117,7 +120,7 @@ fn run<E: Networked>(goal: &Goal) {
         if round >= goal.rounds && done[0] >= goal.reads && done[1] >= goal.changes {
             break;
         }
-        for disturbance in shuffled(E::disturbances(), &mut random) {
+        for disturbance in shuffled((goal.disturbances)(), &mut random) {
             let in_time = began.elapsed() < goal.within;
             assert!(
                 in_time,
@@ -134,7 +137,12 @@ fn run<E: Networked>(goal: &Goal) {
     judge(&run, goal, began.elapsed(), &applied);
 }
 
-fn judge<E: Networked>(run: &Trial<E>, goal: &Goal, took: Duration, applied: &BTreeMap<&str, u64>) {
+fn judge<E: Networked>(
+    run: &Trial<E>,
+    goal: &Goal<E>,
+    took: Duration,
+    applied: &BTreeMap<&str, u64>,
+) {
     let report = run.judge(&run.terms());
     run.assert_known_logs();
     let mut summary = summarize(run, &goal.name, took);
@@ -198,7 +206,7 @@ fn shuffled<T>(mut all: Vec<T>, random: &mut Random) -> Vec<T> {
     all
 }
 
-fn assert_counts(summary: &Value, goal: &Goal) {
+fn assert_counts<E: Networked>(summary: &Value, goal: &Goal<E>) {
     let number = |path: &str| {
         summary.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path}"))
     };

@@ -118,6 +118,11 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// Returns the disturbances of a mixed run.
     fn disturbances() -> Vec<Disturbance<Self>>;
 
+    /// Returns those of its short form: without what the short form of another run applies.
+    fn own_disturbances() -> Vec<Disturbance<Self>> {
+        Self::disturbances()
+    }
+
     /// Changes the table as a whole after crash number `round`, if the engine has such a statement.
     fn after_crash(_run: &mut Trial<Self>, _round: u64) {}
 
