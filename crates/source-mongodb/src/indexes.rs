@@ -140,13 +140,18 @@ fn fault(spec: &BsonDocument, fields: &[&str]) -> Option<&'static str> {
         Some("is not unique")
     } else if spec.contains_key("partialFilterExpression") {
         Some("is partial")
-    } else if spec.contains_key("collation") {
+    } else if !is_simple(spec.get_document("collation").ok()) {
         Some("has a collation, and values are looked up by their bytes")
     } else if is("hidden") {
         Some("is hidden, so that no query uses it")
     } else {
         None
     }
+}
+
+/// Returns whether a collation compares bytes.
+fn is_simple(collation: Option<&BsonDocument>) -> bool {
+    collation.is_none_or(|own| own.get_str("locale").is_ok_and(|locale| locale == "simple"))
 }
 
 #[cfg(test)]
@@ -172,6 +177,7 @@ mod tests {
             doc! { "key": { "email": -1.0 } },
             doc! { "expireAfterSeconds": 3600, "hidden": false },
             doc! { "unique": 1 },
+            doc! { "collation": { "locale": "simple" } },
         ] {
             assert_eq!(with(sound.clone()), Ok("own".into()), "{sound}");
         }

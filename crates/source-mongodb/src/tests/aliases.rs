@@ -43,7 +43,7 @@ fn users() -> MongoDatabase {
         ],
     );
     index(&mongo, doc! { "email": 1 }, doc! { "name": "email_1", "sparse": true });
-    index(&mongo, doc! { "last": 1, "first": 1 }, doc! { "name": "names" });
+    index(&mongo, doc! { "last": 1, "first": 1 }, doc! { "name": "names", "sparse": true });
     mongo
 }
 
@@ -196,8 +196,16 @@ fn freshness_needs_looks_at_the_indexes() {
     standin.inject("listIndexes", super::standin::Fault::Hold);
     wait("a held look", || standin.held("listIndexes") > 0);
     let held_at = hotrow_measure::clock::Nanos::now();
-    let keys = engine.delivered(|| mongo.insert("users", [doc! { "_id": 2 }]));
-    assert!(!keys.is_empty());
+    let changed = |events: &[Event]| {
+        let is_it = |e: &Event| matches!(e, Event::Change(c) if c.key == engine.key(0, "2"));
+        events.iter().position(is_it)
+    };
+    mongo.insert("users", [doc! { "_id": 2, "email": "bob" }]);
+    let at = engine.sink.wait("the change", changed);
+    // The stream advances past the change; its freshness does not.
+    engine.sink.wait("an advance", |events| {
+        matches!(events[at..].last(), Some(Event::Advance(..))).then_some(())
+    });
     assert!(engine.sink.newest_advance().unwrap() < held_at, "the indexes may have changed since");
     standin.clear_faults("listIndexes");
     engine.settle();

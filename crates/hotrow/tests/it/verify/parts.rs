@@ -34,7 +34,8 @@ fn with_children(config: Config) -> Config {
 }
 
 fn create(config: &Config, database: &[&str]) {
-    let created = Checker::start(config, &[&["--create"], database].concat()).ended(RUN);
+    let arguments = [&["--create"], &FEW_KEYS[..], database].concat();
+    let created = Checker::start(config, &arguments).ended(RUN);
     assert_eq!(created.status, Some(0), "{created:?}");
 }
 
