@@ -53,14 +53,19 @@ fn a_record_has_its_children_in_order_up_to_the_limit() {
         ..member("least", "c", "p_id")
     };
     let reader = Reader::open(embedding(&server, "p(id)", vec![first, last]));
-    let one = r#"{"id":1,"name":"one","most":[{"id":11,"n":7},{"id":10,"n":5}],"least":[{"id":12},{"id":10},{"id":11}]}"#;
-    let two = r#"{"id":2,"name":"two","most":[{"id":14,"n":1},{"id":13,"n":null}],"least":[{"id":13},{"id":14}]}"#;
+    let record = |own: &str, most: &str, least: &str| {
+        format!(r#"{{{own},"most":[{most}],"least":[{least}]}}"#)
+    };
+    let least = r#"{"id":12},{"id":10},{"id":11}"#;
+    let one = record(r#""id":1,"name":"one""#, r#"{"id":11,"n":7},{"id":10,"n":5}"#, least);
+    let most = r#"{"id":14,"n":1},{"id":13,"n":null}"#;
+    let two = record(r#""id":2,"name":"two""#, most, r#"{"id":13},{"id":14}"#);
     let three = r#"{"id":3,"name":"three","most":[],"least":[]}"#;
-    assert_eq!(reader.answers(0, &["1"]), [one]);
+    assert_eq!(reader.answers(0, &["1"]), [one.as_str()]);
     assert_eq!(reader.answers(0, &["9"]), ["missing"], "a child without a parent");
     // The last id is beyond an INT, and not beyond the children's BIGINT.
     let ids = ["3", "9", "2", "1", "3", "99999999999", "99"];
-    let expected = [three, "missing", two, one, three, "missing", "missing"];
+    let expected = [three, "missing", &two, &one, three, "missing", "missing"];
     assert_eq!(reader.answers(0, &ids), expected);
     assert_eq!(reader.answers(0, &["99999999999"]), ["missing"]);
     assert_eq!(reader.source.queries_total(), 4);
@@ -231,7 +236,8 @@ fn unfit_tables_and_references_are_refused_with_the_remedy() {
     Reader::open(embedding(&server, "exact(k)", vec![member("own", "t", "exact")]));
     // The account reads whole tables.
     server.batch(
-        "CREATE USER half; GRANT SELECT ON test.p TO half; GRANT SELECT (id, p_id) ON test.c TO half; \
+        "CREATE USER half; GRANT SELECT ON test.p TO half; GRANT SELECT (id, p_id) \
+         ON test.c TO half; \
          GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO half",
     );
     let mut half = embedding(&server, "p(id)", vec![member("own", "c", "p_id")]);

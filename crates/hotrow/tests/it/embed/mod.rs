@@ -1,9 +1,9 @@
 //! Records that contain rows of another table, over SQLite, PostgreSQL and MariaDB.
 //!
 //! Reading order: this (tables, and the tests that run over each engine), then [`access`] (grants,
-//! tenants, aliases, the Redis protocol, followers), [`races`] (changes and reads at the same time), [`postgres`]
-//! and [`mariadb`] (what one engine alone logs, types or refuses) and [`checked`] (writers and readers at once).
-//! `planted`: faults that these find.
+//! tenants, aliases, the Redis protocol, followers), [`races`] (changes during reads), [`postgres`]
+//! and [`mariadb`] (what one engine alone logs, types or refuses), [`checked`] (writers and readers
+//! at once) and `planted` (faults that must be found).
 
 mod access;
 mod checked;

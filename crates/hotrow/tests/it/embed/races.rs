@@ -1,5 +1,5 @@
-//! Races between a change of a child and a read of its parent, forced over the engines whose commits
-//! are in the log before they are visible.
+//! Races between a change of a child and a read of its parent, forced over the engines whose log
+//! has a commit before it is visible.
 
 use std::thread;
 

@@ -21,6 +21,7 @@ use hotrow_testkit::harness::Config;
 
 tests! {
     Embedded:
+    #[ignore = "long: the short form runs over the table"]
     mixed::histories_equal_the_database_after_crashes,
     #[ignore = "long: the short form runs over the table"]
     mixed::contract_holds_under_every_disturbance,
@@ -86,7 +87,7 @@ impl Networked for Embedded {
         let mut all = of_processes();
         // TRUNCATE fires no trigger here, so that the owners would stay.
         all.extend(of_tables().into_iter().filter(|one| one.name != "table emptied"));
-        all.extend(super::own_disturbances());
+        all.extend(super::of_server());
         all
     }
 

@@ -90,7 +90,7 @@ impl Networked for Maria {
     fn disturbances() -> Vec<Disturbance<Self>> {
         let mut all = of_processes();
         all.extend(of_tables());
-        all.extend(own_disturbances());
+        all.extend(of_server());
         all
     }
 
@@ -126,7 +126,7 @@ impl OverMaria for Maria {
 }
 
 /// Returns the disturbances that only this server has.
-fn own_disturbances<E: Networked + OverMaria>() -> Vec<Disturbance<E>> {
+fn of_server<E: Networked + OverMaria>() -> Vec<Disturbance<E>> {
     vec![
         Disturbance::calmed("stream killed", true, |run, _, _| run.database.maria().kill_streams()),
         Disturbance::calmed("sessions killed", false, |run, _, _| {
