@@ -16,6 +16,7 @@
 use crate::cache::{Cache, ReadMode};
 use crate::record::{Presence, Record};
 use crate::stats::Removal;
+use hotrow_types::columns::label_of;
 use hotrow_types::key::Key;
 
 /// Most attempts of a lookup by alias.
@@ -83,15 +84,18 @@ impl<'a> AliasTarget<'a> {
 }
 
 impl Record {
-    /// Returns whether the record, a JSON object, has this member.
+    /// Returns whether the record, a JSON object, has this member. The first one of a name counts,
+    /// as in MongoDB, where a document may have several.
     fn has_member(&self, member: &[u8]) -> bool {
         let body = self.body();
+        let label = label_of(member);
         let mut start = 1;
-        self.member_ends().any(|end| {
-            let own = body.get(start..end);
+        let first = self.member_ends().find_map(|end| {
+            let own = body.get(start..end).unwrap_or_default();
             start = end + 1;
-            own == Some(member)
-        })
+            own.starts_with(label).then_some(own)
+        });
+        first == Some(member)
     }
 }
 
@@ -173,6 +177,16 @@ mod tests {
         let target = AliasTarget::of(&alias).expect("a key");
         assert!(!target.is_confirmed_by(&record_of(&key(8), Some(b"{}"))), "another row");
         assert!(!target.is_confirmed_by(&record_of(&key(7), None)), "the row is gone");
+    }
+
+    #[test]
+    fn the_first_member_of_a_name_confirms() {
+        let row = record_of(&key(7), Some(br#"{"a":1,"email":"x","email":"y"}"#));
+        for (member, is_confirmed) in [(r#""email":"x""#, true), (r#""email":"y""#, false)] {
+            let alias = alias(&[member]);
+            let target = AliasTarget::of(&alias).expect("a key");
+            assert_eq!(target.is_confirmed_by(&row), is_confirmed, "{member}");
+        }
     }
 
     #[test]

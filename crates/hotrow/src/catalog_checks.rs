@@ -12,8 +12,8 @@ use crate::granted_columns;
 /// All columns that are not served, or all aliases whose columns have no form in common with ids.
 pub(crate) fn check(config: &Config, sources: &Sources) -> Result<(), String> {
     granted_columns::check(config, sources).map_err(|unknown| unknown.to_string())?;
-    let has_uuids = |id| sources.of(id).database().system == "postgresql";
-    let faults = aliases(config, sources.schemas(), has_uuids);
+    let systems = |id| sources.of(id).database().system;
+    let faults = aliases(config, sources.schemas(), systems);
     match faults.is_empty() {
         true => Ok(()),
         false => Err(faults.join("\n")),
@@ -24,7 +24,7 @@ pub(crate) fn check(config: &Config, sources: &Sources) -> Result<(), String> {
 fn aliases(
     config: &Config,
     schemas: &[KeySchema],
-    has_uuids: impl Fn(CollectionId) -> bool,
+    systems: impl Fn(CollectionId) -> &'static str,
 ) -> Vec<String> {
     let mut faults = Vec::new();
     for (collection, own) in config.collections.iter().zip(schemas) {
@@ -33,8 +33,10 @@ fn aliases(
         for (schema, what) in [(own, "its columns"), (keys, "the key")] {
             let is_fit = |ty: &KeyType| match ty {
                 KeyType::Integer | KeyType::Unsigned | KeyType::Text(_) => true,
-                KeyType::Uuid => has_uuids(alias.of),
-                KeyType::ObjectId | KeyType::Bytes | KeyType::Canonical(_) => false,
+                KeyType::Uuid => matches!(systems(alias.of), "postgresql" | "mongodb"),
+                // Its rows of aliases have the id of the key, and members as records have them.
+                KeyType::ObjectId | KeyType::Bytes => systems(alias.of) == "mongodb",
+                KeyType::Canonical(_) => false,
             };
             if let Some(ty) = schema.types().iter().find(|ty| !is_fit(ty)) {
                 faults.push(format!(
@@ -62,18 +64,22 @@ mod tests {
                     columns = [\"email\"]";
         let config = parse(text, "x.toml", &|name| std::env::var(name), &Overrides::default());
         let config = config.unwrap().server;
-        let faults = |key, alias, has_uuids| {
+        let faults = |key, alias, system| {
             let schemas = [(0, key), (1, alias)];
             let schemas = schemas.map(|(id, ty)| KeySchema::new(CollectionId(id), vec![ty]));
-            aliases(&config, &schemas, |_| has_uuids).join(" ")
+            aliases(&config, &schemas, |_| system).join(" ")
         };
         let text = KeyType::Text(Collation::Binary);
-        assert_eq!(faults(KeyType::Integer, text, false), "");
-        assert_eq!(faults(KeyType::Unsigned, KeyType::Integer, false), "");
-        assert_eq!(faults(KeyType::Uuid, KeyType::Uuid, true), "");
-        assert!(faults(KeyType::Uuid, text, false).contains("`users/by/email`: the key must be"));
-        let bytes = faults(KeyType::Integer, KeyType::Bytes, true);
+        assert_eq!(faults(KeyType::Integer, text, "sqlite"), "");
+        assert_eq!(faults(KeyType::Unsigned, KeyType::Integer, "mysql"), "");
+        assert_eq!(faults(KeyType::Uuid, KeyType::Uuid, "postgresql"), "");
+        assert!(
+            faults(KeyType::Uuid, text, "sqlite").contains("`users/by/email`: the key must be")
+        );
+        let bytes = faults(KeyType::Integer, KeyType::Bytes, "postgresql");
         assert!(bytes.contains("its columns must be"), "{bytes}");
-        assert!(!faults(KeyType::Canonical(CanonicalForm::Date), text, true).is_empty());
+        assert_eq!(faults(KeyType::ObjectId, KeyType::Bytes, "mongodb"), "");
+        let date = KeyType::Canonical(CanonicalForm::Date);
+        assert!(!faults(date, text, "postgresql").is_empty());
     }
 }

@@ -8,6 +8,7 @@
 //! runs must break a promise.
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random::SplitMix64;
 
 use crate::codec::{decode, encode};
 use crate::message::{Body, Message, Nonce};
@@ -30,21 +31,11 @@ const STEPS: u64 = 3_000;
 /// Runs with all rules in force.
 const SEEDS: u64 = 3_000;
 
-/// Random numbers (SplitMix64). Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", 2014.
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.0.bits() % bound as u64) as usize
     }
 
     fn one_in(&mut self, n: usize) -> bool {
@@ -94,7 +85,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, rules: Rules) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random(SplitMix64(seed));
         let kept = match random.below(4) {
             0 | 1 => Kept::Nowhere,
             2 => Kept::Slot,
@@ -300,7 +291,7 @@ impl World {
                 }
             }
             5 => self.questions.push(server.ask(self.now)),
-            6..8 => server.begin_read(self.random.next() % KEYS, database),
+            6..8 => server.begin_read(self.random.0.bits() % KEYS, database),
             _ => server.end_read(&mut self.random),
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Seeded pseudorandom numbers. Not for secrets.
 
+use hotrow_measure::random::SplitMix64;
+
 /// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
 /// seeded by SplitMix64 as its authors recommend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +12,9 @@ impl Random {
     /// practical purposes.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut state = split_mix(&mut seed.clone()) ^ stream.wrapping_mul(0xa076_1d64_78bd_642f);
-        Self(std::array::from_fn(|_| split_mix(&mut state)))
+        let seed = SplitMix64(seed).bits();
+        let mut seeds = SplitMix64(seed ^ stream.wrapping_mul(0xa076_1d64_78bd_642f));
+        Self(std::array::from_fn(|_| seeds.bits()))
     }
 
     /// Returns 64 random bits.
@@ -44,15 +47,6 @@ impl Random {
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }
-}
-
-/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

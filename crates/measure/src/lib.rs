@@ -3,12 +3,14 @@
 //!
 //! Reading order: [`clock`] (the one clock of the process), [`calendar`] (dates), [`counter`]
 //! (single-writer counters), [`histogram`] (latencies), [`sketch`] (distinct counts),
-//! [`top_keys`] (most frequent keys), [`statistics`] (medians, intervals, comparisons).
+//! [`top_keys`] (most frequent keys), [`random`] (seeded numbers), [`statistics`] (medians,
+//! intervals, comparisons).
 
 pub mod calendar;
 pub mod clock;
 pub mod counter;
 pub mod histogram;
+pub mod random;
 pub mod sketch;
 pub mod statistics;
 pub mod top_keys;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_measure::random::{self, STEP};
+
 /// Bytes of a value of version 00: version, trace id, parent id and flags, with hyphens between.
 const VERSION_00_BYTES: usize = 55;
 /// Flag of a caller that records its spans.
@@ -101,11 +103,7 @@ impl Default for RandomIds {
 impl RandomIds {
     /// Returns a random number.
     pub fn number(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let state = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        random::mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
 
     /// Returns the identity of a new span.

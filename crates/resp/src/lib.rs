@@ -46,4 +46,13 @@ impl Version {
             Self::Resp3 => 3,
         }
     }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Resp2 => "RESP2",
+            Self::Resp3 => "RESP3",
+        }
+    }
 }

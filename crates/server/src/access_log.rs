@@ -18,16 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random;
 use hotrow_otel::context::TraceId;
 use parking_lot::{Condvar, Mutex};
 
+pub(crate) use self::line::PATH_BYTES_MAX;
 pub use self::output::OpenError;
 use self::output::Output;
 use self::queue::{Bell, LineQueue};
 use crate::access::Caller;
 use crate::config::access::Names;
 use crate::config::observability::AccessLog as Config;
-use crate::connection::request::Protocol;
 use crate::context::Peer;
 use crate::metrics::{CacheOutcome, Exposition, Labels};
 
@@ -156,7 +157,7 @@ impl AccessLog {
     }
 }
 
-/// Request line of a request.
+/// Request line of a request, or the name and the keys of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLine<'a> {
     pub(crate) method: &'a [u8],
@@ -171,7 +172,8 @@ pub(crate) struct Entry<'a> {
     /// End of the head to the answer; `None`: no head was read.
     pub(crate) took: Option<Duration>,
     pub(crate) client: Peer,
-    pub(crate) protocol: Protocol,
+    /// Name of the protocol.
+    pub(crate) protocol: &'static str,
     /// `None`: no head was read.
     pub(crate) request: Option<RequestLine<'a>>,
     /// `None`: the path names none.
@@ -183,6 +185,25 @@ pub(crate) struct Entry<'a> {
     /// `None`: access is not configured.
     pub(crate) sender: Option<(&'a Names, Caller)>,
     pub(crate) trace_id: Option<TraceId>,
+}
+
+impl Entry<'_> {
+    /// Describes a request that was refused before its head was read.
+    pub(crate) fn without_head(client: Peer, protocol: &'static str, status: u16) -> Self {
+        Self {
+            ended: SystemTime::now(),
+            took: None,
+            client,
+            protocol,
+            request: None,
+            collection: None,
+            status,
+            outcome: CacheOutcome::None,
+            bytes: None,
+            sender: None,
+            trace_id: None,
+        }
+    }
 }
 
 /// The access log as one worker uses it.
@@ -253,12 +274,9 @@ impl Sampler {
 
     fn takes(&self) -> bool {
         let Some(threshold) = self.threshold else { return true };
-        // SplitMix64.
-        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = self.state.get().wrapping_add(random::STEP);
         self.state.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) < threshold
+        random::mix(state) < threshold
     }
 }
 

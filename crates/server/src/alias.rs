@@ -315,6 +315,9 @@ impl Handler {
         let mut is_first = true;
         loop {
             let keys: Vec<Key> = open.iter().map(|place| aliases[*place].clone()).collect();
+            if !is_first && let Some(traced) = demand.traced {
+                traced.continue_with(&keys);
+            }
             let of_aliases = (&keys[..], Sight::All, None);
             let (found, _) = self.read_attempt(of_aliases, demand, attempts, request).await?;
             let mut rows = Ids::without_names(self.shared.cache.hasher());
@@ -333,6 +336,9 @@ impl Handler {
                 let mode = mode.filter(|mode| *mode != ReadMode::Revalidate);
                 self.requested(&rows.keys, &rows.hashes, mode, Nanos::now());
                 is_first = false;
+            }
+            if let Some(traced) = demand.traced.filter(|_| !rows.keys.is_empty()) {
+                traced.continue_with(&rows.keys);
             }
             let of_rows = (&rows.keys[..], request.sight, request.columns);
             let (records, _size) = self.read_attempt(of_rows, demand, attempts, request).await?;

@@ -140,17 +140,17 @@ impl Current {
         mut pending: Pin<Box<dyn Future<Output = Reply>>>,
         command: KeptCommand,
     ) -> Reply {
-        for evaluation in 1..=EVALUATIONS_MAX {
+        let mut evaluations = 1;
+        loop {
             let reply = (&mut pending).await;
             let newest = self.handler();
             if Rc::ptr_eq(&newest, &handler) {
-                let (counted, outcome) = reply.counted;
-                handler.metrics.redis.count(counted, outcome);
-                return reply;
+                return reply.counted_by(&handler);
             }
-            if evaluation == EVALUATIONS_MAX {
-                break;
+            if evaluations == EVALUATIONS_MAX {
+                return reply.refused(&CONFIGURATION_CHANGED).counted_by(&newest);
             }
+            evaluations += 1;
             let again = CommandRequest {
                 arguments: command.arguments.as_arguments(),
                 session: &command.session,
@@ -168,7 +168,6 @@ impl Current {
             }
             handler = newest;
         }
-        Reply::refused(&CONFIGURATION_CHANGED)
     }
 }
 
@@ -261,6 +260,10 @@ impl Serve for Current {
             }
             replied => replied,
         }
+    }
+
+    fn input_refused(&self, session: &Session, status: u16) {
+        self.handler.borrow().note_refused_input(session, status);
     }
 
     fn input_budget(&self) -> Option<Arc<ByteBudget>> {

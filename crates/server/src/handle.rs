@@ -67,6 +67,8 @@ pub struct Handler {
     pub(crate) header_writer: HeaderWriter,
     /// Hits since the turn began, and its beginning.
     hits_of_turn: Cell<(u64, Nanos)>,
+    /// The same of commands of the Redis protocol.
+    redis_hits_of_turn: Cell<(u64, Nanos)>,
     /// Lookups of the clients behind trusted proxies.
     pub(crate) client_detectors: Rc<ClientDetectors>,
     /// Sampler of hot keys, if they are on.
@@ -95,6 +97,7 @@ impl Handler {
             heads,
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
+            redis_hits_of_turn: Cell::default(),
             client_detectors: Rc::default(),
             key_sampler: None,
             followers: Rc::default(),

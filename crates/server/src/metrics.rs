@@ -53,6 +53,9 @@ const OUTCOMES: [(CacheOutcome, &str); 6] = [
 ];
 
 impl CacheOutcome {
+    /// Number of outcomes.
+    pub(crate) const COUNT: usize = OUTCOMES.len();
+
     /// Returns the outcome's name in `Hotrow-Cache` and the metrics.
     #[must_use]
     pub fn label(self) -> &'static str {

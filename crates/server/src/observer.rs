@@ -58,8 +58,18 @@ impl Observer {
 }
 
 impl Observer {
+    /// Returns whether there is an access log.
+    pub(crate) fn has_access_log(&self) -> bool {
+        self.access_log.is_some()
+    }
+
     /// Returns the access log if it has a line for such a request.
-    fn access_log_of(&self, status: u16, took: Duration, now: Nanos) -> Option<&WorkerAccessLog> {
+    pub(crate) fn access_log_of(
+        &self,
+        status: u16,
+        took: Duration,
+        now: Nanos,
+    ) -> Option<&WorkerAccessLog> {
         self.access_log.as_ref().filter(|log| log.is_due(status, took, now))
     }
 }
@@ -230,19 +240,8 @@ impl Handler {
     ) {
         let status = rejection.status();
         if let Some(log) = observer.access_log_of(status, Duration::ZERO, Nanos::now()) {
-            log.write(&Entry {
-                ended: SystemTime::now(),
-                took: None,
-                client: self.client(connection, Fields::default()),
-                protocol,
-                request: None,
-                collection: None,
-                status,
-                outcome: CacheOutcome::None,
-                bytes: None,
-                sender: None,
-                trace_id: None,
-            });
+            let client = self.client(connection, Fields::default());
+            log.write(&Entry::without_head(client, protocol.label(), status));
         }
     }
 
@@ -261,7 +260,7 @@ impl Handler {
             ended: SystemTime::now(),
             took: Some(took),
             client: pending.client,
-            protocol: pending.protocol,
+            protocol: pending.protocol.label(),
             request: Some(RequestLine { method, target }),
             collection: collection.map(|collection| collection.name.as_str()),
             status,
@@ -277,7 +276,7 @@ impl Handler {
         self.shared.admission.rate.clients().client(connection.peer, headers)
     }
 
-    fn names(&self) -> Option<Arc<Names>> {
+    pub(crate) fn names(&self) -> Option<Arc<Names>> {
         self.authenticator.as_ref().map(|authenticator| authenticator.names())
     }
 }

@@ -4,13 +4,15 @@
 //! Reading order: `commands` (which there are), `dispatch` (from a command to its function),
 //! `session` (what a connection has said about itself), `connect` (its functions), `read_one` and
 //! `read_many` (records), `track` and `subscribe` (client-side caching, with `tracking` beside this
-//! module), `transaction`, `refusal` (texts of errors), `describe` (`COMMAND` and `INFO`).
+//! module), `transaction`, `refusal` (texts of errors), `answered` (metrics and the access log),
+//! `describe` (`COMMAND` and `INFO`).
 //!
 //! A command becomes the [`RequestContext`](crate::context::RequestContext) of a request. Its
 //! header fields are those that say the same over HTTP: the credential of `AUTH` is an
 //! `Authorization`, and the position of `HOTROW.GET` a `Hotrow-Min-Position`. So each rule has one
 //! place, and every command is judged anew, as a request is.
 
+mod answered;
 mod commands;
 mod connect;
 mod describe;
@@ -26,12 +28,13 @@ mod transaction;
 use std::future::Future;
 use std::pin::Pin;
 
-pub(crate) use self::commands::LABELS as COMMAND_LABELS;
+pub(crate) use self::answered::{Answered, PendingCommand};
+pub(crate) use self::commands::{IS_READ, LABELS as COMMAND_LABELS};
 pub(crate) use self::dispatch::CommandRequest;
 pub(crate) use self::session::Session;
 use crate::body::Body;
+use crate::handle::Handler;
 use crate::http_error::HttpError;
-use crate::metrics::RedisOutcome;
 
 /// First step of a reply.
 pub enum Replied {
@@ -65,30 +68,40 @@ pub struct Reply {
     pub bytes: Vec<u8>,
     /// What follows.
     pub body: Option<Body>,
-    /// Index of the command, and its outcome, for the metrics.
-    pub(crate) counted: (usize, RedisOutcome),
+    /// What is counted and noted when it is sent; `None`: it has been.
+    pub(crate) due: Option<(PendingCommand, Answered)>,
 }
 
 impl Reply {
     /// Creates a reply whose command has been counted.
     pub(crate) fn counted(bytes: Vec<u8>, body: Option<Body>) -> Self {
-        Self { bytes, body, counted: (usize::MAX, RedisOutcome::None) }
+        Self { bytes, body, due: None }
     }
 
-    /// Creates a reply to a command that is refused.
-    pub(crate) fn refused(error: &HttpError) -> Self {
+    /// Replaces it by a refusal.
+    pub(crate) fn refused(self, error: &HttpError) -> Self {
+        let text = refusal::text(error);
         let mut bytes = Vec::new();
-        hotrow_resp::write::error(&mut bytes, &refusal::text(error));
-        Self::counted(bytes, None)
+        hotrow_resp::write::error(&mut bytes, &text);
+        let answered = Answered::error(error.status().as_u16(), &text);
+        Self { bytes, body: None, due: self.due.map(|(command, _)| (command, answered)) }
     }
 
-    /// Creates a reply; `write` appends its beginning, and returns what follows and its outcome.
+    /// Counts and notes it, if that is due.
+    pub(crate) fn counted_by(mut self, handler: &Handler) -> Self {
+        if let Some((command, answered)) = self.due.take() {
+            handler.answered_later(&command, answered);
+        }
+        self
+    }
+
+    /// Creates a reply; `write` appends its beginning, and returns what follows and what it says.
     fn of(
-        command: usize,
-        write: impl FnOnce(&mut Vec<u8>) -> (Option<Body>, RedisOutcome),
+        command: PendingCommand,
+        write: impl FnOnce(&mut Vec<u8>) -> (Option<Body>, Answered),
     ) -> Self {
         let mut bytes = Vec::new();
-        let (body, outcome) = write(&mut bytes);
-        Self { bytes, body, counted: (command, outcome) }
+        let (body, answered) = write(&mut bytes);
+        Self { bytes, body, due: Some((command, answered)) }
     }
 }

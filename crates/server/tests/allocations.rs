@@ -116,19 +116,22 @@ fn redis_allocations(client: &mut RedisClient, key: &str, expected: &Reply, at_o
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-#[test]
-fn hits_do_not_allocate() {
-    IS_CLIENT.set(true);
-    let server = Running::start(&with_redis(config()));
+fn count_redis_hits(server: &Running, what: &str) {
     let mut client = RedisClient::connect(server.redis);
     let record = Reply::text(r#"{"id":1}"#);
     for (key, expected) in [("products:1", &record), ("products:2", &Reply::Null)] {
         for at_once in [1, 16] {
             let count = redis_allocations(&mut client, key, expected, at_once);
-            assert!(count <= OTHERS_MAX, "GET {key}, {at_once} at once: {count} in {HITS} hits");
+            let text = format!("{what}: GET {key}, {at_once} at once: {count} in {HITS} hits");
+            assert!(count <= OTHERS_MAX, "{text}");
         }
     }
-    drop((client, server));
+}
+
+#[test]
+fn hits_do_not_allocate() {
+    IS_CLIENT.set(true);
+    count_redis_hits(&Running::start(&with_redis(config())), "commands");
     // One after the other: the count is that of the whole process.
     count_hits_over_http2();
     count_hits(&Running::start(&config()), "without access", "");
@@ -143,8 +146,9 @@ fn hits_do_not_allocate() {
         has_ids: true,
     };
     let observability = Observability { access_log: Some(log), ..Observability::default() };
-    let server = Running::start(&Config { observability, ..config() });
+    let server = Running::start(&with_redis(Config { observability, ..config() }));
     count_hits(&server, "an access log without a line of it", "");
+    count_redis_hits(&server, "an access log without a line of it");
     let trace = Trace {
         endpoint: "http://127.0.0.1:9/v1/traces".parse().unwrap(),
         ca_file: None,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use hotrow_types::key::KeySchema;
 use hotrow_types::version::{ChangeId, Position};
 
+use super::alias::{FieldChange, NewValue};
 use super::bson::{Document, Malformed, Value};
 use super::error::Ended;
 use super::inspect::Served;
@@ -99,7 +100,7 @@ impl<'a> Delivery<'a> {
             Some("insert" | "update" | "replace" | "delete") => {
                 let id = event.document("documentKey").and_then(|key| key.get("_id"));
                 match (name("ns"), id) {
-                    (Some(name), Some(id)) => self.changed(name, id, mark),
+                    (Some(name), Some(id)) => self.changed(name, id, field_change(event), mark),
                     (name, _) => self.flush(name, mark),
                 }
             }
@@ -120,16 +121,38 @@ impl<'a> Delivery<'a> {
         Ok(None)
     }
 
-    fn changed(&mut self, name: &str, id: Value<'_>, mark: ChangeId) {
+    fn changed(
+        &mut self,
+        name: &str,
+        id: Value<'_>,
+        fields: Option<FieldChange<'_>>,
+        mark: ChangeId,
+    ) {
+        // An alias whose new value is unknown is flushed in the order of the log.
+        let mut unknown = Vec::new();
         for i in self.served_from.get(name).into_iter().flatten() {
             let (Some(served), Some(schema)) = (self.served.get(*i), self.schemas.get(*i)) else {
                 continue;
             };
+            if let Some(alias) = &served.alias {
+                match fields.map(|fields| alias.new_value(schema, fields)) {
+                    Some(NewValue::Key(key)) => self.portion.push(Change { key, mark }),
+                    Some(NewValue::Unknown) => unknown.push(schema.collection()),
+                    Some(NewValue::None) | None => {}
+                }
+                continue;
+            }
             match served.shape.key(schema, id) {
                 Some(key) => self.portion.push(Change { key, mark }),
                 // No URL names such a document.
                 None => drop(self.shared.ignored.fetch_add(1, Ordering::Relaxed)),
             }
+        }
+        if !unknown.is_empty() {
+            self.deliver_portion();
+        }
+        for alias in unknown {
+            self.sink.flush(alias, FlushCause::Bulk, Some(mark));
         }
     }
 
@@ -155,6 +178,19 @@ impl<'a> Delivery<'a> {
     }
 }
 
+/// Returns the fields that a document has after this event, as far as the event contains them.
+/// `None`: it has none any more.
+fn field_change(event: Document<'_>) -> Option<FieldChange<'_>> {
+    match event.text("operationType") {
+        Some("delete") => None,
+        Some("update") => {
+            let description = event.document("updateDescription");
+            Some(FieldChange::Updated(description.and_then(|d| d.document("updatedFields"))))
+        }
+        _ => Some(FieldChange::Whole(event.document("fullDocument"))),
+    }
+}
+
 /// Returns the token of an event, which is its `_id`.
 fn invalidate_token(event: Document<'_>) -> Option<Token> {
     let id = event.document("_id")?;
@@ -166,6 +202,7 @@ mod tests {
     use hotrow_types::key::CollectionId;
     use mongodb::bson::{doc, serialize_to_vec};
 
+    use super::super::alias::AliasFields;
     use super::super::json::Fields;
     use super::super::keys::KeyShape;
     use super::super::server::{DeploymentKind, Identity};
@@ -173,25 +210,87 @@ mod tests {
     use hotrow_source::spec::KeyTypeName;
     use hotrow_source::testkit::{Event, Recorder};
 
-    /// Returns the calls of the sink for an event about the collections `a` (0) and `b` (1).
-    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Option<Token>, Ended>) {
-        let served = [(0, "a"), (1, "b")].map(|(id, name)| Served {
+    fn served(id: u16, name: &str, alias: Option<&[&str]>) -> Served {
+        let alias = alias.map(|fields| AliasFields {
+            name: format!("{name}/by/x"),
+            fields: fields.iter().map(|name| ((*name).to_owned(), KeyTypeName::Text)).collect(),
+            index: "x_1".into(),
+        });
+        Served {
             id: CollectionId(id),
             name: name.into(),
             shape: KeyShape::Plain(KeyTypeName::Integer),
             projection: None,
             fields: Fields::StoredOrder { without: Vec::new() },
             tenant: None,
-        });
-        let schemas = served.each_ref().map(Served::schema);
+            alias,
+        }
+    }
+
+    /// Returns the calls of the sink for an event about the collections `a` (0) and `b` (1).
+    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Option<Token>, Ended>) {
+        delivered_to(&[served(0, "a", None), served(1, "b", None)], event)
+    }
+
+    fn delivered_to(
+        served: &[Served],
+        event: &mongodb::bson::Document,
+    ) -> (Vec<Event>, Result<Option<Token>, Ended>) {
+        let schemas: Vec<KeySchema> = served.iter().map(Served::schema).collect();
         let identity = Identity { kind: DeploymentKind::ReplicaSet("rs0".into()), id: None };
         let shared = Shared::new(identity);
         let sink = Recorder::default();
-        let mut delivery = Delivery::new(&served, &schemas, &shared, &sink, 9);
+        let mut delivery = Delivery::new(served, &schemas, &shared, &sink, 9);
         let bytes = serialize_to_vec(event).unwrap();
         let token = delivery.event(Document::new(&bytes).unwrap());
         delivery.deliver_portion();
         (sink.since(0), token)
+    }
+
+    #[test]
+    fn an_alias_is_delivered_by_the_value_that_the_document_has() {
+        let all = [
+            served(0, "users", None),
+            served(1, "users", Some(&["email"])),
+            served(2, "users", Some(&["first", "last"])),
+        ];
+        let time = mongodb::bson::Timestamp { time: 1, increment: 2 };
+        let mark = ChangeId::Commit(Position { incarnation: 9, at: 1 << 32 | 2 });
+        let change = |c: usize, id: &str| {
+            Event::Change(Change { key: all[c].schema().parse_url(id).unwrap(), mark })
+        };
+        let flush = |c| Event::Flush(CollectionId(c), FlushCause::Bulk, Some(mark));
+        let updated = |fields: mongodb::bson::Document| {
+            doc! {
+                "operationType": "update",
+                "updateDescription": { "updatedFields": fields, "removedFields": [] },
+            }
+        };
+        let document = doc! { "email": "e", "first": "F", "last": "L" };
+        let inserted = |name| doc! { "operationType": name, "fullDocument": document.clone() };
+        for (event, aliases) in [
+            (inserted("insert"), vec![change(1, "e"), change(2, "F,L")]),
+            (inserted("replace"), vec![change(1, "e"), change(2, "F,L")]),
+            (doc! { "operationType": "insert", "fullDocument": { "first": "F" } }, vec![]),
+            (doc! { "operationType": "delete" }, vec![]),
+            (updated(doc! { "email": "new" }), vec![change(1, "new")]),
+            (updated(doc! { "last": "M", "email": "new" }), vec![change(1, "new"), flush(2)]),
+            (updated(doc! { "last": "M", "first": "G" }), vec![change(2, "G,M")]),
+            (updated(doc! { "email.x": 1, "note": 1 }), vec![]),
+            (updated(doc! {}), vec![]),
+            // Events that lack what they should have.
+            (doc! { "operationType": "update" }, vec![flush(1), flush(2)]),
+            (doc! { "operationType": "insert" }, vec![flush(1), flush(2)]),
+            (doc! { "operationType": "replace", "fullDocument": null }, vec![flush(1), flush(2)]),
+        ] {
+            let mut event = event;
+            event.extend(doc! {
+                "clusterTime": time, "ns": { "db": "d", "coll": "users" },
+                "documentKey": { "_id": 7 },
+            });
+            let expected: Vec<Event> = std::iter::once(change(0, "7")).chain(aliases).collect();
+            assert_eq!(delivered_to(&all, &event), (expected, Ok(None)), "{event}");
+        }
     }
 
     #[test]

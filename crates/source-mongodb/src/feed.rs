@@ -14,13 +14,15 @@ use super::config::Tuning;
 use super::config::{Config, Follow};
 use super::delivery::Delivery;
 use super::error::{Ended, text};
+use super::indexes;
 use super::inspect::Served;
 use super::probe::Progress;
 use super::server::{DeploymentKind, Identity, greet, identify};
-use super::session::Session;
+use super::session::{Aliases, Session};
 use super::shared::Shared;
-use super::stream::{ChangeStream, Start, Token};
+use super::stream::{ChangeStream, Start, Token, Watched};
 use super::target::{Settings, Target};
+use hotrow_source::catalog_watermark::{self, CatalogWatermark};
 use hotrow_source::feed_loop::{self, Pauses};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
@@ -106,7 +108,7 @@ impl StreamPosition {
     }
 }
 
-impl FeedLoop<'_> {
+impl<'a> FeedLoop<'a> {
     async fn session(&mut self) -> Ended {
         match self.try_session().await {
             Ok(ended) | Err(ended) => ended,
@@ -150,8 +152,9 @@ impl FeedLoop<'_> {
                 Start::Time(end.saturating_sub(1))
             }
         };
-        let names: Vec<&str> = served.iter().map(|s| s.name.as_str()).collect();
-        let opening = ChangeStream::open(&database, &names, &start, tuning.wait_max);
+        let aliases = self.aliases(&database).await?;
+        let watched = Watched::of(&self.feed.config.server.collections);
+        let opening = ChangeStream::open(&database, &watched, &start, tuning.wait_max);
         let mut stream = match timeout(limit, opening).await {
             Ok(opened) => opened.map_err(|e| Ended::stream("opening the change stream", &e))?,
             Err(_) => return Err(Ended::silent("the change stream", limit)),
@@ -177,9 +180,25 @@ impl FeedLoop<'_> {
             resume: &mut position.resume,
             first: first.token(),
             may_note: &mut self.may_note,
+            aliases,
+            reported: None,
         };
         self.last_error.clear();
         Ok(session.run(&mut stream, &first).await)
+    }
+
+    /// Looks at the indexes of aliases, if there are any, before the session begins.
+    async fn aliases(&self, database: &Database) -> Result<Option<Aliases<'a>>, Ended> {
+        let MongoFeed { config, tuning, shared, served, .. } = self.feed;
+        if served.iter().all(|own| own.alias.is_none()) {
+            return Ok(None);
+        }
+        let looked = indexes::look(database, served, tuning.silence_max).await?;
+        let (schema_poll, bound) = (config.server.schema_poll, config.server.max_staleness);
+        let watermark = CatalogWatermark::new(schema_poll, bound, looked.sent_at);
+        looked.apply(shared, served, self.sink);
+        let look_every = catalog_watermark::check_interval(schema_poll);
+        Ok(Some(Aliases { served, look_every, watermark }))
     }
 
     /// Records that the stream is open.
@@ -221,7 +240,8 @@ impl FeedLoop<'_> {
                 let identity_now =
                     timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
                 self.feed.shared.outage.connected();
-                self.check_identity(&identity_now)
+                self.check_identity(&identity_now)?;
+                self.aliases(database).await.map(drop)
             };
             if let Err(ended) = check.await {
                 return ended;

@@ -1,16 +1,19 @@
 //! Inspection of collections: keys, projection and served fields.
 
-use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, KeySchema};
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, Key, KeySchema};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document as BsonDocument, doc, serialize_to_vec};
 use mongodb::error::Error;
 
+use super::alias::AliasFields;
 use super::bson::Document;
 use super::error::{self, finding};
 use super::json::Fields;
 use super::keys::{self, KeyShape, SampledType};
 use hotrow_source::preflight::Finding;
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+
+mod aliases;
 
 /// Number of sampled documents if the type of `_id` is not configured.
 const SAMPLE: i32 = 100;
@@ -27,11 +30,34 @@ pub(crate) struct Served {
     pub(crate) fields: Fields,
     /// Field that names the tenant.
     pub(crate) tenant: Option<String>,
+    /// Fields by which an alias looks documents up. The other settings are those of the collection
+    /// whose records it finds.
+    pub(crate) alias: Option<AliasFields>,
 }
 
 impl Served {
     pub(crate) fn schema(&self) -> KeySchema {
+        match &self.alias {
+            None => self.schema_of_id(),
+            Some(alias) => alias.schema(self.id),
+        }
+    }
+
+    /// Returns the schema of `_id`s, which for an alias is that of its records' keys.
+    pub(crate) fn schema_of_id(&self) -> KeySchema {
         self.shape.schema(self.id)
+    }
+
+    /// Returns the filter that finds the documents of these keys.
+    pub(crate) fn filter(&self, keys: &[Key]) -> BsonDocument {
+        match (&self.alias, keys) {
+            (Some(alias), keys) => alias.filter(keys),
+            (None, [key]) => doc! { "_id": self.shape.id(key) },
+            (None, keys) => {
+                let ids: Vec<Bson> = keys.iter().map(|key| self.shape.id(key)).collect();
+                doc! { "_id": { "$in": ids } }
+            }
+        }
     }
 }
 
@@ -54,6 +80,15 @@ pub(crate) async fn collections(
         Err(e) => return Err(e),
     };
     for (i, spec) in specs.iter().enumerate() {
+        if spec.is_alias {
+            let of = aliases::base(specs, spec).and_then(|place| served.get(place));
+            served.push(match of {
+                Some(Ok(of)) => aliases::alias(database, spec, specs, of, i).await?,
+                // The findings are those of its collection.
+                _ => Err(Vec::new()),
+            });
+            continue;
+        }
         let mut findings = check(
             spec,
             collection_kinds.iter().find(|(name, _)| *name == spec.table).map(|(_, kind)| kind),
@@ -71,6 +106,7 @@ pub(crate) async fn collections(
                     projection,
                     fields,
                     tenant: spec.tenant.clone(),
+                    alias: None,
                 })
             }
             Err(more) => {
@@ -228,7 +264,7 @@ async fn shape(
     let types = if spec.key_types.len() == parts {
         spec.key_types.clone()
     } else {
-        let documents = sample(database, &spec.table).await?;
+        let documents = sample(database, &spec.table, doc! { "_id": 1 }).await?;
         match sampled_types(spec, &fields, &documents) {
             Ok(types) => types,
             Err(finding) => return Ok(Err(vec![finding])),
@@ -240,9 +276,13 @@ async fn shape(
     Ok(Ok(KeyShape::Document(fields.into_iter().map(str::to_owned).zip(types).collect())))
 }
 
-/// Reads the `_id`s of some documents.
-async fn sample(database: &Database, name: &str) -> Result<Vec<Vec<u8>>, Error> {
-    let pipeline = vec![doc! { "$sample": { "size": SAMPLE } }, doc! { "$project": { "_id": 1 } }];
+/// Reads some fields of some documents.
+async fn sample(
+    database: &Database,
+    name: &str,
+    fields: BsonDocument,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let pipeline = vec![doc! { "$sample": { "size": SAMPLE } }, doc! { "$project": fields }];
     let command =
         doc! { "aggregate": name, "pipeline": pipeline, "cursor": { "batchSize": SAMPLE + 1 } };
     let answer = database.run_command(command).await?;

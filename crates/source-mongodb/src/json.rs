@@ -112,6 +112,19 @@ pub(crate) fn write_tenant(
     Writer { out, form }.value(value, 1)
 }
 
+/// Writes one field of a document, as [`write_document`] writes it.
+///
+/// # Errors
+/// See [`JsonError`].
+pub(crate) fn write_member(
+    out: &mut Vec<u8>,
+    form: JsonForm,
+    name: &str,
+    value: Value<'_>,
+) -> Written {
+    Writer { out, form }.member(name.as_bytes(), value, 1)
+}
+
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     form: JsonForm,
@@ -129,12 +142,16 @@ impl Writer<'_> {
             if i > 0 {
                 self.out.push(b',');
             }
-            write_text(self.out, name);
-            self.out.push(b':');
-            self.value(value, depth + 1)?;
+            self.member(name, value, depth + 1)?;
         }
         self.out.push(b'}');
         Ok(())
+    }
+
+    fn member(&mut self, name: &[u8], value: Value<'_>, depth: usize) -> Written {
+        write_text(self.out, name);
+        self.out.push(b':');
+        self.value(value, depth)
     }
 
     fn array(&mut self, array: Document<'_>, depth: usize) -> Written {

@@ -65,7 +65,7 @@ impl KeyShape {
     }
 }
 
-fn key_type(ty: KeyTypeName) -> KeyType {
+pub(crate) fn key_type(ty: KeyTypeName) -> KeyType {
     match ty {
         KeyTypeName::Integer => KeyType::Integer,
         KeyTypeName::Text => KeyType::Text(Collation::Binary),
@@ -75,7 +75,8 @@ fn key_type(ty: KeyTypeName) -> KeyType {
     }
 }
 
-fn part(ty: KeyTypeName, value: Value<'_>) -> Option<KeyPart<'_>> {
+/// Returns the value as a part of a key; `None` if it is of another type.
+pub(crate) fn part(ty: KeyTypeName, value: Value<'_>) -> Option<KeyPart<'_>> {
     Some(match (ty, value) {
         (KeyTypeName::Integer, value) => KeyPart::Integer(integer(value)?),
         (KeyTypeName::Text, Value::Text(text)) => KeyPart::Text(std::str::from_utf8(text).ok()?),
@@ -88,7 +89,7 @@ fn part(ty: KeyTypeName, value: Value<'_>) -> Option<KeyPart<'_>> {
     })
 }
 
-fn value(ty: KeyTypeName, part: KeyPart<'_>) -> Bson {
+pub(crate) fn value(ty: KeyTypeName, part: KeyPart<'_>) -> Bson {
     let binary = |subtype, bytes: &[u8]| Bson::Binary(Binary { subtype, bytes: bytes.to_vec() });
     match (ty, part) {
         (_, KeyPart::Integer(v)) => Bson::Int64(v),

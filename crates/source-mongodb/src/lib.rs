@@ -6,8 +6,9 @@
 //! its resume token; it loses its position only if the history is gone.
 //!
 //! Reading order: [`config`], `target` (connection strings), `server` (the deployment), `inspect`
-//! and `keys` (collections and their ids), `reader`, `bson` and `json` (a read), `shared` (state
-//! from the feed to the readers); then `feed`, `session`, `stream`, `delivery`, `probe` (changes).
+//! and `keys` (collections and their ids), `alias` (other fields by which documents are looked up),
+//! `reader`, `bson` and `json` (a read), `shared` (state from the feed to the readers); then
+//! `feed`, `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases).
 //!
 //! Commands sent to the server, in addition to those of the driver itself (`hello` of its monitors,
 //! `killCursors`, `endSessions`, authentication):
@@ -24,12 +25,17 @@
 //!   maxTimeMS: n, readConcern: {level: "majority", afterClusterTime: t}}`; on a mongos `limit: 2`.
 //! - Read of n keys: `{find: c, filter: {_id: {$in: [v, …]}}, projection: {…}, batchSize: n + 1,
 //!   maxTimeMS: n, readConcern: {…}}`, then `getMore`.
+//! - Read by an alias: the same with `filter: {field: v}`, `{field: {$in: […]}}` or, of several
+//!   fields, `{$or: […]}`; `limit: 2`, `hint: "index"`, `collation: {locale: "simple"}`.
+//! - Indexes of aliases, at the start and four times per `schema_poll`: `{listIndexes: c, cursor:
+//!   {batchSize: 100}}`. At the start a sample of their fields, as of `_id`.
 //! - Feed: `{aggregate: 1, pipeline: [{$changeStream: start}, {$match: {$or: [{"ns.coll": {$in:
 //!   […]}}, {"to.coll": {$in: […]}}, {operationType: {$in: ["dropDatabase", "invalidate"]}}]}},
 //!   {$project: {operationType: 1, clusterTime: 1, ns: 1, to: 1, documentKey: 1}}], cursor:
 //!   {batchSize: 0}, readConcern: {level: "majority"}}`. `start` is `{startAtOperationTime: t}`,
 //!   `{resumeAfter: token}` or `{startAfter: token}`. Then `{getMore: id, collection:
-//!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`.
+//!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`. The projection adds `fullDocument.f` and
+//!   `updateDescription.updatedFields.f` for each field of an alias.
 //! - Probe: `{hello: 1}` on `admin` for its `operationTime`; on a mongos `{dbStats: 1}`, which
 //!   queries every shard.
 //! - On a mongos whose stream does not advance: `{appendOplogNote: 1, data: {msg: "hotrow"}}` on
@@ -49,7 +55,7 @@ use self::config::{Config, Follow, JsonForm, Tuning};
 use self::inspect::Served;
 use self::server::Identity;
 use self::shared::Shared;
-use self::stream::{ChangeStream, Start};
+use self::stream::{ChangeStream, Start, Watched};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
@@ -61,11 +67,13 @@ pub use self::feed::MongoFeed;
 pub use self::target::TargetError;
 pub use hotrow_source::hooks::{Hook, Hooks};
 
+mod alias;
 mod bson;
 pub mod config;
 mod delivery;
 mod error;
 mod feed;
+mod indexes;
 mod inspect;
 mod json;
 mod keys;
@@ -186,8 +194,14 @@ fn open_source(
     let schemas: Arc<[KeySchema]> = served.iter().map(Served::schema).collect();
     let (namespace, collections) = (database.name().to_owned(), &config.server.collections);
     let name = DatabaseName::new(("mongodb", "find"), Some(namespace), collections);
+    let shared = Shared::new(identity);
+    for own in &served {
+        if let Some(alias) = &own.alias {
+            shared.set_index(own.id, Ok(alias.index.clone()));
+        }
+    }
     Ok(MongoSource {
-        shared: Arc::new(Shared::new(identity)),
+        shared: Arc::new(shared),
         database,
         served: served.into(),
         schemas,
@@ -260,9 +274,9 @@ async fn check_feed(
         let what = format!("`feed_url` leads to {identity}, and `url` to {reader_identity}");
         return Some(Finding::new(what, "let both lead to one deployment"));
     }
-    let names: Vec<&str> = config.server.collections.iter().map(|c| c.table.as_str()).collect();
+    let watched = Watched::of(&config.server.collections);
     let start = Start::Time(at.unwrap_or(1));
-    match ChangeStream::open(&database, &names, &start, Duration::from_millis(1)).await {
+    match ChangeStream::open(&database, &watched, &start, Duration::from_millis(1)).await {
         Ok(_) => None,
         Err(e) => cannot("open a change stream", &e, inspect::grant(database.name())),
     }
@@ -309,6 +323,7 @@ impl Source for MongoSource {
 /// fault.
 #[cfg(test)]
 mod tests {
+    mod aliases;
     mod failures;
     mod feed;
     mod harness;

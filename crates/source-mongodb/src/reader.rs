@@ -9,12 +9,13 @@ use std::time::Duration;
 use futures_core::Stream as _;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::{Position, Version};
-use mongodb::bson::{Bson, Document as BsonDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Document as BsonDocument, RawDocumentBuf, doc};
 use mongodb::error::Error;
 use mongodb::raw_batch_cursor::SessionRawBatchCursorStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::MongoSource;
+use super::alias::AliasFields;
 use super::bson::{Batch, Document, Malformed, Timestamp, Value};
 use super::error::{Fault, fault};
 use super::inspect::Served;
@@ -22,6 +23,9 @@ use super::json::{self, JsonError};
 use super::server::DeploymentKind;
 use super::shared::Published;
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
+
+const VALUE_IN_ARRAY: &str = "a document has this value inside an array, which is no value of the field by which it is \
+     looked up; store a single value there";
 
 /// Attempts of one read: the first, and one after a lost connection or a changed primary.
 const ATTEMPTS_MAX: usize = 2;
@@ -84,11 +88,24 @@ impl MongoSource {
                 Err(QueryError::Malformed(e)) => {
                     return Err(SourceError::Unavailable { detail: e.to_string() });
                 }
+                Err(QueryError::NotUnique(why)) => {
+                    return Err(SourceError::broken(format!(
+                        "the alias has no unique index to rely on: {why}"
+                    )));
+                }
                 Err(QueryError::Driver(e)) => match fault(&e, self.read_timeout) {
                     Fault::Retry(_) if attempt < ATTEMPTS_MAX => {}
                     Fault::Retry(e) | Fault::Final(e) => return Err(e),
                 },
             }
+        }
+    }
+
+    /// Returns the index that a lookup by an alias relies on.
+    fn index(&self, served: &Served) -> Result<Option<String>, QueryError> {
+        match self.shared.index(served.id) {
+            None => Ok(None),
+            Some(index) => index.map(Some).map_err(QueryError::NotUnique),
         }
     }
 
@@ -107,7 +124,9 @@ impl MongoSource {
             session.advance_cluster_time(&gossip);
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        let command = command(served, keys, &deployment.identity.kind, floor, left);
+        let index = self.index(served)?;
+        let query = Query { served, keys, index: index.as_deref() };
+        let command = command(&query, &deployment.identity.kind, floor, left);
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let command = RawDocumentBuf::try_from(&command).map_err(Error::from)?;
         let mut cursor =
@@ -132,6 +151,8 @@ impl MongoSource {
 enum QueryError {
     Driver(Error),
     Malformed(Malformed),
+    /// An alias has lost its unique index.
+    NotUnique(String),
 }
 
 impl From<Error> for QueryError {
@@ -152,28 +173,34 @@ async fn next(
     poll_fn(|cx| Pin::new(&mut *batches).poll_next(cx)).await
 }
 
-fn command(
-    served: &Served,
-    keys: &[Key],
-    kind: &DeploymentKind,
-    floor: u64,
-    left: Duration,
-) -> BsonDocument {
-    let mut command = doc! { "find": &served.name };
-    match keys {
-        [key] => {
-            command.insert("filter", doc! { "_id": served.shape.id(key) });
-            // Only shards can hold two documents with one `_id`.
-            command.insert("limit", if *kind == DeploymentKind::Sharded { 2 } else { 1 });
-            command.insert("singleBatch", true);
-        }
-        keys => {
-            let ids: Vec<Bson> = keys.iter().map(|key| served.shape.id(key)).collect();
-            // One more than the maximum, so that the first batch includes the end.
-            let batch = i32::try_from(keys.len()).unwrap_or(i32::MAX).saturating_add(1);
-            command.insert("filter", doc! { "_id": { "$in": ids } });
-            command.insert("batchSize", batch);
-        }
+/// One query.
+struct Query<'a> {
+    served: &'a Served,
+    keys: &'a [Key],
+    /// Index of an alias.
+    index: Option<&'a str>,
+}
+
+fn command(query: &Query<'_>, kind: &DeploymentKind, floor: u64, left: Duration) -> BsonDocument {
+    let Query { served, keys, index } = query;
+    let mut command = doc! { "find": &served.name, "filter": served.filter(keys) };
+    if keys.len() == 1 {
+        // Only shards can hold two documents with one `_id`. An index may be dropped at any time.
+        let may_be_two = *kind == DeploymentKind::Sharded || served.alias.is_some();
+        command.insert("limit", if may_be_two { 2 } else { 1 });
+        command.insert("singleBatch", true);
+    } else {
+        // One more than the maximum, so that the first batch includes the end.
+        let batch = i32::try_from(keys.len()).unwrap_or(i32::MAX).saturating_add(1);
+        command.insert("batchSize", batch);
+    }
+    if served.alias.is_some() {
+        // By bytes, whatever the collection's own collation is.
+        command.insert("collation", doc! { "locale": "simple" });
+    }
+    if let Some(index) = index {
+        // Without this index the query fails, and reads no whole collection.
+        command.insert("hint", *index);
     }
     if let Some(projection) = &served.projection {
         command.insert("projection", projection.clone());
@@ -240,6 +267,9 @@ impl<'a> Answer<'a> {
     }
 
     fn document(&mut self, document: Document<'_>, budget: &RowBudget) -> Result<Room, Malformed> {
+        if let Some(alias) = &self.served.alias {
+            return self.document_of_alias(alias, document, budget);
+        }
         let key = self.served.shape.key(&self.schema, id(document)?);
         // A document found through a collation that compares other texts as equal is another
         // document.
@@ -253,11 +283,44 @@ impl<'a> Answer<'a> {
             },
             _ => Row::Unreadable("two shards have a document with this `_id`".into()),
         };
+        Ok(self.put(index, row, budget))
+    }
+
+    /// Takes a document that was found by an alias.
+    fn document_of_alias(
+        &mut self,
+        alias: &AliasFields,
+        document: Document<'_>,
+        budget: &RowBudget,
+    ) -> Result<Room, Malformed> {
+        let values = alias.values(document)?;
+        for key in alias.keys_in_array(&self.schema, &values) {
+            if let Some(index) = self.first_indexes.get(&key).copied() {
+                // An error, because a database would find the document.
+                self.rows[index] = Row::Unreadable(VALUE_IN_ARRAY.into());
+            }
+        }
+        let key = alias.key(&self.schema, &values);
+        // Another type of `_id` than that of the collection: no record has the value.
+        let of = self.served.shape.key(&self.served.schema_of_id(), id(document)?);
+        let index = key.and_then(|key| self.first_indexes.get(&key).copied());
+        let (Some(index), Some(of)) = (index, of) else { return Ok(Room::Taken) };
+        let row = match self.rows[index] {
+            Row::Missing => match alias.row(self.source.form, &of, &values) {
+                Ok(json) => Row::Found(json),
+                Err(e) => Row::Unreadable(e.to_string()),
+            },
+            _ => Row::Unreadable("two documents have this value".into()),
+        };
+        Ok(self.put(index, row, budget))
+    }
+
+    fn put(&mut self, index: usize, row: Row, budget: &RowBudget) -> Room {
         let room = budget.take(row.bytes());
         if room == Room::Taken {
             self.rows[index] = row;
         }
-        Ok(room)
+        room
     }
 
     fn json(&self, document: Document<'_>) -> Result<Vec<u8>, JsonError> {
@@ -309,6 +372,7 @@ fn id(document: Document<'_>) -> Result<Value<'_>, Malformed> {
 #[cfg(test)]
 mod tests {
     use hotrow_types::key::CollectionId;
+    use mongodb::bson::Bson;
 
     use super::super::keys::KeyShape;
     use super::*;
@@ -323,6 +387,7 @@ mod tests {
             projection: Some(doc! { "a": 0 }),
             fields: json::Fields::StoredOrder { without: Vec::new() },
             tenant: None,
+            alias: None,
         }
     }
 
@@ -352,7 +417,10 @@ mod tests {
         let key = |id: &str| served.schema().parse_url(id).unwrap();
         let set = DeploymentKind::ReplicaSet("rs0".into());
         let floor = 7 << 32 | 3;
-        let one = command(&served, &[key("1")], &set, floor, Duration::from_millis(1500));
+        let query = |keys| Query { served: &served, keys, index: None };
+        let keys = [key("1"), key("2")];
+        let first = &keys[..1];
+        let one = command(&query(first), &set, floor, Duration::from_millis(1500));
         let time = mongodb::bson::Timestamp { time: 7, increment: 3 };
         assert_eq!(
             one,
@@ -362,19 +430,14 @@ mod tests {
                 "maxTimeMS": 1500, "readConcern": { "level": "majority", "afterClusterTime": time },
             }
         );
-        let sharded = command(&served, &[key("1")], &DeploymentKind::Sharded, 0, Duration::ZERO);
+        let sharded = command(&query(first), &DeploymentKind::Sharded, 0, Duration::ZERO);
         assert_eq!(
             (sharded.get("limit"), sharded.get("maxTimeMS")),
             (Some(&Bson::Int32(2)), Some(&Bson::Int32(1)))
         );
         assert_eq!(sharded.get_document("readConcern").unwrap(), &doc! { "level": "majority" });
-        let many = command(
-            &served,
-            &[key("1"), key("2")],
-            &DeploymentKind::Standalone,
-            floor,
-            Duration::from_secs(1),
-        );
+        let many =
+            command(&query(&keys), &DeploymentKind::Standalone, floor, Duration::from_secs(1));
         assert_eq!(
             many.get_document("filter").unwrap(),
             &doc! { "_id": { "$in": [1_i64, 2_i64] } }

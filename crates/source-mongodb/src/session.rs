@@ -7,16 +7,19 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Position, Version};
 use mongodb::Database;
 use mongodb::bson::doc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::config::Tuning;
 use super::delivery::{Delivery, Taken};
 use super::error::{Ended, UNAUTHORIZED, code, text};
+use super::indexes::{self, Looked};
+use super::inspect::Served;
 use super::probe::{Probe, Progress};
 use super::server::{DeploymentKind, Identity, log_end};
 use super::shared::Shared;
 use super::stream::{Batch, ChangeStream, Token};
-use hotrow_source::feed_loop::BackgroundTask;
+use hotrow_source::catalog_watermark::CatalogWatermark;
+use hotrow_source::feed_loop::{self, BackgroundTask};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -35,6 +38,18 @@ pub(crate) struct Session<'a> {
     pub(crate) first: Option<Token>,
     /// False if the account may not write notes into the log; tested only if a note is needed.
     pub(crate) may_note: &'a mut bool,
+    /// Aliases, if there are any.
+    pub(crate) aliases: Option<Aliases<'a>>,
+    /// Newest progress of the stream, before the age of the indexes limits it.
+    pub(crate) reported: Option<(Nanos, u64)>,
+}
+
+/// What looks at the indexes of aliases need.
+pub(crate) struct Aliases<'a> {
+    pub(crate) served: &'a [Served],
+    /// Time between two looks.
+    pub(crate) look_every: Duration,
+    pub(crate) watermark: CatalogWatermark,
 }
 
 impl Session<'_> {
@@ -60,6 +75,9 @@ impl Session<'_> {
         let mut tick =
             interval_at(Instant::now(), tuning.probe_every.max(Duration::from_millis(1)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = BackgroundTask::idle();
+        let look_every = self.aliases.as_ref().map(|aliases| aliases.look_every);
+        let mut looks = look_every.map(feed_loop::every);
         let mut answered_at = Instant::now();
         loop {
             supervisor::turn();
@@ -73,6 +91,13 @@ impl Session<'_> {
                     self.take(&batch)?;
                 }
                 answer = probe.done() => self.probed(&answer?)?,
+                looked = look.done() => self.looked(looked?),
+                () = next(&mut looks) => {
+                    if let (true, Some(aliases)) = (look.is_idle(), &self.aliases) {
+                        let served = aliases.served;
+                        look.start(indexes::look(database, served, tuning.silence_max));
+                    }
+                }
                 noted = note.done() => *self.may_note = noted?,
                 _ = tick.tick() => {
                     if probe.is_idle() {
@@ -140,8 +165,26 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Takes over the indexes that were found.
+    fn looked(&mut self, looked: Looked) {
+        let Some(aliases) = &mut self.aliases else { return };
+        let sent_at = looked.sent_at;
+        looked.apply(self.shared, aliases.served, self.sink);
+        aliases.watermark.confirm(sent_at);
+        self.advance();
+    }
+
     fn report_progress(&mut self) {
-        let Some((sent_at, at)) = self.progress.advance() else { return };
+        if let Some(progress) = self.progress.advance() {
+            self.reported = Some(progress);
+            self.advance();
+        }
+    }
+
+    fn advance(&self) {
+        let Some((sent_at, at)) = self.reported else { return };
+        let watermark = self.aliases.as_ref().map(|aliases| aliases.watermark);
+        let sent_at = watermark.map_or(sent_at, |watermark| watermark.effective(sent_at));
         let position = Position { incarnation: self.identity.incarnation(), at };
         // Every read sent from now on requires this position.
         self.sink.advance(sent_at, Some(position), Some(&Version::Log(position)));
@@ -155,6 +198,14 @@ impl Session<'_> {
         self.identity.kind == DeploymentKind::Sharded
             && *self.may_note
             && self.progress.waits_since(before)
+    }
+}
+
+/// Waits for the next tick; without an interval, for ever.
+async fn next(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => drop(interval.tick().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -1,12 +1,15 @@
 //! State from the feed to the readers: the deployment, and the floor, which is the cluster time
 //! that every read must have seen.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hotrow_types::key::CollectionId;
 use mongodb::ClusterTime;
 use parking_lot::{Mutex, RwLock};
 
+use super::indexes::AliasIndex;
 use super::server::{DeploymentKind, Identity};
 use hotrow_source::outage::Outage;
 
@@ -25,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) queries: AtomicU64,
     /// Changes of documents whose `_id` no URL can name.
     pub(crate) ignored: AtomicU64,
+    /// Index of each alias.
+    indexes: RwLock<HashMap<CollectionId, AliasIndex>>,
 }
 
 /// Deployment to read.
@@ -57,7 +62,18 @@ impl Shared {
             outage: Outage::default(),
             queries: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
+            indexes: RwLock::default(),
         }
+    }
+
+    /// Returns the index that lookups of this collection rely on; `None` if it is no alias.
+    pub(crate) fn index(&self, collection: CollectionId) -> Option<AliasIndex> {
+        self.indexes.read().get(&collection).cloned()
+    }
+
+    /// Sets the index of an alias.
+    pub(crate) fn set_index(&self, alias: CollectionId, index: AliasIndex) {
+        self.indexes.write().insert(alias, index);
     }
 
     /// Returns the deployment to read, or the reason why nothing can be read.

@@ -1,5 +1,6 @@
 //! The change stream: its command, its batches, its resume tokens.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 use mongodb::{ClusterTime, Database};
 
 use super::bson::{self, Document, Malformed, Timestamp};
+use hotrow_source::spec::CollectionConfig;
 
 const BATCH_MAX: u32 = 1000;
 
@@ -51,6 +53,25 @@ impl Token {
     }
 }
 
+/// Content of the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Watched<'a> {
+    /// Collections of the database.
+    names: BTreeSet<&'a str>,
+    /// Fields of aliases.
+    fields: BTreeSet<&'a str>,
+}
+
+impl<'a> Watched<'a> {
+    pub(crate) fn of(collections: &'a [CollectionConfig]) -> Self {
+        let aliases = collections.iter().filter(|own| own.is_alias);
+        Self {
+            names: collections.iter().map(|own| own.table.as_str()).collect(),
+            fields: aliases.flat_map(|own| &own.key).map(String::as_str).collect(),
+        }
+    }
+}
+
 pub(crate) struct ChangeStream {
     cursor: RawBatchCursor,
 }
@@ -60,15 +81,14 @@ pub(crate) struct Batch {
 }
 
 impl ChangeStream {
-    /// Opens the stream for these collections of the database. An empty answer arrives after
-    /// `wait_max`.
+    /// Opens the stream. An empty answer arrives after `wait_max`.
     pub(crate) async fn open(
         database: &Database,
-        names: &[&str],
+        watched: &Watched<'_>,
         from: &Start,
         wait_max: Duration,
     ) -> Result<Self, Error> {
-        let command = command(names, from);
+        let command = command(watched, from);
         let cursor = database.run_cursor_command(command).cursor_type(CursorType::TailableAwait);
         let cursor = cursor.batch_size(BATCH_MAX).max_time(wait_max).batch().await?;
         Ok(Self { cursor })
@@ -93,7 +113,7 @@ fn events(
     Ok(batch.map(|event| event.and_then(|event| event.check().map(|()| event))))
 }
 
-fn command(names: &[&str], from: &Start) -> BsonDocument {
+fn command(watched: &Watched<'_>, from: &Start) -> BsonDocument {
     let from = match from {
         Start::Time(at) => {
             doc! { "startAtOperationTime": mongodb::bson::Timestamp::from(Timestamp::from_at(*at)) }
@@ -103,13 +123,19 @@ fn command(names: &[&str], from: &Start) -> BsonDocument {
         }
         Start::Token(token) => doc! { "resumeAfter": token.document.clone() },
     };
+    let names: Vec<&str> = watched.names.iter().copied().collect();
     let served_only = doc! { "$or": [
-        { "ns.coll": { "$in": names } },
+        { "ns.coll": { "$in": names.clone() } },
         { "to.coll": { "$in": names } },
         { "operationType": { "$in": ["dropDatabase", "invalidate"] } },
     ] };
-    // Without the documents themselves: only keys are sent.
-    let needed = doc! { "operationType": 1, "clusterTime": 1, "ns": 1, "to": 1, "documentKey": 1 };
+    // Without the documents themselves: only keys are sent, and the fields of aliases.
+    let mut needed =
+        doc! { "operationType": 1, "clusterTime": 1, "ns": 1, "to": 1, "documentKey": 1 };
+    for field in &watched.fields {
+        needed.insert(format!("fullDocument.{field}"), 1);
+        needed.insert(format!("updateDescription.updatedFields.{field}"), 1);
+    }
     doc! {
         "aggregate": 1,
         "pipeline": [{ "$changeStream": from }, { "$match": served_only }, { "$project": needed }],
@@ -197,10 +223,33 @@ mod tests {
         assert_eq!(parsed(&whole[1..]), Err(Malformed));
     }
 
+    fn watched(fields: &[&'static str]) -> Watched<'static> {
+        let fields = fields.iter().copied().collect();
+        Watched { names: BTreeSet::from(["a", "b"]), fields }
+    }
+
+    #[test]
+    fn documents_are_sent_as_the_fields_of_aliases_only() {
+        let sent = |fields: &[&'static str]| {
+            let command = command(&watched(fields), &Start::Time(1));
+            let stages = command.get_array("pipeline").unwrap().clone();
+            stages[2].as_document().unwrap().get_document("$project").unwrap().clone()
+        };
+        let keys =
+            doc! { "operationType": 1, "clusterTime": 1, "ns": 1, "to": 1, "documentKey": 1 };
+        assert_eq!(sent(&[]), keys);
+        let mut with_fields = keys;
+        with_fields.extend(doc! {
+            "fullDocument.email": 1, "updateDescription.updatedFields.email": 1,
+            "fullDocument.name": 1, "updateDescription.updatedFields.name": 1,
+        });
+        assert_eq!(sent(&["name", "email"]), with_fields);
+    }
+
     #[test]
     fn a_stream_starts_at_its_time_or_token() {
         let first = |from: &Start| {
-            let command = command(&["a", "b"], from);
+            let command = command(&watched(&[]), from);
             let stages = command.get_array("pipeline").unwrap().clone();
             stages[0].as_document().unwrap().get_document("$changeStream").unwrap().clone()
         };

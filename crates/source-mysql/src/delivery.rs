@@ -17,7 +17,7 @@ use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
 use super::binlog::{Begin, DecodeError, Event, Query};
 use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
-use super::inspect::Table;
+use super::inspect::{Table, TableName};
 use super::keys::{self, LogKey};
 use super::place::LogPosition;
 use super::shared::Recent;
@@ -272,10 +272,10 @@ impl<'a> Delivery<'a> {
                 continue;
             };
             let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
-            let mut names = followed.table.followed().map(|table| &table.name).take(parts);
-            let is_named = names.any(|name| statement::names(text, &name.schema, &name.table));
-            drop(names);
-            if !is_named {
+            let tables = followed.table.followed().map(|table| &table.name).take(parts);
+            let view = followed.table.view.iter().map(|view| &view.name);
+            let is_named = |of: &TableName| statement::names(text, &of.schema, &of.table);
+            if !tables.chain(view).any(is_named) {
                 continue;
             }
             let cause = match kind {

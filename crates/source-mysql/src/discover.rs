@@ -100,7 +100,7 @@ async fn check(
     let mut of_tables: Vec<Vec<Finding>> = vec![Vec::new(); specs.len()];
     let mut served: Vec<Table> = Vec::new();
     for (i, (table, spec)) in inspected.into_iter().zip(specs).enumerate() {
-        let is_other = |table: &Table| names.get(i).is_some_and(|name| *name != table.name);
+        let is_other = |table: &Table| names.get(i).is_some_and(|name| name != table.read_name());
         match table {
             Ok(table) if is_other(&table) => {
                 of_tables[i].push(discovery::hidden_by_another(&spec.name, &spec.table));

@@ -7,9 +7,11 @@ mod catalog;
 mod embedded;
 mod foreign_keys;
 mod keys;
+mod view;
 
 pub(crate) use self::catalog::{current_user, text};
 pub(crate) use self::embedded::Embedded;
+pub(crate) use self::view::View;
 
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
@@ -26,7 +28,8 @@ use super::server::Identity;
 /// Name of the primary key's index.
 pub(crate) const PRIMARY: &str = "PRIMARY";
 
-/// Table of a collection, as needed for reads and the feed. Equal tables are read alike.
+/// Table of a collection, as needed for reads and the feed. Equal tables are read alike. Behind a
+/// view it is the table whose changes are those of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) collection: CollectionId,
@@ -45,6 +48,8 @@ pub(crate) struct Table {
     /// True if the table has or may have foreign keys. They may change rows that the log does not
     /// contain.
     pub(crate) has_foreign_keys: bool,
+    /// View through which its rows are read.
+    pub(crate) view: Option<View>,
     /// Tables whose rows are inside its records. None for a table that is itself embedded.
     pub(crate) embedded: Vec<Embedded>,
 }
@@ -194,9 +199,12 @@ async fn one(
         Err(missing) => return Ok(Err(vec![missing])),
     };
     let mut findings = check(spec, &facts);
-    // For a view, further findings such as a missing key would be noise.
+    // Further findings such as a missing key would be noise.
     if !findings.is_empty() {
         return Ok(Err(findings));
+    }
+    if facts.kind == "VIEW" {
+        return view::inspect(conn, identity, (collection, spec), facts, foreign_keys).await;
     }
     let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
     let key = note(keys::columns(spec, &facts));
@@ -236,6 +244,7 @@ fn of_catalog(
         changed_by: foreign_keys.ancestors(&facts.name),
         has_foreign_keys: facts.has_foreign_keys,
         name: facts.name,
+        view: None,
         embedded: Vec::new(),
     }
 }
@@ -265,10 +274,8 @@ fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
             ),
             format!("ALTER TABLE {} ENGINE = InnoDB;", facts.name.sql()),
         ),
-        "VIEW" => refuse(
-            "is a view: the change feed contains no views",
-            "serve the tables that it selects from".into(),
-        ),
+        // Its table is checked.
+        "VIEW" => {}
         "SYSTEM VERSIONED" => refuse(
             "is system-versioned, which the change feed does not support",
             format!("ALTER TABLE {} DROP SYSTEM VERSIONING;", facts.name.sql()),

@@ -27,8 +27,8 @@ mod embedded;
 pub(crate) struct ReadPlan {
     /// `` `database`.`table` ``
     table: String,
-    /// Unique index of the key, quoted.
-    index: String,
+    /// Hint that names the unique index of the key. Empty for a view, which accepts none.
+    hint: String,
     /// Selected columns: the served ones, then the key's.
     columns: String,
     fields: Vec<Field>,
@@ -100,7 +100,8 @@ pub(crate) struct Observed {
 
 impl ReadPlan {
     pub(crate) fn new(table: &Table, identity: &Identity, rules: EmbeddedRules) -> Self {
-        let key_columns = table.key.iter().map(|k| format!("t.{}", quote(&k.name)));
+        let key = table.read_key();
+        let key_columns = key.iter().map(|k| format!("t.{}", quote(&k.name)));
         let served = table.served.iter().map(|served| select(served, "t"));
         let columns: Vec<String> = served.chain(key_columns).collect();
         let field = |s: &Served| match s.is_tenant {
@@ -111,15 +112,18 @@ impl ReadPlan {
         let collation =
             |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
         Self {
-            table: table.name.sql(),
-            index: quote(&table.index),
+            table: table.read_name().sql(),
+            hint: match table.view {
+                Some(_) => String::new(),
+                None => format!(" FORCE INDEX ({})", quote(&table.index)),
+            },
             columns: columns.join(", "),
             fields: table.served.iter().map(field).collect(),
             schemas: record
                 .map(Served::schema)
                 .chain(table.embedded.iter().map(Embedded::schema))
                 .collect(),
-            key: table.key.clone(),
+            key,
             collations: table.key.iter().map(collation).collect(),
             children: table.embedded.iter().map(Children::new).collect(),
             is_split: !table.embedded.is_empty() && !rules.has(EmbeddedRule::OneStatement),
@@ -172,7 +176,7 @@ impl ReadPlan {
         let no_cache = if self.flavor == Flavor::MariaDb { "SQL_NO_CACHE " } else { "" };
         let columns = &self.columns;
         let table = &self.table;
-        let index = &self.index;
+        let hint = &self.hint;
         if !self.children.is_empty() {
             return self.select_with_children(no_cache, keys);
         }
@@ -184,12 +188,12 @@ impl ReadPlan {
                 true => format!("SELECT {no_cache}0, {columns} FROM {table} AS t WHERE 1 = 0"),
                 false => format!(
                     "SELECT {no_cache}a.i, {columns} FROM ({keys_table}) AS a \
-                     STRAIGHT_JOIN {table} AS t FORCE INDEX ({index}) ON {on}"
+                     STRAIGHT_JOIN {table} AS t{hint} ON {on}"
                 ),
             };
         }
         format!(
-            "SELECT {no_cache}0, {columns} FROM {table} AS t FORCE INDEX ({index}) WHERE {}",
+            "SELECT {no_cache}0, {columns} FROM {table} AS t{hint} WHERE {}",
             condition("t", &self.key, keys)
         )
     }

@@ -70,6 +70,9 @@ pub(crate) fn watched(tables: &[Option<Table>]) -> Option<u64> {
         for table in table.as_ref()?.followed() {
             let columns = format!("{:?}", table.columns);
             (&table.name, columns, &table.index, table.has_foreign_keys).hash(&mut hasher);
+            if let Some(view) = &table.view {
+                format!("{view:?}").hash(&mut hasher);
+            }
         }
     }
     Some(hasher.finish())

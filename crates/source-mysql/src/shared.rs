@@ -123,7 +123,11 @@ impl Shared {
         identity: &Identity,
     ) -> Result<Arc<ReadPlan>, Arc<str>> {
         let table = table.as_ref().map_err(|why| Arc::<str>::from(why.as_str()))?;
-        key_is_unchanged(self.schemas.get(collection), &table.key_schema(), &table.name.table)?;
+        key_is_unchanged(
+            self.schemas.get(collection),
+            &table.key_schema(),
+            &table.read_name().table,
+        )?;
         Ok(Arc::new(ReadPlan::new(table, identity, self.embedded_rules)))
     }
 }

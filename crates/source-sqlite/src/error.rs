@@ -132,6 +132,19 @@ pub enum OpenError {
         /// Missing property.
         why: &'static str,
     },
+    /// A row of the view may depend on more than one row of one table.
+    #[error(
+        "collection `{collection}`: the view `{view}` {detail}; serve the table behind it, or a \
+         view whose rows depend on one row of one table each"
+    )]
+    View {
+        /// Name of the collection.
+        collection: String,
+        /// View named.
+        view: String,
+        /// Rule and value.
+        detail: String,
+    },
     /// The configuration names a column that does not exist.
     #[error(
         "collection `{collection}`: table `{table}` has no column `{column}` (setting \

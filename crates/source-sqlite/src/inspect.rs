@@ -4,6 +4,7 @@ mod embedded;
 mod forms;
 mod keys;
 mod sql;
+mod view;
 
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::listed;
@@ -11,11 +12,15 @@ use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
 
 pub(crate) use self::embedded::Embedded;
+pub(crate) use self::view::View;
+#[cfg(test)]
+pub(crate) use self::view::witness;
 use super::config::{CollectionConfig, Watch};
 use super::error::OpenError;
 use super::names;
 
-/// Table of a collection, as far as reads and triggers need it.
+/// Table of a collection, as far as reads and triggers need it. Behind a view it is the table whose
+/// changes are those of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) collection: CollectionId,
@@ -28,6 +33,8 @@ pub(crate) struct Table {
     pub(crate) uniques: Vec<Unique>,
     /// Children inside its records.
     pub(crate) embedded: Vec<Embedded>,
+    /// View through which its rows are read.
+    pub(crate) view: Option<View>,
 }
 
 /// Column to serve.
@@ -71,6 +78,19 @@ impl Table {
         names::watch_name(&self.name, &key)
     }
 
+    /// Returns the name of the table or view that is read.
+    pub(crate) fn read_name(&self) -> &str {
+        self.view.as_ref().map_or(&self.name, |view| &view.name)
+    }
+
+    /// Returns the names that the key's columns have there.
+    pub(crate) fn read_key(&self) -> Vec<&str> {
+        match &self.view {
+            Some(view) => view.key.iter().map(String::as_str).collect(),
+            None => self.key.iter().map(|key| key.name.as_str()).collect(),
+        }
+    }
+
     /// Returns the tables whose changes are changes of the records: this one, and those of its
     /// children by their column with the parent's key.
     pub(crate) fn watched(&self) -> impl Iterator<Item = &Self> {
@@ -90,7 +110,10 @@ pub(crate) fn inspect(
     spec: &CollectionConfig,
     watch: Watch,
 ) -> Inspected<Table> {
-    let name = find_table(conn, spec)?;
+    let name = match find_relation(conn, spec)? {
+        Relation::Table(name) => name,
+        Relation::View(name) => return view::inspect(conn, id, spec, name, watch),
+    };
     let facts = Facts::read(conn, name)?;
     let key_columns = keys::columns(spec, &facts)?;
     let index = keys::unique_index(spec, &facts, &key_columns)?;
@@ -102,7 +125,8 @@ pub(crate) fn inspect(
         Watch::None => Vec::new(),
     };
     let name = facts.name;
-    let mut table = Table { collection: id, name, served, key, uniques, embedded: Vec::new() };
+    let mut table =
+        Table { collection: id, name, served, key, uniques, embedded: Vec::new(), view: None };
     table.embedded = embedded::inspect(conn, id, spec, &table, watch)?;
     Ok(table)
 }
@@ -127,7 +151,7 @@ impl From<rusqlite::Error> for Refused {
 }
 
 /// Facts about a table, as SQLite reports them.
-struct Facts {
+pub(crate) struct Facts {
     name: String,
     columns: Vec<Column>,
     indexes: Vec<Index>,
@@ -173,7 +197,35 @@ enum Rowid {
     Hidden,
 }
 
+#[cfg(test)]
+pub(crate) fn facts_of(conn: &Connection, table: &str) -> Facts {
+    match Facts::read(conn, table.to_owned()) {
+        Ok(facts) => facts,
+        Err(why) => panic!("{why:?}"),
+    }
+}
+
+/// Table or view with its name as the database spells it.
+enum Relation {
+    Table(String),
+    View(String),
+}
+
+/// Finds a table that cannot be a view.
 fn find_table(conn: &Connection, spec: &CollectionConfig) -> Inspected<String> {
+    match find_relation(conn, spec)? {
+        Relation::Table(name) => Ok(name),
+        Relation::View(_) => Err(not_a_table(spec, "view", "its changes fire no triggers")),
+    }
+}
+
+fn not_a_table(spec: &CollectionConfig, kind: &str, why: &'static str) -> Refused {
+    let collection = spec.name.clone();
+    let table = spec.table.clone();
+    OpenError::NotATable { collection, table, kind: kind.into(), why }.into()
+}
+
+fn find_relation(conn: &Connection, spec: &CollectionConfig) -> Inspected<Relation> {
     let found: Option<(String, String)> = conn
         .query_row(
             "SELECT name, type FROM main.sqlite_schema WHERE type IN ('table', 'view') \
@@ -196,25 +248,21 @@ fn find_table(conn: &Connection, spec: &CollectionConfig) -> Inspected<String> {
         [&name],
         |r| r.get(0),
     )?;
-    let refuse = |kind: &str, why| {
-        let collection = spec.name.clone();
-        let table = spec.table.clone();
-        Err(OpenError::NotATable { collection, table, kind: kind.into(), why }.into())
-    };
     let lower = name.to_ascii_lowercase();
     match kind.as_str() {
         _ if lower.starts_with("sqlite_")
             || lower == names::LOG_TABLE
             || lower == names::META_TABLE =>
         {
-            refuse("table of the system", "its rows are no records")
+            Err(not_a_table(spec, "table of the system", "its rows are no records"))
         }
-        "table" => Ok(name),
-        "view" => refuse("view", "a view has no unique key and its changes fire no triggers"),
-        other => refuse(
+        "table" => Ok(Relation::Table(name)),
+        "view" => Ok(Relation::View(name)),
+        other => Err(not_a_table(
+            spec,
             &format!("{other} table"),
             "it has no unique key and its changes fire no triggers",
-        ),
+        )),
     }
 }
 

@@ -180,4 +180,5 @@ mod tests {
     mod open;
     mod reads;
     mod schema;
+    mod views;
 }

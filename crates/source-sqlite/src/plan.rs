@@ -67,8 +67,9 @@ impl Statements {
     pub(crate) fn new(table: &Table, watch: Watch) -> Self {
         let columns: String =
             table.served.iter().map(|c| format!(", t.{}", quote(&c.name))).collect();
+        let names = table.read_key().into_iter().zip(&table.key);
         let key =
-            table.key.iter().map(|k| (format!("t.{}", quote(&k.name)), collate(k.ty))).collect();
+            names.map(|(name, key)| (format!("t.{}", quote(name)), collate(key.ty))).collect();
         let record = table.served.iter().filter(|served| !served.is_tenant);
         let log = match watch {
             Watch::Triggers => format!("{}, {}", log_id_sql(), log_end_sql()),
@@ -84,7 +85,7 @@ impl Statements {
             parts: table.key.len(),
             log,
             columns,
-            table: format!("main.{}", quote(&table.name)),
+            table: format!("main.{}", quote(table.read_name())),
             key,
         }
     }

@@ -362,3 +362,4 @@ pub mod spec;
 pub mod standby;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod view_text;

@@ -12,6 +12,7 @@
     reason = "for tests only: a helper fails by panicking"
 )]
 
+pub mod browser;
 pub mod harness;
 pub mod mongo;
 pub mod mutate;

@@ -7,8 +7,8 @@
 //!
 //!
 //! Reading order: this file (start, stop, switches), `world` (shared state), `connection`, `wire`,
-//! `commands`, then `store`, `reads`, `writes`, `transactions`, `stream`, `event`, and the small
-//! ones: `filter`, `shape`, `update`, `value`, `failure`.
+//! `commands`, then `store`, `reads`, `writes`, `indexes`, `transactions`, `stream`, `event`, and
+//! the small ones: `filter`, `shape`, `update`, `value`, `failure`.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -25,6 +25,7 @@ mod connection;
 mod event;
 mod failure;
 mod filter;
+mod indexes;
 mod reads;
 mod shape;
 mod store;

@@ -67,7 +67,8 @@ fn label(name: &str) -> Box<[u8]> {
 }
 
 /// Returns the label at the beginning of a member, with its colon.
-fn label_of(member: &[u8]) -> &[u8] {
+#[must_use]
+pub fn label_of(member: &[u8]) -> &[u8] {
     let mut is_escaped = false;
     for (i, byte) in member.iter().enumerate().skip(1) {
         match byte {

@@ -11,14 +11,15 @@ use serde_json::{Map, Value};
 use crate::history::Ns;
 use crate::http::RequestError;
 use crate::ledger::Ledger;
-use crate::near_cache::{Liveness, NearCache, NearCacheCounts};
+use crate::near_cache::NearCacheCounts;
+use crate::near_client::{NearClient, Replied, claim, shown};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
 use crate::random::{Random, Zipf};
 use crate::read_request::claim_of_record;
 use crate::reader::{Common, FailureCounts};
 use crate::record_schema::RecordSchema;
 use crate::redis::reply::Reply;
-use crate::redis::{RedisConnection, RedisTarget, TrackingMode};
+use crate::redis::{RedisTarget, TrackingMode};
 use crate::shared_state::{BackOff, SharedState, lock};
 
 /// Readers of a run, besides those over HTTP.
@@ -34,8 +35,6 @@ const SEVERAL: u64 = 10;
 const SEVERAL_MAX: u64 = 10;
 /// Pause after a read that a copy answers, so that the checker keeps up.
 const COPY_PAUSE: Duration = Duration::from_micros(500);
-/// Characters of a reply in a message.
-const SHOWN_MAX: usize = 120;
 
 /// An instance's address of the Redis protocol, and how it can be read.
 #[derive(Clone, Debug)]
@@ -67,8 +66,8 @@ pub(crate) fn probe(
     let mut connection = target.open(TrackingMode::Default, &schema.collection, timeout)?;
     let text = redis_key(schema, key);
     let reply = connection.ask(&["GET", &text], &mut |_| {}).map_err(|lost| lost.name())?;
-    let version = |record: &Map<String, Value>| {
-        schema.content(record, key).map(|content| Claim::Version(content.version))
+    let version = |record: &[u8]| {
+        schema.content(&parsed(record)?, key).map(|content| Claim::Version(content.version))
     };
     match claim(&reply, version) {
         Claim::Version(_) => {}
@@ -79,14 +78,10 @@ pub(crate) fn probe(
     Ok(ProbedRedis { origin, target: Arc::new(target.clone()), no_broadcast: broadcast.err() })
 }
 
-/// A connection with its near cache.
+/// A client with its near cache.
 struct Own {
     origin: Origin,
-    target: Arc<RedisTarget>,
-    mode: TrackingMode,
-    connection: Option<RedisConnection>,
-    near: NearCache,
-    liveness: Liveness,
+    client: NearClient,
     back_off: BackOff,
     /// Time until which it is not used, after a failure.
     rests_until: Option<Instant>,
@@ -99,7 +94,6 @@ pub(crate) struct CopyReader {
     shared: Arc<SharedState>,
     losses: Arc<FailureCounts>,
     schema: RecordSchema,
-    timeout: Duration,
     several_max: u64,
     own: Vec<Own>,
     random: Random,
@@ -119,16 +113,15 @@ impl CopyReader {
         let Common { ledger, shared, losses, schema, batch_ids_max } = common;
         let own = |probed: &ProbedRedis, mode| Own {
             origin: probed.origin,
-            target: Arc::clone(&probed.target),
-            mode,
-            connection: None,
-            near: NearCache::default(),
-            liveness: Liveness::default(),
+            client: NearClient::new(Arc::clone(&probed.target), mode, &schema.collection, timeout),
             back_off: BackOff::new(),
             rests_until: None,
         };
-        let own =
-            targets.iter().flat_map(|probed| probed.modes().map(move |mode| own(probed, mode)));
+        let own: Vec<Own> = targets
+            .iter()
+            .flat_map(|probed| probed.modes().map(move |mode| (probed, mode)))
+            .map(|(probed, mode)| own(probed, mode))
+            .collect();
         Self {
             id,
             zipf: Zipf::new(*ledger.keys().end()),
@@ -136,9 +129,8 @@ impl CopyReader {
             shared,
             losses,
             schema,
-            timeout,
             several_max: (batch_ids_max as u64).clamp(1, SEVERAL_MAX),
-            own: own.collect(),
+            own,
             random,
             totals,
         }
@@ -163,7 +155,7 @@ impl CopyReader {
             self.read_all_copies(at);
         }
         let mut totals = lock(&self.totals);
-        self.own.iter().for_each(|own| totals.add(&own.near.counts));
+        self.own.iter().for_each(|own| totals.add(&own.client.counts()));
     }
 
     /// One read at one near cache.
@@ -172,8 +164,7 @@ impl CopyReader {
             self.losses.count(lost);
             self.ledger.submit(self.id, Vec::new());
             let own = &mut self.own[at];
-            own.connection = None;
-            own.near.disconnected();
+            own.client.disconnect();
             own.rests_until = Some(own.back_off.failed());
         }
     }
@@ -187,16 +178,16 @@ impl CopyReader {
         let text = redis_key(&self.schema, key);
         let sent_ns = self.take_pushes(at)?;
         let own = &mut self.own[at];
-        if own.liveness.needs_proof(sent_ns) {
+        if own.client.needs_proof(sent_ns) {
             return self.ask(at, &["PING"]).map(|_| ());
         }
-        let Some(seen) = own.near.get(&text).cloned() else {
+        let Some(seen) = own.client.copy(&text).cloned() else {
             return self.read(at, Form::RedisGet, &[key]);
         };
-        if !own.liveness.may_use(sent_ns) {
+        if !own.client.may_use(sent_ns) {
             return self.ask(at, &["PING"]).map(|_| std::thread::sleep(COPY_PAUSE));
         }
-        own.near.counts.copies_read += 1;
+        own.client.count_used(1);
         let observation = self.copy(at, key, seen, sent_ns);
         self.ledger.submit(self.id, vec![observation]);
         std::thread::sleep(COPY_PAUSE);
@@ -205,11 +196,7 @@ impl CopyReader {
 
     fn connect(&mut self, at: usize) -> Result<(), RequestError> {
         let own = &mut self.own[at];
-        if own.connection.is_none() {
-            let opened = own.target.open(own.mode, &self.schema.collection, self.timeout);
-            // Why is known from the probe, or is a fault of the run.
-            own.connection = Some(opened.map_err(|_| RequestError::Connect)?);
-            own.liveness = Liveness::default();
+        if own.client.connect()? {
             own.back_off.succeeded();
             own.rests_until = None;
         }
@@ -220,11 +207,8 @@ impl CopyReader {
     fn take_pushes(&mut self, at: usize) -> Result<Ns, RequestError> {
         let sent_ns = Nanos::now().0;
         self.ledger.sending(self.id, sent_ns);
-        let Own { connection, near, .. } = &mut self.own[at];
-        let connection = connection.as_mut().ok_or(RequestError::Closed)?;
-        let mut is_known = true;
-        connection.take_pushes(&mut |push| is_known &= near.apply(&push))?;
-        if is_known { Ok(sent_ns) } else { Err(RequestError::Malformed) }
+        self.own[at].client.take_pushes()?;
+        Ok(sent_ns)
     }
 
     fn copy(&self, at: usize, key: u32, seen: Claim, sent_ns: Ns) -> Observation {
@@ -255,16 +239,9 @@ impl CopyReader {
     }
 
     /// Sends a command, and returns its reply with the times.
-    fn ask(&mut self, at: usize, arguments: &[&str]) -> Result<(Reply, Ns, Ns), RequestError> {
-        let sent_ns = Nanos::now().0;
-        self.ledger.sending(self.id, sent_ns);
-        let Own { connection, near, liveness, .. } = &mut self.own[at];
-        let connection = connection.as_mut().ok_or(RequestError::Closed)?;
-        let mut is_known = true;
-        let reply = connection.ask(arguments, &mut |push| is_known &= near.apply(&push))?;
-        let received_ns = Nanos::now().0;
-        liveness.answered(sent_ns, received_ns);
-        if is_known { Ok((reply, sent_ns, received_ns)) } else { Err(RequestError::Malformed) }
+    fn ask(&mut self, at: usize, arguments: &[&str]) -> Result<Replied, RequestError> {
+        self.ledger.sending(self.id, Nanos::now().0);
+        self.own[at].client.ask(arguments, &|| Nanos::now().0)
     }
 
     /// Reads keys from the instance, and keeps what it replies.
@@ -272,7 +249,7 @@ impl CopyReader {
         let texts: Vec<String> = keys.iter().map(|key| redis_key(&self.schema, *key)).collect();
         let name = if form == Form::RedisMget { "MGET" } else { "GET" };
         let arguments: Vec<&str> = [name].into_iter().chain(texts.iter().map(|t| &**t)).collect();
-        let (reply, sent_ns, received_ns) = self.ask(at, &arguments)?;
+        let Replied { reply, sent_ns, received_ns } = self.ask(at, &arguments)?;
         let replies = match (form, reply) {
             (Form::RedisMget, Reply::Array(replies)) if replies.len() == keys.len() => replies,
             // An error concerns all keys.
@@ -280,11 +257,10 @@ impl CopyReader {
         };
         let mut observations = Vec::with_capacity(keys.len());
         for ((key, text), reply) in keys.iter().zip(&texts).zip(&replies) {
-            let stated = |record: &Map<String, Value>| {
-                claim_of_record(record, *key, &self.schema, &self.ledger)
-            };
-            let seen = claim(reply, stated);
-            self.own[at].near.keep(text, *key, &seen);
+            let seen = claim(reply, |record| {
+                claim_of_record(&parsed(record)?, *key, &self.schema, &self.ledger)
+            });
+            self.own[at].client.keep(text, *key, &seen);
             observations.push(self.observe(at, form, *key, seen, (sent_ns, received_ns)));
         }
         self.ledger.submit(self.id, observations);
@@ -301,13 +277,13 @@ impl CopyReader {
 
     /// Submits all copies of one near cache.
     fn read_all_copies(&mut self, at: usize) {
-        if self.own[at].connection.is_none() {
+        if !self.own[at].client.is_connected() {
             return;
         }
         // Until a fast answer proves that the connection is alive, nothing follows.
         let is_alive = (0..100).any(|_| {
             let alive =
-                self.ask(at, &["PING"]).is_ok() && self.own[at].liveness.may_use(Nanos::now().0);
+                self.ask(at, &["PING"]).is_ok() && self.own[at].client.may_use(Nanos::now().0);
             if !alive {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -319,8 +295,8 @@ impl CopyReader {
             return;
         }
         let copies: Vec<(u32, Claim)> =
-            self.own[at].near.all().map(|(key, seen)| (key, seen.clone())).collect();
-        self.own[at].near.counts.copies_read += copies.len() as u64;
+            self.own[at].client.copies().map(|(key, seen)| (key, seen.clone())).collect();
+        self.own[at].client.count_used(copies.len() as u64);
         let observe = |(key, seen)| self.copy(at, key, seen, sent_ns);
         let observations = copies.into_iter().map(observe).collect();
         self.ledger.submit(self.id, observations);
@@ -329,7 +305,7 @@ impl CopyReader {
     fn choose_key(&mut self, at: usize) -> u32 {
         let chosen = match self.random.below(100) {
             n if n < RECENT => self.shared.recent(&mut self.random),
-            n if n < RECENT + OLDEST => self.own[at].near.oldest(),
+            n if n < RECENT + OLDEST => self.own[at].client.oldest(),
             n if n < RECENT + OLDEST + ANYWHERE => {
                 let keys = self.ledger.keys();
                 Some(keys.start() + self.random.below(u64::from(*keys.end())) as u32)
@@ -344,39 +320,9 @@ fn redis_key(schema: &RecordSchema, key: u32) -> String {
     format!("{}:{}", schema.collection, schema.key_type.text(key))
 }
 
-/// Interprets the reply for one key; `stated` interprets its record. A refusal has the status that
-/// HTTP has for it.
-fn claim(
-    reply: &Reply,
-    stated: impl FnOnce(&Map<String, Value>) -> Result<Claim, String>,
-) -> Claim {
-    match reply {
-        Reply::Null => Claim::Absent,
-        Reply::Bulk(record) => {
-            let record = serde_json::from_slice(record).map_err(|error| error.to_string());
-            record
-                .and_then(|record| stated(&record))
-                .unwrap_or_else(|what| Claim::Invalid(format!("a record, but {what}").into()))
-        }
-        Reply::Error(text) => match text.split(' ').next().unwrap_or_default() {
-            "NOAUTH" | "WRONGPASS" => Claim::Refused(401),
-            "NOPERM" => Claim::Refused(403),
-            "RATELIMIT" => Claim::Refused(429),
-            "BUSY" | "TRYAGAIN" | "MASTERDOWN" => Claim::Refused(503),
-            "TIMEOUT" => Claim::Refused(504),
-            _ => Claim::Invalid(shown(reply).into()),
-        },
-        _ => Claim::Invalid(shown(reply).into()),
-    }
-}
-
-/// Returns the beginning of a reply as text.
-fn shown(reply: &Reply) -> String {
-    let text = match reply {
-        Reply::Error(text) => format!("the error {text}"),
-        other => format!("the reply {other:?}"),
-    };
-    text.chars().take(SHOWN_MAX).collect()
+/// Parses a record.
+fn parsed(record: &[u8]) -> Result<Map<String, Value>, String> {
+    serde_json::from_slice(record).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -385,7 +331,7 @@ mod tests {
     use crate::row::KeyType;
 
     #[test]
-    fn replies_are_claims_and_refusals_have_the_status_of_http() {
+    fn a_key_names_its_collection() {
         let schema = RecordSchema {
             collection: "c".to_owned(),
             key: "id".to_owned(),
@@ -394,23 +340,7 @@ mod tests {
             embedded: None,
             keys: 10,
         };
-        let stated = |record: &Map<String, Value>| {
-            schema.content(record, 7).map(|content| Claim::Version(content.version))
-        };
-        let claim = |reply: &Reply| claim(reply, stated);
         assert_eq!(redis_key(&schema, 7), "c:7");
-        assert_eq!(claim(&Reply::Null), Claim::Absent);
-        for (text, status) in
-            [("NOAUTH x", 401), ("NOPERM", 403), ("BUSY a", 503), ("MASTERDOWN", 503)]
-        {
-            assert_eq!(claim(&Reply::Error(text.to_owned())), Claim::Refused(status), "{text}");
-        }
-        for reply in [
-            Reply::Error("ERR bad id".to_owned()),
-            Reply::Integer(1),
-            Reply::Bulk(b"{\"id\":7}".to_vec()),
-        ] {
-            assert!(matches!(claim(&reply), Claim::Invalid(_)), "{reply:?}");
-        }
+        assert!(parsed(b"[]").is_err() && parsed(b"{}").is_ok());
     }
 }

@@ -241,7 +241,7 @@ impl Database {
             Self::Sqlite(path) => Box::new(sqlite::SqliteWriter::new(path.clone(), tables)),
             Self::Postgres(url) => Box::new(postgres::PostgresWriter::new(url, tables)?),
             Self::Mysql(url) => Box::new(mysql::MysqlWriter::new(url, tables)?),
-            // Its collections have neither aliases nor embedded rows.
+            // Its collections have no embedded rows.
             Self::Mongodb(url) => Box::new(mongodb::MongodbWriter::new(url, &tables.records)?),
         })
     }

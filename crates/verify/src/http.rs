@@ -151,7 +151,7 @@ impl Response {
 
 /// Reason there is no response. None of these makes a claim about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RequestError {
+pub enum RequestError {
     /// The connection was refused.
     Connect,
     /// The connection closed before the end of the response.

@@ -6,8 +6,8 @@
 //! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
 //! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run),
 //! [`record_schema`] and [`family`] (records with aliases and embedded rows), `setup`, `writer`,
-//! `reader`, `copy_reader` with [`near_cache`], `checker`, `converge` (its parts), [`database`],
-//! [`http`] and [`redis`] (access), [`report`] (the result).
+//! `reader`, `copy_reader` with [`near_client`] and [`near_cache`], `checker`, `converge` (its
+//! parts), [`database`], [`http`] and [`redis`] (access), [`report`] (the result).
 
 mod admin;
 pub mod capabilities;
@@ -21,6 +21,7 @@ pub mod history;
 pub mod http;
 mod ledger;
 pub mod near_cache;
+pub mod near_client;
 pub mod observation;
 pub mod plan;
 mod random;

@@ -1,19 +1,20 @@
 //! Reproducible random numbers.
 
-/// Pseudorandom generator (SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014).
+use hotrow_measure::random::SplitMix64;
+pub(crate) use hotrow_measure::random::mix;
+
+/// Pseudorandom generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// Creates the sequence of this seed and this part of the run.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
-        Self(mix(seed) ^ mix(part.wrapping_add(1)))
+        Self(SplitMix64(mix(seed) ^ mix(part.wrapping_add(1))))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.bits()
     }
 
     /// Returns a number below `n`; 0 if `n` is 0.
@@ -33,15 +34,8 @@ impl Random {
 
     /// Returns a number from 0 to below 1.
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.unit()
     }
-}
-
-/// Applies SplitMix64's finalizer.
-pub(crate) fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 /// Zipf distribution over the ranks 0 to `n` − 1 with exponent 1, by the inverse of its continuous

@@ -36,6 +36,8 @@ pub struct AliasSchema {
     pub name: String,
     /// Its column.
     pub column: String,
+    /// Whether a record without a value lacks the member, as in MongoDB.
+    pub is_optional: bool,
 }
 
 /// An embedded member.
@@ -142,6 +144,7 @@ impl RecordSchema {
             None => None,
             Some(alias) => match record.get(&alias.column) {
                 Some(Value::Null) => None,
+                None if alias.is_optional => None,
                 Some(Value::String(text)) if let Some(value) = KeyType::Text.parse(text) => {
                     Some(value)
                 }
@@ -219,7 +222,11 @@ mod tests {
             collection: "c".to_owned(),
             key: "id".to_owned(),
             key_type: KeyType::Integer,
-            alias: Some(AliasSchema { name: "by_handle".to_owned(), column: "handle".to_owned() }),
+            alias: Some(AliasSchema {
+                name: "by_handle".to_owned(),
+                column: "handle".to_owned(),
+                is_optional: false,
+            }),
             embedded: Some(EmbeddedSchema { member, on, order }),
             keys: 10,
         }
@@ -242,6 +249,10 @@ mod tests {
         assert_eq!(read(&good), Ok(content.clone()));
         let free = Content { value: None, ..content.clone() };
         assert_eq!(read(&good.replace("\"k3\"", "null")), Ok(free.clone()));
+        let mut optional = schema();
+        optional.alias.as_mut().expect("an alias").is_optional = true;
+        let without = serde_json::from_str(&good.replace(r#""handle":"k3","#, "")).expect("JSON");
+        assert_eq!(optional.content(&without, 7), Ok(free.clone()));
         for bad in [
             good.replace("handle", "other"),
             good.replace("\"k3\"", "3"),

@@ -3,9 +3,10 @@
 //!
 //! Reading order: [`RedisTarget`], [`RedisConnection`], [`reply`] (the bytes of replies).
 
-pub(crate) mod reply;
+pub mod reply;
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use hotrow_transport::stream::BlockingStream;
@@ -61,6 +62,13 @@ impl RedisTarget {
     ) -> Result<Self, String> {
         let addresses = url.addresses().map_err(|error| error.to_string())?;
         Ok(Self { url: text.to_owned(), addresses, tls, credential })
+    }
+
+    /// Creates the target of an address without TLS and without a credential.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        let addresses = vec![Address::Tcp(address)];
+        Self { url: format!("redis://{address}"), addresses, tls: None, credential: None }
     }
 
     /// Connects, and tracks the keys of this collection.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random::{STEP, SplitMix64};
 use hotrow_types::embedding::{ChangedParents, ChildChange, Parent, changed_parents};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{ChangeId, Position};
@@ -67,7 +68,7 @@ struct Reader {
 }
 
 pub(super) struct World {
-    random: u64,
+    random: SplitMix64,
     fault: Option<Fault>,
     /// The log has the whole old row of a child (REPLICA IDENTITY FULL).
     has_old_rows: bool,
@@ -104,7 +105,7 @@ impl World {
             has_views: false,
         };
         Self {
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: SplitMix64(seed.wrapping_mul(STEP) | 1),
             fault,
             has_old_rows: seed % 5 < 3,
             cache: Cache::new(settings, vec![policy.clone(), policy]),
@@ -119,13 +120,9 @@ impl World {
         }
     }
 
-    /// Returns a number below `bound` (splitmix64).
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        self.random.bits() % bound
     }
 
     pub(super) fn run(&mut self, steps: usize) -> Result<(), String> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random;
 use hotrow_types::key::CollectionId;
 
 use super::curve::LOOKUPS_MIN;
@@ -48,11 +49,8 @@ struct Fed {
 }
 
 fn hash(key: u64) -> u64 {
-    // Like a key's hash: SplitMix64's finalizer.
-    let mut z = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    // Well mixed, like a key's hash.
+    random::mix(key.wrapping_add(1).wrapping_mul(random::STEP))
 }
 
 const FOUND: Weighed = Weighed { weight_bytes: WEIGHT, presence: Presence::Found };

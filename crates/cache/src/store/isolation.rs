@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random::SplitMix64;
 
 use super::Store;
 use crate::config::Config;
@@ -50,27 +51,6 @@ enum Intruder {
     AsksForMissing,
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
-    }
-
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 /// Generator of the others' requests, by rank of the item: 0 is requested most.
 struct Ranks {
     traffic: Traffic,
@@ -92,12 +72,12 @@ impl Ranks {
         Self { traffic, shares }
     }
 
-    fn next(&self, random: &mut Random) -> u64 {
+    fn next(&self, random: &mut SplitMix64) -> u64 {
         match self.traffic {
-            Traffic::TwoParts if random.share() < 0.8 => random.below(ITEMS / 5),
+            Traffic::TwoParts if random.unit() < 0.8 => random.below(ITEMS / 5),
             Traffic::TwoParts => ITEMS / 5 + random.below(ITEMS - ITEMS / 5),
             Traffic::Zipf(_) => {
-                let share = random.share();
+                let share = random.unit();
                 (self.shares.partition_point(|upto| *upto < share) as u64).min(ITEMS - 1)
             }
         }
@@ -174,8 +154,8 @@ fn record(key: &Key, body: Option<&[u8]>) -> Record {
 /// makes `rate` requests to each of theirs, and at least as many requests as there are items.
 fn hit_ratios(traffic: Traffic, intruder: Intruder, rate: f64) -> (f64, f64) {
     let ranks = Ranks::new(traffic);
-    let mut random = Random(1);
-    let mut evenly = Random(2);
+    let mut random = SplitMix64(1);
+    let mut evenly = SplitMix64(2);
     let baseline = Shard::new();
     let disturbed = Shard::new();
     for _ in 0..WARM_UP {

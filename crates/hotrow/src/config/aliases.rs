@@ -4,10 +4,12 @@
 
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::{Alias, Collection};
-use hotrow_source::spec::CollectionConfig;
+use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
-use super::collections::{Collections, NAME_BYTES_MAX, check_identifiers, name_is_valid};
+use super::collections::{
+    Collections, NAME_BYTES_MAX, check_identifiers, key_types, name_is_valid,
+};
 use super::problem::shown;
 use super::reader::Section;
 
@@ -19,6 +21,7 @@ pub(super) struct NamedAlias {
     name: String,
     of: CollectionId,
     columns: Vec<String>,
+    key_types: Vec<KeyTypeName>,
 }
 
 /// Settings of a collection that the rules for its aliases depend on.
@@ -28,8 +31,6 @@ pub(super) struct Aliased<'a> {
     pub(super) columns: Option<&'a [String]>,
     pub(super) exclude: &'a [String],
     pub(super) hides_existence: bool,
-    /// Why collections of the source can have none.
-    pub(super) lacks_aliases: Option<&'static str>,
 }
 
 /// Reads the aliases of a collection.
@@ -38,9 +39,6 @@ pub(super) fn aliases(section: &mut Section<'_>, of: &Aliased<'_>) -> Vec<NamedA
     let tables = by.sections();
     if tables.len() > ALIASES_MAX {
         by.refuse_whole(&format!("may have at most {ALIASES_MAX} tables, not {}", tables.len()));
-    }
-    if let (Some(why), false) = (of.lacks_aliases, tables.is_empty()) {
-        by.refuse_whole(why);
     }
     if of.hides_existence && !tables.is_empty() {
         by.refuse_whole(
@@ -89,14 +87,15 @@ fn alias(name: String, mut section: Section<'_>, of: &Aliased<'_>) -> NamedAlias
     if is_key && !columns.is_empty() {
         section.refuse("columns", "must not be those of the key: records are looked up by it");
     }
+    let key_types = key_types(&mut section, columns.len());
     section.finish();
-    NamedAlias { name, of: of.of, columns }
+    NamedAlias { name, of: of.of, columns, key_types }
 }
 
 /// Adds an alias as a collection behind the others.
 pub(super) fn add(all: &mut Collections, alias: NamedAlias) {
     let of = usize::from(alias.of.0);
-    let NamedAlias { name, of: id, columns } = alias;
+    let NamedAlias { name, of: id, columns, key_types } = alias;
     let name = format!("{}/by/{name}", all.server[of].name);
     let server = Collection {
         name: name.clone(),
@@ -119,7 +118,7 @@ pub(super) fn add(all: &mut Collections, alias: NamedAlias) {
         name,
         table: all.source[of].table.clone(),
         key: columns,
-        key_types: Vec::new(),
+        key_types,
         columns: Some(served),
         exclude: Vec::new(),
         tenant: None,

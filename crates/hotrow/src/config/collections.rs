@@ -49,8 +49,6 @@ pub(super) struct SourceTraits<'a> {
     pub(super) name: &'a str,
     /// Setting by which an answer may be older than the contract says, if there is one.
     pub(super) stale_by: Option<&'static str>,
-    /// Why its collections can have no aliases.
-    pub(super) lacks_aliases: Option<&'static str>,
     /// Why its records can contain no rows of other tables.
     pub(super) lacks_embedding: Option<&'static str>,
     pub(super) has_positions: bool,
@@ -178,7 +176,6 @@ fn collection(
             columns: columns.as_deref(),
             exclude: exclude.as_deref().unwrap_or_default(),
             hides_existence: tenancy.is_some_and(|tenancy| tenancy.hides_existence),
-            lacks_aliases: source_traits.lacks_aliases,
         },
     );
     let embed = embed::embeds(
@@ -262,7 +259,6 @@ fn surrogate_keys(
         true if !source.has_positions => {
             "with source.watch or source.feed = \"none\": without a change log nothing is purged"
         }
-        true if source.is_behind_hub => "with [hub]: following changes is not supported there yet",
         true if keeps_nothing => {
             "unless cache_control lets caches in front keep answers; for instance \
              \"max-age=0, s-maxage=3600\""
@@ -351,7 +347,7 @@ fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
     key
 }
 
-fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
+pub(super) fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
     let Some(words) = section.texts(
         "key_type",
         "from the table",

@@ -312,14 +312,6 @@ impl Source {
         SourceTraits {
             name,
             stale_by,
-            lacks_aliases: match self.engine {
-                #[cfg(feature = "mongodb")]
-                Some(Engine::Mongodb { .. }) => Some(
-                    "is not supported for MongoDB yet: its feed delivers nothing but _id; look \
-                     records up by that",
-                ),
-                _ => None,
-            },
             lacks_embedding: match self.engine {
                 #[cfg(feature = "mongodb")]
                 Some(Engine::Mongodb { .. }) => Some(

@@ -70,7 +70,8 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
         allow_stale: resolved.server.transport.redis.is_some_and(|redis| redis.allow_stale),
     };
     let key_type = key_type(spec)?;
-    let alias = alias(spec, &resolved.sources)?;
+    let is_optional = matches!(database, Database::Mongodb(_));
+    let alias = alias(spec, &resolved.sources, is_optional)?;
     let embedded = embedded(spec)?;
     let reference =
         |column: &String, key_type| Some(Reference { column: column.clone(), key_type });
@@ -170,10 +171,12 @@ fn key_type(spec: &CollectionConfig) -> Result<KeyType, PlanError> {
     }
 }
 
-/// Returns the alias of a collection, which is a collection of its own behind it.
+/// Returns the alias of a collection, which is a collection of its own behind it. `is_optional`:
+/// a record without a value lacks its member.
 fn alias(
     spec: &CollectionConfig,
     sources: &[SourceConfig],
+    is_optional: bool,
 ) -> Result<Option<AliasSchema>, PlanError> {
     let path = format!("{}/by/", spec.name);
     let all = sources.iter().flat_map(SourceConfig::collections);
@@ -182,7 +185,8 @@ fn alias(
     match aliases.as_slice() {
         [] => Ok(None),
         [(name, columns)] if columns.len() == 1 => {
-            Ok(Some(AliasSchema { name: (*name).to_owned(), column: columns[0].clone() }))
+            let (name, column) = ((*name).to_owned(), columns[0].clone());
+            Ok(Some(AliasSchema { name, column, is_optional }))
         }
         _ => unfit(spec, "may have one alias, of one text column, to be verified"),
     }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::contract::mix::save_summary;
+pub(crate) use hotrow_measure::random::SplitMix64 as Random;
 use hotrow_testkit::harness::{Answer, Config, Database};
 
 use crate::alias::Users;
@@ -35,19 +36,6 @@ pub(crate) const SHORT: Extent =
 pub(crate) fn long(name: &'static str) -> Extent {
     let time = Duration::from_secs(60)..Duration::from_mins(40);
     Extent { time, answers: 1_000_000, name: Some(name) }
-}
-
-/// Random numbers (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }
 
 /// One change, recorded before it is sent: until it has returned, either state may be seen.

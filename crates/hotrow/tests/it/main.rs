@@ -28,7 +28,7 @@ mod contract;
 /// [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
 /// [`limits`], [`timeouts`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
-/// [`documented`], [`page`], [`page_changes`], [`foreign_page`], [`start`], [`permissions`],
+/// [`documented`], [`page`], [`foreign_page`], [`start`], [`permissions`],
 /// [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`], [`systemd`],
 /// [`warm_start`], [`access_log`], `slow_queries`, [`sources`], [`traces`], [`history`], [`top`],
 /// [`miss_ratio_curve`], [`dead_log`], [`health`], `threads`, [`demo`]).
@@ -63,7 +63,6 @@ mod e2e {
     mod merging;
     mod miss_ratio_curve;
     mod page;
-    mod page_changes;
     mod permissions;
     mod position;
     mod readiness;
@@ -81,6 +80,7 @@ mod e2e {
     mod top;
     mod traces;
     mod unfollowed;
+    mod views;
     mod warm_start;
 }
 
@@ -129,6 +129,7 @@ mod mysql {
     mod hub;
     mod restore;
     mod shop;
+    mod views;
 
     use hotrow_testkit::mysql as server;
 

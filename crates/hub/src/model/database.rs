@@ -46,7 +46,7 @@ impl Database {
 
     /// Begins a transaction, or writes one to the log. A key has one writer at a time.
     pub(super) fn write(&mut self, random: &mut Random) {
-        let key = random.next() % KEYS;
+        let key = random.0.bits() % KEYS;
         let end = self.end() + 10;
         match self.running.iter_mut().find(|(_, locked, _)| *locked == key) {
             Some((xid, _, is_logged)) if !*is_logged => {
@@ -63,7 +63,7 @@ impl Database {
 
     /// Removes the table from the publication, changes a key, and adds the table again.
     pub(super) fn write_unpublished(&mut self, random: &mut Random, now: u64) {
-        let key = random.next() % KEYS;
+        let key = random.0.bits() % KEYS;
         if self.running.iter().any(|(_, locked, _)| *locked == key) {
             return;
         }

@@ -273,7 +273,7 @@ impl Relay {
                 self.stand_by(self.rules);
                 return Ok(false);
             }
-            let identity = random.next();
+            let identity = random.0.bits();
             let Some(message) = self.publisher.begin(stream.last(), 0, identity) else {
                 return Ok(false);
             };

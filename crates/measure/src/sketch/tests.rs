@@ -1,18 +1,15 @@
 use super::*;
+use crate::random::{STEP, mix};
 use proptest::prelude::*;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a bijection, so distinct inputs stay distinct, with
-/// well-mixed bits.
-fn mix(i: u64) -> u64 {
-    let mut z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Returns well-mixed bits; distinct for distinct numbers.
+fn mixed(i: u64) -> u64 {
+    mix(i.wrapping_add(1).wrapping_mul(STEP))
 }
 
 fn error_of(n: u64, seed: u64) -> f64 {
     let mut sketch = Sketch::default();
-    (0..n).for_each(|i| sketch.insert(mix(i + (seed << 40))));
+    (0..n).for_each(|i| sketch.insert(mixed(i + (seed << 40))));
     sketch.estimate() as f64 / n as f64 - 1.0
 }
 
@@ -39,7 +36,7 @@ fn small_counts_are_nearly_exact() {
 #[test]
 fn repeated_hashes_count_once() {
     let mut sketch = Sketch::default();
-    (0..100_000).for_each(|i| sketch.insert(mix(i % 100)));
+    (0..100_000).for_each(|i| sketch.insert(mixed(i % 100)));
     assert!((98..=102).contains(&sketch.estimate()), "{}", sketch.estimate());
 }
 

@@ -1,17 +1,18 @@
 //! Resampling with replacement.
 
-/// A source of resampled medians. Its random numbers come from SplitMix64 (Steele, Lea, Flood:
-/// "Fast splittable pseudorandom number generators", 2014), so equal seeds give equal samples.
+use crate::random::SplitMix64;
+
+/// A source of resampled medians: equal seeds give equal samples.
 #[derive(Debug)]
 pub(super) struct Resampler {
-    state: u64,
+    random: SplitMix64,
     these: Vec<f64>,
     those: Vec<f64>,
 }
 
 impl Resampler {
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: seed, these: Vec::new(), those: Vec::new() }
+        Self { random: SplitMix64(seed), these: Vec::new(), those: Vec::new() }
     }
 
     /// Returns the median of a resample of `values`, of equal size.
@@ -37,17 +38,9 @@ impl Resampler {
         Some(middle(&mut self.these)? / middle(&mut self.those)?)
     }
 
-    /// Returns a uniform number from 0 to `n` − 1. The bias of the multiplication is below n/2⁶⁴.
+    /// Returns a uniform number from 0 to `n` − 1.
     pub(super) fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.random.below(n as u64) as usize
     }
 }
 

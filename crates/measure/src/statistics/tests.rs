@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::resample::Resampler;
 use super::*;
+use crate::random::SplitMix64;
 
 const SEED: u64 = 7;
 
@@ -60,13 +60,13 @@ fn students_t_is_that_of_the_tables() {
 }
 
 /// Returns an approximately normal number, the sum of twelve.
-fn noise(random: &mut Resampler) -> f64 {
-    (0..12).map(|_| random.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
+fn noise(random: &mut SplitMix64) -> f64 {
+    (0..12).map(|_| random.bits() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
 }
 
 /// Returns how many of 200 intervals of medians of `n` values contain the true one.
 fn coverage(n: usize) -> f64 {
-    let mut random = Resampler::new(SEED);
+    let mut random = SplitMix64(SEED);
     let holds = (0..200).filter(|round| {
         let values: Vec<f64> = (0..n).map(|_| 100.0 + 5.0 * noise(&mut random)).collect();
         estimate(&values, *round).is_some_and(|e| e.low <= 100.0 && 100.0 <= e.high)
@@ -85,7 +85,7 @@ fn intervals_of_95_percent_contain_the_true_value_about_as_often() {
 /// Returns the shares of verdicts of comparisons of `n` rounds; `gain` is the speed advantage of
 /// this side. Whole rounds are slow or fast.
 fn shown(n: usize, gain: f64) -> f64 {
-    let mut random = Resampler::new(SEED);
+    let mut random = SplitMix64(SEED);
     let found = (0..200).filter(|round| {
         let pairs: Vec<(f64, f64)> = (0..n)
             .map(|_| {
@@ -113,7 +113,7 @@ fn equal_sides_show_no_difference_and_a_small_gain_is_found_in_noisy_rounds() {
 
 #[test]
 fn sides_without_pairs_are_compared_by_ranks_too() {
-    let mut random = Resampler::new(SEED);
+    let mut random = SplitMix64(SEED);
     let mut side = |middle: f64| (0..8).map(|_| middle + noise(&mut random)).collect::<Vec<f64>>();
     let wrong = (0..200).filter(|seed| {
         let verdict = compare(&side(100.0), &side(100.0), *seed).unwrap().verdict;

@@ -10,7 +10,7 @@ use crate::config::access::HolderName;
 use crate::context::Peer;
 
 /// Most bytes of a path in a line; a longer one is cut off.
-const PATH_BYTES_MAX: usize = 1024;
+pub(crate) const PATH_BYTES_MAX: usize = 1024;
 
 /// Appends a line of at most `PIPE_BUF_BYTES`, its end included. Does not allocate if `out` has
 /// room and the path is UTF-8.
@@ -24,10 +24,10 @@ pub(super) fn write(entry: &Entry<'_>, has_ids: bool, out: &mut Vec<u8>) -> io::
         Peer::Address(address) => write!(out, "\",\"client\":\"{address}\"")?,
         Peer::User(user) => write!(out, "\",\"client\":\"uid:{user}\"")?,
     }
-    write!(out, ",\"protocol\":\"{}\"", entry.protocol.label())?;
+    write!(out, ",\"protocol\":\"{}\"", entry.protocol)?;
     if let Some(request) = &entry.request {
         text("method", request.method, out)?;
-        if has_ids {
+        if has_ids && !request.target.is_empty() {
             let cut = request.target.get(..PATH_BYTES_MAX).unwrap_or(request.target);
             text("path", cut, out)?;
         }
@@ -110,7 +110,6 @@ mod tests {
     use super::*;
     use crate::access::Caller;
     use crate::config::access::Names;
-    use crate::connection::request::Protocol;
     use crate::metrics::CacheOutcome;
     use crate::trace_context::parent_of;
 
@@ -119,7 +118,7 @@ mod tests {
             ended: UNIX_EPOCH + Duration::from_millis(1_790_000_000_500),
             took: Some(Duration::from_micros(1_250)),
             client: Peer::Address(IpAddr::from([192, 0, 2, 1])),
-            protocol: Protocol::Http11,
+            protocol: "HTTP/1.1",
             request: Some(RequestLine { method, target }),
             collection: Some("products"),
             status: 200,

@@ -52,7 +52,7 @@ fn fill(worker: &WorkerAccessLog) -> u64 {
         ended: SystemTime::UNIX_EPOCH,
         took: None,
         client: Peer::User(0),
-        protocol: Protocol::Http2,
+        protocol: "HTTP/2",
         request: Some(RequestLine { method: b"GET", target: &[b'x'; 1000] }),
         collection: None,
         status: 200,

@@ -7,6 +7,8 @@
 //! drain are the same. A reply cannot announce that it is the last: at the drain, the commands that
 //! have arrived are answered before the connection ends.
 
+mod ending;
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,11 +23,11 @@ use hotrow_resp::parser::Parser;
 use hotrow_resp::write;
 use tokio::io::ReadBuf;
 
+pub(crate) use self::ending::turn_away;
+use self::ending::{Leftover, finish};
 use super::activity::{Activity, Expiry, Phase};
-use super::close::{close, linger, write_and_close};
 use super::output::{Broken, Output};
 use super::registry::Registered;
-use super::rejection::Rejection;
 use super::serve::Serve;
 use super::stream::Stream;
 use super::worker_context::{READ_BYTES, WorkerContext};
@@ -33,7 +35,6 @@ use super::{Client, ConnectionEnd};
 use crate::body::Body;
 use crate::config::Limits;
 use crate::context::ConnectionContext;
-use crate::metrics::CloseCause;
 use crate::redis::{Replied, Reply, Session};
 
 /// Most cost of a connection's commands that are begun before other connections have their turn: a
@@ -55,7 +56,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     let connection = ConnectionContext::of_redis(client.peer, client.certificate_subject, activity);
     let _open = OpenConnection::new(registered.worker());
     let session = Session::new(connection);
-    let mut exchange = Exchange::new(stream, service, Rc::clone(&session), &registered);
+    let mut exchange = Exchange::new(stream, Rc::clone(&service), Rc::clone(&session), &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     // Drops a command that still waits, and the bytes that were not sent.
     let (stream, leftover) = exchange.into_parts();
@@ -63,20 +64,12 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     if matches!(end, ConnectionEnd::Expired(Expiry::Write | Expiry::SlowReader)) {
         session.was_slow();
     }
-    drop(session);
+    if matches!(end, ConnectionEnd::Expired(Expiry::Head | Expiry::Body)) && leftover.all_sent {
+        service.input_refused(&session, INCOMPLETE_STATUS);
+    }
+    drop((session, service));
     // Of its own memory: a connection that waits must not have room for its end.
     registered.close(Box::pin(finish(stream, end, leftover)).await);
-}
-
-/// State of a connection at its end.
-#[derive(Clone, Copy)]
-struct Leftover {
-    /// `true`: its input is not used up, and closing at once could destroy a reply on its way.
-    has_unread: bool,
-    /// `true`: its input is no command.
-    is_refused: bool,
-    /// `true`: nothing of an earlier reply waits.
-    all_sent: bool,
 }
 
 /// Counts a connection while it is open, also by a panic.
@@ -95,65 +88,13 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Closes, and returns the cause.
-async fn finish(stream: impl Stream, end: ConnectionEnd, leftover: Leftover) -> CloseCause {
-    match end {
-        ConnectionEnd::Expired(Expiry::Write) => {
-            stream.reset();
-            CloseCause::WriteTimeout
-        }
-        ConnectionEnd::Expired(Expiry::SlowReader) => {
-            stream.reset();
-            CloseCause::DrainRate
-        }
-        ConnectionEnd::Expired(Expiry::Head | Expiry::Body) => {
-            if leftover.all_sent {
-                write_and_close(stream, INCOMPLETE).await;
-            } else {
-                stream.reset();
-            }
-            CloseCause::HeaderTimeout
-        }
-        ConnectionEnd::Expired(expiry @ (Expiry::Idle | Expiry::Drained | Expiry::Reclaimed)) => {
-            close(stream).await;
-            match expiry {
-                Expiry::Drained => CloseCause::Drained,
-                Expiry::Reclaimed => CloseCause::Reclaimed,
-                _ => CloseCause::Idle,
-            }
-        }
-        ConnectionEnd::Finished if leftover.has_unread => {
-            linger(stream).await;
-            if leftover.is_refused { CloseCause::Refused } else { CloseCause::Finished }
-        }
-        ConnectionEnd::Finished => {
-            close(stream).await;
-            CloseCause::Finished
-        }
-        ConnectionEnd::Broken => {
-            linger(stream).await;
-            CloseCause::Broken
-        }
-    }
-}
-
-/// Last reply to a command that did not arrive in time.
-const INCOMPLETE: &[u8] = b"-ERR the command was not complete within limits.header_timeout\r\n";
+/// Statuses of refused input in the access log, as over HTTP.
+const MALFORMED: u16 = 400;
+const INCOMPLETE_STATUS: u16 = 408;
+const OVERLOADED: u16 = 503;
 /// Last reply where other commands hold the memory.
 const NO_ROOM: &str = "BUSY commands and bodies of other clients hold as many bytes as this server \
     allows (limits.bodies_bytes_total); try again later";
-
-/// Replies that a limit on connections was reached, and closes.
-pub(crate) async fn turn_away(stream: impl Stream, refusal: Rejection) {
-    let reply: &[u8] = match refusal {
-        Rejection::ClientConnections => {
-            b"-ERR max number of clients reached for one address \
-              (limits.connections_per_client)\r\n"
-        }
-        _ => b"-ERR max number of clients reached\r\n",
-    };
-    write_and_close(stream, reply).await;
-}
 
 /// Commands first, deadlines second: a command that has arrived by now counts as arrived.
 fn drive<T: Stream, S: Serve>(
@@ -444,6 +385,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             }
             RunEnd::Refused(error) => {
                 self.worker.metrics.redis.protocol_errors.increment();
+                self.service.input_refused(&self.session, MALFORMED);
                 write::error(self.output.buffer(), &format!("ERR Protocol error: {error}"));
                 (self.is_last, self.is_refused) = (true, true);
             }
@@ -481,6 +423,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
         let has_room = reservation.as_mut().is_some_and(|own| own.grow_to(bytes as u64).is_ok());
         if !has_room && !self.is_last {
+            self.service.input_refused(&self.session, OVERLOADED);
             write::error(self.output.buffer(), NO_ROOM);
             (self.is_last, self.is_refused) = (true, true);
         }

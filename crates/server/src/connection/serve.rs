@@ -78,6 +78,10 @@ pub trait Serve: 'static {
         Replied::Last
     }
 
+    /// Called when input of a client of the Redis protocol is refused without the service, which
+    /// did not see it. `status`: that of the same refusal over HTTP.
+    fn input_refused(&self, _: &Session, _status: u16) {}
+
     /// Returns the budget of commands that have not arrived in full; `None`: they may not be large.
     fn input_budget(&self) -> Option<Arc<ByteBudget>> {
         None

@@ -28,6 +28,7 @@ impl Handler {
             observer: self.observer.clone(),
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
+            redis_hits_of_turn: Cell::default(),
             client_detectors: Rc::clone(&self.client_detectors),
             key_sampler: self.key_sampler.clone(),
             followers: Rc::clone(&self.followers),

@@ -1,6 +1,7 @@
 //! From a request's head to an answer's head, with the counts of the answer, under the settings of
 //! one handler.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -191,16 +192,24 @@ impl Handler {
             let took_ns = Nanos::now().0.saturating_sub(since.0);
             self.metrics.hit_latency_ns.record_n(took_ns, hits);
         }
+        let (hits, since) = self.redis_hits_of_turn.replace((0, Nanos(0)));
+        if hits > 0 {
+            let took_ns = Nanos::now().0.saturating_sub(since.0);
+            self.metrics.redis.hit_latency_ns.record_n(took_ns, hits);
+        }
+    }
+
+    /// Counts a hit of the Redis protocol in the turn.
+    #[inline]
+    pub(crate) fn redis_hit_in_turn(&self, since: Nanos) {
+        add_hit(&self.redis_hits_of_turn, since);
     }
 
     fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
         self.metrics.answered(answer.status(), outcome);
         match outcome {
             CacheOutcome::Hit | CacheOutcome::Stale => {
-                let (hits, begun) = self.hits_of_turn.get();
-                // A hit that waited for its turn of another kind has begun earlier.
-                let begun = if hits == 0 { since } else { begun.min(since) };
-                self.hits_of_turn.set((hits + 1, begun));
+                add_hit(&self.hits_of_turn, since);
             }
             CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
                 let took_ns = Nanos::now().0.saturating_sub(since.0);
@@ -210,4 +219,12 @@ impl Handler {
         }
         answer
     }
+}
+
+#[inline]
+fn add_hit(hits_of_turn: &Cell<(u64, Nanos)>, since: Nanos) {
+    let (hits, begun) = hits_of_turn.get();
+    // A hit that waited for its turn of another kind has begun earlier.
+    let begun = if hits == 0 { since } else { begun.min(since) };
+    hits_of_turn.set((hits + 1, begun));
 }

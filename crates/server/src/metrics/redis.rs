@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
+use hotrow_measure::histogram::{Histogram, SharedHistogram};
 
-use super::{CacheOutcome, Exposition, Labels, WorkerMetrics};
-use crate::redis::COMMAND_LABELS as COMMANDS;
+use super::{CacheOutcome, Exposition, Labels, Scale, WorkerMetrics};
+use crate::redis::{COMMAND_LABELS as COMMANDS, IS_READ};
 
 /// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +42,41 @@ impl From<CacheOutcome> for RedisOutcome {
     }
 }
 
+const ALL: [RedisOutcome; OUTCOMES.len()] = [
+    RedisOutcome::Hit,
+    RedisOutcome::Miss,
+    RedisOutcome::Coalesced,
+    RedisOutcome::Stale,
+    RedisOutcome::Bypass,
+    RedisOutcome::None,
+    RedisOutcome::Error,
+];
+
+impl From<RedisOutcome> for CacheOutcome {
+    fn from(outcome: RedisOutcome) -> Self {
+        match outcome {
+            RedisOutcome::Hit => Self::Hit,
+            RedisOutcome::Miss => Self::Miss,
+            RedisOutcome::Coalesced => Self::Coalesced,
+            RedisOutcome::Stale => Self::Stale,
+            RedisOutcome::Bypass => Self::Bypass,
+            // As the refusals of HTTP.
+            RedisOutcome::None | RedisOutcome::Error => Self::None,
+        }
+    }
+}
+
 /// Counters of one worker.
 #[derive(Debug, Default)]
 pub struct RedisMetrics {
     /// By command, then by outcome.
     commands: [[Counter; OUTCOMES.len()]; COMMANDS.len()],
+    /// Commands whose status over HTTP is 4xx, such as those for no record, and 5xx.
+    statuses: [Counter; 2],
+    /// From the arrival of a command to its reply, in nanoseconds, of those that memory answers.
+    pub(crate) hit_latency_ns: SharedHistogram,
+    /// The same of those that need the database.
+    pub(crate) miss_latency_ns: SharedHistogram,
     /// Connections that were opened.
     pub accepted: Counter,
     /// Those of them that have ended.
@@ -61,6 +92,28 @@ impl RedisMetrics {
         if let Some(outcomes) = self.commands.get(command) {
             outcomes[outcome as usize].increment();
         }
+    }
+
+    /// Counts a reply that would not be a success over HTTP, by that status.
+    #[cold]
+    pub(crate) fn count_status(&self, status: u16) {
+        self.statuses[usize::from(status >= 500)].increment();
+    }
+
+    /// Returns the replies that read records or refused something, as requests: by outcome of the
+    /// cache, and by class of the status (2xx, 4xx, 5xx).
+    pub(crate) fn as_requests(&self) -> ([u64; CacheOutcome::COUNT], [u64; 3]) {
+        let [client, server] = [0, 1].map(|class: usize| self.statuses[class].get());
+        let mut by_outcome = [0; CacheOutcome::COUNT];
+        for (outcomes, is_read) in self.commands.iter().zip(IS_READ) {
+            for (outcome, count) in ALL.into_iter().zip(outcomes) {
+                if is_read || outcome == RedisOutcome::Error {
+                    by_outcome[CacheOutcome::from(outcome) as usize] += count.get();
+                }
+            }
+        }
+        let all: u64 = by_outcome.iter().sum();
+        (by_outcome, [all.saturating_sub(client + server), client, server])
     }
 
     /// Returns the approximate number of open connections.
@@ -97,6 +150,20 @@ pub(crate) fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "Commands of the Redis protocol answered, by command and outcome.",
         &series,
     );
+    let merged = |read: &dyn Fn(&RedisMetrics) -> Histogram| {
+        let mut total = Histogram::default();
+        workers.iter().for_each(|worker| total.merge(&read(&worker.redis)));
+        total
+    };
+    out.histogram(
+        "hotrow_redis_command_duration_seconds",
+        "Time from the arrival of a command that reads records to its reply, by hit or miss.",
+        Scale::LATENCY,
+        &[
+            (&[("cache", "hit")], &merged(&|redis| redis.hit_latency_ns.snapshot())),
+            (&[("cache", "miss")], &merged(&|redis| redis.miss_latency_ns.snapshot())),
+        ],
+    );
     out.gauge(
         "hotrow_redis_connections",
         "Connections of the Redis protocol open.",
@@ -128,6 +195,7 @@ mod tests {
             worker.redis.count(COMMANDS.len(), RedisOutcome::Error);
             (0..3).for_each(|_| worker.redis.accepted.increment());
             worker.redis.closed.increment();
+            worker.redis.hit_latency_ns.record(1_000);
         }
         let mut page = Exposition::default();
         expose(&workers, &mut page);
@@ -135,10 +203,33 @@ mod tests {
         for line in [
             "hotrow_redis_commands_total{command=\"get\",outcome=\"hit\"} 2",
             "hotrow_redis_commands_total{command=\"unknown\",outcome=\"error\"} 2",
+            "hotrow_redis_command_duration_seconds_count{cache=\"hit\"} 2",
             "hotrow_redis_connections 4",
             "hotrow_redis_connections_accepted_total 6",
         ] {
             assert!(page.contains(line), "{page}");
         }
+    }
+
+    #[test]
+    fn commands_that_read_or_are_refused_count_as_requests() {
+        let metrics = RedisMetrics::default();
+        let of = |name| COMMANDS.iter().position(|command| *command == name).unwrap();
+        for (command, outcome, status) in [
+            ("get", RedisOutcome::Hit, 200),
+            ("get", RedisOutcome::Miss, 404),
+            ("mget", RedisOutcome::Stale, 200),
+            ("pttl", RedisOutcome::Error, 503),
+            ("auth", RedisOutcome::Error, 401),
+            ("ping", RedisOutcome::None, 200),
+        ] {
+            metrics.count(of(command), outcome);
+            if status >= 400 {
+                metrics.count_status(status);
+            }
+        }
+        let (by_outcome, by_status) = metrics.as_requests();
+        assert_eq!(by_outcome, [1, 1, 0, 1, 0, 2], "a PING is none");
+        assert_eq!(by_status, [2, 2, 1]);
     }
 }

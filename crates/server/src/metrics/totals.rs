@@ -10,7 +10,8 @@ use super::{AccessOutcome, LIMITS, OUTCOMES, STATUSES, WorkerMetrics};
 /// Counts of all workers since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    /// Requests by outcome, in the order of [`super::CacheOutcome`].
+    /// Requests by outcome, in the order of [`super::CacheOutcome`]. Commands of the Redis protocol
+    /// that read records, or are refused, count as requests.
     pub(crate) by_outcome: [u64; OUTCOMES.len()],
     /// Requests by class of the status: 2xx, 3xx, 4xx, 5xx, another.
     pub(crate) by_status: [u64; 5],
@@ -48,8 +49,16 @@ impl Totals {
                 self.by_status[class] += count.get();
             }
         }
-        self.hits.merge(&worker.hit_latency_ns.snapshot());
-        self.misses.merge(&worker.miss_latency_ns.snapshot());
+        let (by_outcome, [successes, client_errors, server_errors]) = worker.redis.as_requests();
+        self.by_outcome.iter_mut().zip(by_outcome).for_each(|(sum, count)| *sum += count);
+        let classes = [successes, 0, client_errors, server_errors, 0];
+        self.by_status.iter_mut().zip(classes).for_each(|(sum, count)| *sum += count);
+        for hits in [&worker.hit_latency_ns, &worker.redis.hit_latency_ns] {
+            self.hits.merge(&hits.snapshot());
+        }
+        for misses in [&worker.miss_latency_ns, &worker.redis.miss_latency_ns] {
+            self.misses.merge(&misses.snapshot());
+        }
         self.bytes_sent += worker.bytes_sent.get();
         self.accepted += worker.accepted.get();
         self.open += worker.open();
@@ -67,6 +76,7 @@ impl Totals {
                 self.refused_requests += count.get();
             }
         }
+        self.refused_requests += worker.redis.protocol_errors.get();
         for outcome in [
             AccessOutcome::Missing,
             AccessOutcome::Refused,
@@ -82,7 +92,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::CacheOutcome;
+    use crate::metrics::{CacheOutcome, RedisOutcome};
 
     #[test]
     fn requests_are_counted_once_by_outcome_and_once_by_class() {
@@ -97,9 +107,14 @@ mod tests {
         ] {
             workers.iter().for_each(|worker| worker.answered(status, outcome));
         }
+        // A command that is not served.
+        workers[0].redis.count(crate::redis::COMMAND_LABELS.len() - 1, RedisOutcome::Error);
+        workers[0].redis.count_status(405);
+        workers[0].redis.hit_latency_ns.record(1);
         let totals = Totals::of(&workers);
-        assert_eq!(totals.by_outcome, [4, 2, 0, 0, 0, 6]);
+        assert_eq!(totals.by_outcome, [4, 2, 0, 0, 0, 7]);
         // 505 is not counted by its status.
-        assert_eq!(totals.by_status, [2, 2, 4, 2, 2]);
+        assert_eq!(totals.by_status, [2, 2, 5, 2, 2]);
+        assert_eq!(totals.hits.count(), 1);
     }
 }

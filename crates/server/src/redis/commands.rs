@@ -1,5 +1,7 @@
 //! The commands that are served, as `COMMAND` describes them.
 
+use hotrow_resp::arguments::Arguments;
+
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -118,6 +120,17 @@ pub(crate) const LABELS: [&str; SPECS.len() + 1] = {
     labels
 };
 
+/// Whether a command reads records, by the index of its name in the metrics.
+pub(crate) const IS_READ: [bool; LABELS.len()] = {
+    let mut is_read = [false; LABELS.len()];
+    let mut at = 0;
+    while at < SPECS.len() {
+        is_read[at] = SPECS[at].is_read();
+        at += 1;
+    }
+    is_read
+};
+
 /// Index of commands that are not served.
 pub(super) const UNKNOWN: usize = SPECS.len();
 
@@ -136,6 +149,24 @@ impl Spec {
     pub(super) fn takes(&self, arguments: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
         if self.arity < 0 { arguments >= least } else { arguments == least }
+    }
+
+    /// Returns whether it reads records.
+    pub(crate) const fn is_read(&self) -> bool {
+        self.keys[0] > 0
+    }
+
+    /// Returns the keys that a command names; `None`: it names none.
+    pub(super) fn keys_of<'a>(
+        &self,
+        arguments: Arguments<'a>,
+    ) -> Option<impl Iterator<Item = &'a [u8]>> {
+        let keys = arguments.from(1);
+        match self.keys {
+            [0, ..] => None,
+            [_, -1, _] => Some(keys.take(usize::MAX)),
+            _ => Some(keys.take(1)),
+        }
     }
 
     /// Returns whether it is served between `MULTI` and `EXEC` too.

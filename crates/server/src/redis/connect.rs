@@ -9,6 +9,7 @@ use hotrow_resp::{Version, write};
 
 use super::Replied;
 use super::Session;
+use super::answered::Received;
 use super::commands::{Command, Spec};
 use super::dispatch::{Asked, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, wrong_arity};
@@ -28,7 +29,7 @@ impl Handler {
     /// Serves the commands that need no credential.
     pub(super) fn set_up(
         self: &Rc<Self>,
-        spec: &Spec,
+        spec: &'static Spec,
         request: &CommandRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
@@ -49,7 +50,7 @@ impl Handler {
         };
         match result {
             Ok(()) => self.done(spec),
-            Err(text) => self.refuse_command(spec.command as usize, &text, out),
+            Err(text) => self.refuse_command(Received::unknown_sender(request, spec), &text, out),
         }
     }
 
@@ -217,7 +218,7 @@ impl Handler {
         };
         match result {
             Ok(()) => self.done(spec),
-            Err(text) => self.refuse_command(spec.command as usize, &text, out),
+            Err(text) => self.refuse_command(asked, &text, out),
         }
     }
 }

@@ -7,7 +7,8 @@ use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::Arguments;
 use hotrow_resp::write;
 
-use super::commands::{Command, Spec, UNKNOWN, find};
+use super::answered::{Answered, Received};
+use super::commands::{Command, Spec, find};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
@@ -17,6 +18,9 @@ use crate::context::{RequestContext, RequestTimes};
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;
 use crate::sight::Sight;
+
+/// Status of commands that are not served, as of methods that are not.
+const NOT_SERVED: u16 = 405;
 
 /// A command that has arrived in full.
 pub(crate) struct CommandRequest<'a> {
@@ -40,12 +44,7 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// Returns the keys that the command names; `None`: it names none.
     pub(super) fn keys(&self) -> Option<impl Iterator<Item = &'a [u8]>> {
-        let keys = self.request.arguments.from(1);
-        match self.spec.keys {
-            [0, ..] => None,
-            [_, -1, _] => Some(keys.take(usize::MAX)),
-            _ => Some(keys.take(1)),
-        }
+        self.spec.keys_of(self.request.arguments)
     }
 }
 
@@ -83,19 +82,24 @@ impl Handler {
         let Some(spec) = find(name) else {
             // A page of a browser that was made to send a form here: it must not send commands.
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-                self.metrics.redis.count(UNKNOWN, RedisOutcome::Error);
+                let received = Received::unknown_sender(request, None);
+                self.answered_with_error(&received, Answered::error(NOT_SERVED, ""));
                 return Replied::Last;
             }
             request.session.transaction.refuse();
-            return self.refuse_command(UNKNOWN, &unknown_command(name, arguments.from(1)), out);
+            let text = unknown_command(name, arguments.from(1));
+            let received = Received::unknown_sender(request, None);
+            return self.refuse_command(received, &text, out);
         };
         if !spec.takes(arguments.len()) {
             request.session.transaction.refuse();
-            return self.refuse_command(spec.command as usize, &wrong_arity(spec.name), out);
+            let received = Received::unknown_sender(request, spec);
+            return self.refuse_command(received, &wrong_arity(spec.name), out);
         }
         if subscribe::is_refused(request.session, spec) {
             request.session.transaction.refuse();
-            return self.refuse_command(spec.command as usize, &subscribe::refusal(spec.name), out);
+            let received = Received::unknown_sender(request, spec);
+            return self.refuse_command(received, &subscribe::refusal(spec.name), out);
         }
         let credential = request.session.credential();
         let context = request.context(credential.as_fields());
@@ -106,12 +110,13 @@ impl Handler {
             Ok(sender) => sender,
             Err(problem) => {
                 let text = request.session.transaction.refused(spec, refusal::text(&problem));
-                return self.refuse_command(spec.command as usize, &text, out);
+                let received = Received::unknown_sender(request, spec);
+                return self.refuse_command(received, &text, out);
             }
         };
         let asked = Asked { request, spec, context, sender: &sender };
         if request.session.transaction.is_queueing() && !spec.ends_queue() {
-            return self.queue(spec, request, out);
+            return self.queue(&asked, out);
         }
         // What `CLIENT CACHING` has said holds for the next other command.
         if request.session.is_tracking() && !spec.precedes_cached() {
@@ -132,19 +137,27 @@ impl Handler {
             (Command::HotrowGet, _) => self.one_at_least(asked, out),
             (Command::Pttl, _) => self.one(Wanted::TtlMs, asked, out),
             (Command::Ttl, _) => self.one(Wanted::TtlS, asked, out),
-            (Command::Multi | Command::Exec | Command::Discard, _) => {
-                self.transact(spec, request.session, out)
-            }
-            (Command::Subscribe | Command::Unsubscribe, _) => self.subscribe(spec, request, out),
+            (Command::Multi | Command::Exec | Command::Discard, _) => self.transact(asked, out),
+            (Command::Subscribe | Command::Unsubscribe, _) => self.subscribe(asked, out),
             _ => self.describe_or_name(asked, out),
         }
     }
 
     /// Replies with an error.
     #[cold]
-    pub(super) fn refuse_command(&self, command: usize, text: &str, out: &mut Vec<u8>) -> Replied {
+    pub(super) fn refuse_command<'a>(
+        &self,
+        received: impl Into<Received<'a>>,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) -> Replied {
         write::error(out, text);
-        self.metrics.redis.count(command, RedisOutcome::Error);
+        let received = received.into();
+        let status = match received.spec {
+            Some(_) => refusal::status(text),
+            None => NOT_SERVED,
+        };
+        self.answered_with_error(&received, Answered::error(status, text));
         Replied::Done
     }
 

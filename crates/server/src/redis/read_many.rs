@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hotrow_resp::{Version, write};
 use hotrow_types::key::{CollectionId, KeyError};
 
+use super::answered::Answered;
 use super::dispatch::Asked;
 use super::refusal;
 use super::{Replied, Reply};
@@ -19,7 +20,7 @@ use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::metrics::{CacheOutcome, RedisOutcome};
+use crate::metrics::CacheOutcome;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +62,9 @@ impl Handler {
         asked: &Asked<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
-        let command = asked.spec.command as usize;
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
-            Err(BadKeys::Refused(text)) => return self.refuse_command(command, &text, out),
+            Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
             Err(BadKeys::BadId(id, error)) => {
                 let of = self.shared.collections.base_of(id);
                 let step = self.on_collection(of, asked, |context| {
@@ -72,8 +72,13 @@ impl Handler {
                         Step::problem(&HttpError::BadId(error))
                     })
                 });
-                return self.gather(vec![step], gathered, Vec::new(), (asked, out));
+                return self.gather((vec![step], Some(of)), gathered, Vec::new(), (asked, out));
             }
+        };
+        // A line of the access log names one collection.
+        let only = match &batches[..] {
+            [(id, _)] => Some(self.shared.collections.base_of(*id)),
+            _ => None,
         };
         let mut steps = Vec::with_capacity(batches.len());
         for (id, ids) in batches {
@@ -89,7 +94,7 @@ impl Handler {
                 break;
             }
         }
-        self.gather(steps, gathered, places, (asked, out))
+        self.gather((steps, only), gathered, places, (asked, out))
     }
 
     fn plan(&self, asked: &Asked<'_>) -> Result<Plan, BadKeys> {
@@ -120,23 +125,23 @@ impl Handler {
     /// Replies when all batches are answered.
     fn gather(
         self: &Rc<Self>,
-        steps: Vec<Step>,
+        (steps, collection): (Vec<Step>, Option<CollectionId>),
         gathered: Gathered,
         places: Vec<(usize, usize)>,
         (asked, out): (&Asked<'_>, &mut Vec<u8>),
     ) -> Replied {
-        let command = asked.spec.command as usize;
         let session = Rc::clone(asked.request.session);
         let version = session.version.get();
         let mut parts: Vec<Part> = steps.into_iter().map(Part::from).collect();
         if let Some(outcomes) = take_ready(&mut parts) {
             let is_last = outcomes.iter().any(refusal::closes);
-            let (body, outcome) =
+            let (body, answered) =
                 self.write_many(outcomes, &places, gathered, (&session, version), out);
-            self.metrics.redis.count(command, outcome);
+            self.answered_at_once(asked, collection, answered);
             return Replied::of(body, is_last);
         }
         let handler = Rc::clone(self);
+        let command = self.pending_command(asked, collection);
         Replied::Later(Box::pin(async move {
             let outcomes = poll_fn(|cx| {
                 for part in &mut parts {
@@ -155,7 +160,7 @@ impl Handler {
         }))
     }
 
-    /// Writes the answers as the reply to a command. Returns what follows, and the outcome.
+    /// Writes the answers as the reply to a command. Returns what follows, and what it says.
     fn write_many(
         &self,
         outcomes: Vec<Outcome>,
@@ -163,7 +168,7 @@ impl Handler {
         gathered: Gathered,
         (session, version): (&super::Session, Version),
         out: &mut Vec<u8>,
-    ) -> (Option<Body>, RedisOutcome) {
+    ) -> (Option<Body>, Answered) {
         let mut worst = CacheOutcome::Hit;
         let mut batches = Vec::with_capacity(outcomes.len());
         for (answer, outcome) in outcomes {
@@ -173,24 +178,25 @@ impl Handler {
                     _ => refusal::text(&HttpError::Unreadable),
                 };
                 write::error(out, &refused);
-                return (None, RedisOutcome::Error);
+                return (None, Answered::error(answer.status(), &refused));
             };
             if outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
                 write::error(out, refusal::STALE);
-                return (None, RedisOutcome::Error);
+                return (None, Answered::error(503, refusal::STALE));
             }
             if outcome.badness() > worst.badness() {
                 worst = outcome;
             }
             batches.push(*parts);
         }
+        let answered = |bytes| Answered { outcome: worst.into(), status: 200, bytes };
         let item =
             |(batch, place): &(usize, usize)| batches.get(*batch)?.items.get(*place)?.as_ref();
         if gathered == Gathered::Count {
             // A key that is named twice counts twice, as in Redis.
             let count = places.iter().filter(|place| item(place).is_some()).count();
             write::integer(out, i64::try_from(count).unwrap_or(i64::MAX));
-            return (None, worst.into());
+            return (None, answered(0));
         }
         let items: Vec<Option<&Item>> = places.iter().map(item).collect();
         let bytes = items.iter().flatten().map(|item| item.body().len() as u64).sum::<u64>();
@@ -202,19 +208,20 @@ impl Handler {
                     None => write::null(out, version),
                 }
             }
-            return (None, worst.into());
+            return (None, answered(bytes));
         }
         let segments = segments(&items, version);
         let mut sizes = batches.into_iter().map(|parts: BatchParts| parts.size);
         let size = sizes.next().unwrap_or_else(|| self.shared.budgets.answer());
         match size.finish(segments.len() as u64) {
             Ok(reservation) => {
-                (Some(Body::held(segments, reservation, &session.connection)), worst.into())
+                (Some(Body::held(segments, reservation, &session.connection)), answered(bytes))
             }
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, places.len());
-                write::error(out, &refusal::text(&problem));
-                (None, RedisOutcome::Error)
+                let text = refusal::text(&problem);
+                write::error(out, &text);
+                (None, Answered::error(problem.status().as_u16(), &text))
             }
         }
     }

@@ -8,8 +8,9 @@ use hotrow_measure::clock::Nanos;
 use hotrow_resp::{Version, write};
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
+use super::answered::Answered;
 use super::dispatch::Asked;
-use super::refusal;
+use super::refusal::{self, no_collection};
 use super::{Replied, Reply};
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
@@ -91,11 +92,10 @@ impl Handler {
         asked: &Asked<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
-        let command = asked.spec.command as usize;
         let (id, parsed) = match self.named_key(asked.request.arguments.get(1).unwrap_or_default())
         {
             Ok(named) => named,
-            Err(text) => return self.refuse_command(command, &text, out),
+            Err(text) => return self.refuse_command(asked, &text, out),
         };
         let of = self.shared.collections.base_of(id);
         let step = self.on_collection(of, asked, |context| {
@@ -115,12 +115,13 @@ impl Handler {
         match step {
             Step::Now(outcome) => {
                 let is_last = refusal::closes(&outcome);
-                let (body, outcome) = self.write_one(outcome, wanted, version, out);
-                self.metrics.redis.count(command, outcome);
+                let (body, answered) = self.write_one(outcome, wanted, version, out);
+                self.answered_at_once(asked, Some(of), answered);
                 Replied::of(body, is_last)
             }
             Step::Later(pending) => {
                 let handler = Rc::clone(self);
+                let command = self.pending_command(asked, Some(of));
                 Replied::Later(Box::pin(async move {
                     let outcome = pending.future.await;
                     Reply::of(command, |out| handler.write_one(outcome, wanted, version, out))
@@ -135,7 +136,7 @@ impl Handler {
         let [option, position] = [2, 3].map(|at| arguments.get(at).unwrap_or_default());
         if !option.eq_ignore_ascii_case(b"minpos") {
             let text = "ERR syntax error; use HOTROW.GET key MINPOS position";
-            return self.refuse_command(asked.spec.command as usize, text, out);
+            return self.refuse_command(asked, text, out);
         }
         let mut headers = asked.context.headers.to_buf();
         headers.push(HOTROW_MIN_POSITION.as_bytes(), position);
@@ -144,46 +145,51 @@ impl Handler {
         self.one(Wanted::Value, &Asked { request, spec, context, sender }, out)
     }
 
-    /// Writes an answer as the reply to a command. Returns what follows, and the outcome.
+    /// Writes an answer as the reply to a command. Returns what follows, and what it says.
     fn write_one(
         &self,
         (answer, outcome): Outcome,
         wanted: Wanted,
         version: Version,
         out: &mut Vec<u8>,
-    ) -> (Option<Body>, RedisOutcome) {
+    ) -> (Option<Body>, Answered) {
         // What the sender does not see is answered alike, whatever is in memory: see `sight`.
         let is_seen = !matches!(answer, Answer::Absent(_));
         if is_seen && outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
             write::error(out, refusal::STALE);
-            return (None, RedisOutcome::Error);
+            return (None, Answered::error(503, refusal::STALE));
         }
         let outcome = RedisOutcome::from(outcome);
         let is_found = match &answer {
             Answer::Record(answer) => answer.form.record().presence() == Presence::Found,
             Answer::Absent(_) => false,
             Answer::Http(response) if !response.status().is_success() => {
-                write::error(out, &refusal::text_of(response));
-                return (None, RedisOutcome::Error);
+                let text = refusal::text_of(response);
+                write::error(out, &text);
+                return (None, Answered::error(response.status().as_u16(), &text));
             }
             Answer::Http(_) | Answer::Items(_) => true,
         };
+        let mut bytes = 0;
         match (wanted, answer) {
             (Wanted::Presence, _) => write::integer(out, is_found.into()),
             (Wanted::TtlMs | Wanted::TtlS, answer) => {
                 write::integer(out, if is_found { ttl(&answer, wanted) } else { NO_RECORD });
             }
             (Wanted::Value, Answer::Record(answer)) if is_found => {
+                bytes = answer.form.bytes().len() as u64;
                 write::bulk(out, answer.form.bytes());
             }
             (Wanted::Value, Answer::Http(response)) => {
                 let body = response.into_body();
                 write::bulk_head(out, body.len());
-                return (write_body(body, out), outcome);
+                let answered = Answered { outcome, status: 200, bytes: body.len() as u64 };
+                return (write_body(body, out), answered);
             }
             (Wanted::Value, _) => write::null(out, version),
         }
-        (None, outcome)
+        let status = if is_found { 200 } else { 404 };
+        (None, Answered { outcome, status, bytes })
     }
 }
 
@@ -223,14 +229,6 @@ fn write_body(body: Body, out: &mut Vec<u8>) -> Option<Body> {
 #[cold]
 fn no_colon() -> String {
     "ERR a key is a collection and an id with a colon between, such as products:7".to_owned()
-}
-
-#[cold]
-fn no_collection(name: &[u8]) -> String {
-    /// Most bytes of the name that are shown.
-    const SHOWN_BYTES: usize = 64;
-    let shown = String::from_utf8_lossy(name.get(..SHOWN_BYTES).unwrap_or(name));
-    format!("ERR no such collection '{shown}': the part of a key before its first colon names one")
 }
 
 #[cold]

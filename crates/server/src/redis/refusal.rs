@@ -12,6 +12,8 @@ use crate::http_error::HttpError;
 pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
 /// A refused credential of `AUTH`.
 pub(super) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// Beginning of the reply to a key of no collection.
+const NO_COLLECTION: &str = "ERR no such collection";
 /// Reply while the process sheds load.
 const SHED: &str = "BUSY the service is overloaded and refuses low-priority and costly commands \
     first; try again later";
@@ -46,6 +48,28 @@ pub(super) fn text(error: &HttpError) -> String {
 
 fn with(word: &str, error: &HttpError) -> String {
     format!("{word} {}", error.detail())
+}
+
+/// Returns the status that the error of a text has over HTTP.
+pub(super) fn status(text: &str) -> u16 {
+    match text.split(' ').next().unwrap_or_default() {
+        "NOAUTH" | "WRONGPASS" => 401,
+        "NOPERM" => 403,
+        "RATELIMIT" => 429,
+        "BUSY" | "MASTERDOWN" | "TRYAGAIN" => 503,
+        "TIMEOUT" => 504,
+        _ if text.starts_with(NO_COLLECTION) => 404,
+        _ => 400,
+    }
+}
+
+/// Returns the text for a key whose first part is no collection.
+#[cold]
+pub(super) fn no_collection(name: &[u8]) -> String {
+    /// Most bytes of the name that are shown.
+    const SHOWN_BYTES: usize = 64;
+    let shown = String::from_utf8_lossy(name.get(..SHOWN_BYTES).unwrap_or(name));
+    format!("{NO_COLLECTION} '{shown}': the part of a key before its first colon names one")
 }
 
 /// Returns the text for an answer over HTTP that is an error.
@@ -125,12 +149,28 @@ mod tests {
             let from_error = text(&error);
             assert_eq!(from_error.split(' ').next(), Some(word), "{from_error}");
             assert_eq!(text_of(&error.response()), from_error, "as over HTTP");
+            if word != "ERR" {
+                assert_eq!(status(&from_error), error.status().as_u16(), "{from_error}");
+            }
             assert!(page.contains(&format!("`{word}")), "{word} is on the page");
         }
         for own in [NO_AUTH, WRONG_PASS, STALE, SHED] {
             assert!(!own.contains("Retry-After"), "there are no header fields");
             let word = own.split(' ').next().unwrap();
             assert!(page.contains(&format!("`{word}")), "{word} is on the page");
+        }
+    }
+
+    #[test]
+    fn other_texts_have_the_status_of_their_kind() {
+        for (text, expected) in [
+            (WRONG_PASS.to_owned(), 401),
+            (STALE.to_owned(), 503),
+            (no_collection(b"nothing"), 404),
+            (wrong_arity("get"), 400),
+            (String::new(), 400),
+        ] {
+            assert_eq!(status(&text), expected, "{text}");
         }
     }
 

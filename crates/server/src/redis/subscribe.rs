@@ -6,7 +6,7 @@ use hotrow_resp::{Version, write};
 use super::Replied;
 use super::Session;
 use super::commands::{Command, Spec};
-use super::dispatch::CommandRequest;
+use super::dispatch::Asked;
 use crate::handle::Handler;
 use crate::tracking::CHANNEL;
 
@@ -15,19 +15,15 @@ const ONE_CHANNEL: &str = "ERR the only channel is __redis__:invalidate: this se
 
 impl Handler {
     /// Serves `SUBSCRIBE` and `UNSUBSCRIBE`.
-    pub(super) fn subscribe(
-        &self,
-        spec: &Spec,
-        request: &CommandRequest<'_>,
-        out: &mut Vec<u8>,
-    ) -> Replied {
+    pub(super) fn subscribe(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+        let Asked { request, spec, .. } = *asked;
         let (session, channels) = (request.session, request.arguments.from(1));
         let Some(tracking) = &self.shared.tracking else {
-            return self.refuse_command(spec.command as usize, ONE_CHANNEL, out);
+            return self.refuse_command(asked, ONE_CHANNEL, out);
         };
         let is_begun = spec.command == Command::Subscribe;
         if is_begun && channels.clone().any(|channel| channel != CHANNEL) {
-            return self.refuse_command(spec.command as usize, ONE_CHANNEL, out);
+            return self.refuse_command(asked, ONE_CHANNEL, out);
         }
         let none = [CHANNEL];
         let is_any = channels.len() > 0;

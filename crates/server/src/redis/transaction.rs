@@ -9,9 +9,9 @@ use hotrow_admission::byte_budget::Reservation;
 use hotrow_resp::arguments::Arguments;
 use hotrow_resp::write;
 
+use super::Replied;
 use super::commands::{Command, Spec};
-use super::dispatch::CommandRequest;
-use super::{Replied, Session};
+use super::dispatch::Asked;
 use crate::handle::Handler;
 
 /// Least limit on the bytes of the commands.
@@ -101,12 +101,8 @@ impl Transaction {
 
 impl Handler {
     /// Keeps a command for `EXEC`.
-    pub(super) fn queue(
-        &self,
-        spec: &Spec,
-        request: &CommandRequest<'_>,
-        out: &mut Vec<u8>,
-    ) -> Replied {
+    pub(super) fn queue(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+        let Asked { request, spec, .. } = *asked;
         let transaction = &request.session.transaction;
         let refused = match spec.command {
             Command::Auth | Command::Hello | Command::Subscribe | Command::Unsubscribe => {
@@ -117,15 +113,16 @@ impl Handler {
         };
         if let Some(text) = refused {
             transaction.refuse();
-            return self.refuse_command(spec.command as usize, text, out);
+            return self.refuse_command(asked, text, out);
         }
         write::status(out, "QUEUED");
         Replied::Done
     }
 
     /// Serves `MULTI`, `EXEC` and `DISCARD`.
-    pub(super) fn transact(&self, spec: &Spec, session: &Session, out: &mut Vec<u8>) -> Replied {
-        let transaction = &session.transaction;
+    pub(super) fn transact(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+        let spec = asked.spec;
+        let transaction = &asked.request.session.transaction;
         let is_queueing = transaction.is_queueing();
         let refused = match spec.command {
             Command::Multi if is_queueing => "ERR MULTI calls can not be nested",
@@ -158,6 +155,6 @@ impl Handler {
                 }
             },
         };
-        self.refuse_command(spec.command as usize, refused, out)
+        self.refuse_command(asked, refused, out)
     }
 }

@@ -240,10 +240,18 @@ impl Tracer {
             parts.push(span);
             waits_since = position.ended_at;
         }
-        let sent_at = progress.queries.first().map(|query| query.sent_at);
-        // One that joined a query in flight has not waited for it to be sent.
-        if sent_at.is_none_or(|sent_at| sent_at > waits_since) {
-            parts.push(part("wait for query", waits_since, sent_at.unwrap_or(now)));
+        if progress.queries.is_empty() {
+            parts.push(part("wait for query", waits_since, now));
+        }
+        // Queries that are not sent at once follow each other: that for the row of an alias, or
+        // for a row whose read was discarded.
+        let mut free_since = waits_since;
+        for query in &progress.queries {
+            // One that joined a query in flight has not waited for it to be sent.
+            if query.sent_at > free_since {
+                parts.push(part("wait for query", free_since, query.sent_at));
+            }
+            free_since = free_since.max(query.ended_at);
         }
         // The query's own span is a child of the request that waited for it first.
         for query in progress.queries.iter().filter(|query| query.owner != trace.span.span_id) {

@@ -3,6 +3,7 @@
 //! A query serves many requests, and is sent by none of them. So a traced request enters its keys
 //! here while it waits, and a query that has ended looks its keys up.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl WaitingRequests {
         hashes
     }
 
-    fn leave(&self, hashes: &[u64], trace: &Arc<RequestTrace>) {
+    fn remove(&self, hashes: &[u64], trace: &Arc<RequestTrace>) {
         let mut by_key = self.by_key.lock();
         for hash in hashes {
             if let Some(entries) = by_key.get_mut(hash) {
@@ -73,7 +74,10 @@ impl WaitingRequests {
                 }
             }
         }
-        drop(by_key);
+    }
+
+    fn leave(&self, hashes: &[u64], trace: &Arc<RequestTrace>) {
+        self.remove(hashes, trace);
         self.requests.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -111,7 +115,9 @@ impl WaitingRequests {
 pub(crate) struct WaitingRequest {
     tracer: Arc<Tracer>,
     trace: Arc<RequestTrace>,
-    hashes: Vec<u64>,
+    joins: bool,
+    /// Of the keys that it waits for now.
+    hashes: RefCell<Vec<u64>>,
 }
 
 impl WaitingRequest {
@@ -126,8 +132,17 @@ impl WaitingRequest {
             return None;
         }
         let trace = Arc::new(trace);
-        let hashes = tracer.waiting.enter(keys, &trace, joins);
-        Some(Self { tracer: Arc::clone(tracer), trace, hashes })
+        let hashes = RefCell::new(tracer.waiting.enter(keys, &trace, joins));
+        Some(Self { tracer: Arc::clone(tracer), trace, joins, hashes })
+    }
+
+    /// Waits for these keys instead of those before, whose queries have ended.
+    pub(crate) fn continue_with(&self, keys: &[Key]) {
+        let waiting = &self.tracer.waiting;
+        // The old ones first: a request has never more than its share of the table.
+        waiting.remove(&self.hashes.take(), &self.trace);
+        let keys: Vec<&Key> = keys.iter().collect();
+        *self.hashes.borrow_mut() = waiting.enter(&keys, &self.trace, self.joins);
     }
 
     /// Returns its trace.
@@ -143,6 +158,6 @@ impl WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        self.tracer.waiting.leave(&self.hashes, &self.trace);
+        self.tracer.waiting.leave(&self.hashes.borrow(), &self.trace);
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-fn logged(config: Config, path: &Path, sample: f64, has_ids: bool) -> Config {
+pub(crate) fn logged(config: Config, path: &Path, sample: f64, has_ids: bool) -> Config {
     let log = AccessLog {
         output: AccessLogOutput::File(path.to_owned()),
         sample,
@@ -31,7 +31,7 @@ fn logged(config: Config, path: &Path, sample: f64, has_ids: bool) -> Config {
 }
 
 /// Returns the lines without the members that differ from run to run, which it checks.
-fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();

@@ -35,6 +35,7 @@ mod server_timing;
 
 mod redis;
 mod redis_access;
+mod redis_access_log;
 mod redis_ending;
 mod tracking;
 mod tracking_access;

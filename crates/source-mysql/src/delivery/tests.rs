@@ -8,7 +8,7 @@ use hotrow_types::version::{SourceId, Version};
 use parking_lot::Mutex;
 
 use super::super::binlog::Xid;
-use super::super::inspect::{Column, KeyColumn, TableName};
+use super::super::inspect::{Column, KeyColumn, View};
 use super::super::keys::{KeyStored, Spelling};
 use super::super::shared::Shared;
 use super::*;
@@ -72,6 +72,7 @@ fn table(collection: u16, of: &str, parents: &[&str]) -> Table {
         index: "PRIMARY".into(),
         changed_by: parents.iter().map(|parent| name(parent)).collect(),
         has_foreign_keys: !parents.is_empty(),
+        view: None,
         embedded: Vec::new(),
     }
 }
@@ -381,4 +382,34 @@ fn position_follows_rotated_files() {
     ];
     let (_, delivered) = Scenario::new().run(steps).unwrap();
     assert_eq!(delivered, 256);
+}
+
+#[test]
+fn a_statement_that_names_the_view_flushes_and_rows_are_those_of_its_table() {
+    let mut scenario = Scenario::new();
+    if let Some(table) = scenario.tables.first_mut().and_then(Option::as_mut) {
+        table.view = Some(View::named(name("seen"), "nr"));
+    }
+    let replaced = query("CREATE OR REPLACE VIEW `seen` AS select 1");
+    let other = query("DROP VIEW unseen");
+    let m = map(9, "a");
+    let r = rows(9, &[5]);
+    let steps = vec![
+        (110, Event::MariaGtid(Begin::Transaction)),
+        (120, decode(19, &m)),
+        (130, decode(INSERT, &r)),
+        (140, Event::Commit),
+        (150, Event::MariaGtid(Begin::Standalone)),
+        (160, decode(2, &other)),
+        (170, Event::MariaGtid(Begin::Standalone)),
+        (180, decode(2, &replaced)),
+        // Until the catalogue is read again, no key is certain.
+        (190, Event::MariaGtid(Begin::Transaction)),
+        (200, decode(19, &m)),
+        (210, decode(INSERT, &r)),
+        (220, Event::Commit),
+    ];
+    let expected =
+        [format!("{} @140", key(0, 5)), "flush 0 Schema @180".into(), "flush 0 Bulk @220".into()];
+    assert_eq!(scenario.run(steps).unwrap().0, expected);
 }

@@ -111,7 +111,13 @@ async fn one(
         Err(missing) => return Ok(Err(vec![missing])),
     };
     let mut findings = super::check(spec, &facts);
-    // As for a collection: further findings about a view would be noise.
+    if facts.kind == "VIEW" {
+        findings.push(Finding::new(
+            format!("collection `{}`: `{}` is a view", spec.name, spec.table),
+            "name the table behind it",
+        ));
+    }
+    // Further findings, such as a missing key of a view, would be noise.
     if !findings.is_empty() {
         return Ok(Err(findings));
     }

@@ -102,9 +102,9 @@ impl ReadPlan {
         }
         format!(
             "SELECT {no_cache}a.i, m.m, {columns} FROM ({keys_table}) AS a JOIN ({members}) AS m \
-             LEFT JOIN {} AS t FORCE INDEX ({}) ON m.m = 0 AND {}{joins} ORDER BY a.i, m.m",
+             LEFT JOIN {} AS t{} ON m.m = 0 AND {}{joins} ORDER BY a.i, m.m",
             self.table,
-            self.index,
+            self.hint,
             self.is_key_of()
         )
     }

@@ -158,7 +158,8 @@ fn one(
         Watch::None => Vec::new(),
     };
     let served = served(&spec, &facts, &key)?;
-    let table = Table { collection, name: facts.name, served, key, uniques, embedded: Vec::new() };
+    let name = facts.name;
+    let table = Table { collection, name, served, key, uniques, embedded: Vec::new(), view: None };
     let embedded = Embedded { member: embed.name.clone(), table, order, limit: embed.limit };
     // An order by a collation that another program defines cannot be read here.
     if let Err(e) = conn.prepare(&embedded.sql()) {

@@ -175,7 +175,7 @@ fn tables_that_triggers_cannot_watch_are_refused_with_triggers_only() {
     assert!(open(none, Hooks::default()).is_ok());
 
     const V: &str = "CREATE VIEW v AS SELECT 1 AS id; CREATE VIRTUAL TABLE f USING fts5(id);";
-    check(V, "v(id)", |_| (), &["`v` is a view"]);
+    check(V, "v(id)", |_| (), &["the view `v` has something other than FROM"]);
     check(V, "f(id)", |_| (), &["`f` is a virtual table"]);
     check(
         "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT)",

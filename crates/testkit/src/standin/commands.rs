@@ -9,7 +9,7 @@ use super::store::timestamp;
 use super::value::as_integer;
 use super::wire::{MESSAGE_BYTES_MAX, Request};
 use super::world::{Cursor, Kind, Shared, World};
-use super::{transactions, writes};
+use super::{indexes, transactions, writes};
 
 /// Member and connection of a command.
 pub struct ConnectionContext {
@@ -165,10 +165,10 @@ fn other(
             );
             ok()
         }
-        "createIndexes" => {
-            world.store.create(&ns("createIndexes"), Document::new());
-            doc! { "numIndexesBefore": 1, "numIndexesAfter": 1, "ok": 1.0 }
-        }
+        "createIndexes" => indexes::create(&mut world.store, &ns("createIndexes"), body)?,
+        "dropIndexes" => indexes::drop(&mut world.store, &ns("dropIndexes"), body)?,
+        "listIndexes" => indexes::list(&world.store, &ns("listIndexes"))?,
+        "collMod" => indexes::modify(&mut world.store, &ns("collMod"), body)?,
         "drop" => {
             if !world.store.drop_collection(&ns("drop")) {
                 return Err(Failure::new(26, "NamespaceNotFound", "ns not found"));

@@ -8,6 +8,7 @@ use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, raw::cstr}
 
 use super::failure::Failure;
 use super::filter::filter_matches;
+use super::indexes;
 use super::shape::project;
 use super::store::{Ns, Stored, number};
 use super::stream::{Scope, Stream, name, through};
@@ -97,6 +98,7 @@ pub fn find(shared: &Shared, request: &Request) -> Answer {
     let empty = Document::new();
     let part = |name: &str| body.get_document(name).unwrap_or(&empty);
     let ns = (request.database().to_owned(), body.get_str("find").unwrap_or_default().to_owned());
+    indexes::check_hint(&world.store, &ns, body.get("hint"))?;
     let mut found = matching(&world, &ns, part("filter"), at)?;
     sort(&mut found, part("sort"))?;
     let limit = body.get("limit").and_then(as_integer).unwrap_or_default().unsigned_abs() as usize;

@@ -33,6 +33,8 @@ pub struct Collection {
     pub uuid: [u8; 16],
     /// Options of `create`.
     pub options: Document,
+    /// Indexes in the form of `createIndexes`, without that of `_id`.
+    pub indexes: Vec<Document>,
     documents: BTreeMap<Vec<u8>, Versions>,
     inserted: u64,
 }
@@ -146,6 +148,10 @@ impl Store {
         self.collections.get(ns)
     }
 
+    pub fn collection_mut(&mut self, ns: &Ns) -> Option<&mut Collection> {
+        self.collections.get_mut(ns)
+    }
+
     /// Returns the collections of a database.
     pub fn collections<'a>(
         &'a self,
@@ -180,6 +186,7 @@ impl Store {
         self.collections.entry(ns.clone()).or_insert_with(|| Collection {
             uuid: mongodb::bson::Uuid::new().bytes(),
             options,
+            indexes: Vec::new(),
             documents: BTreeMap::new(),
             inserted,
         })

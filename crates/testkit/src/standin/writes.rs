@@ -8,6 +8,7 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
 
 use super::failure::Failure;
 use super::filter::filter_matches;
+use super::indexes;
 use super::store::{Effect, Ns, Operation, Store, Stored};
 use super::update::{Changed, changed};
 use super::value::canonical;
@@ -149,13 +150,26 @@ impl View<'_> {
             return Err(Failure::new(2, "BadValue", "The '_id' value cannot be of this type"));
         }
         if self.get(&canonical(&id)).is_some() {
-            let text = format!(
-                "E11000 duplicate key error collection: {}.{} dup key",
-                self.ns.0, self.ns.1
-            );
-            return Err(Failure::new(11000, "DuplicateKey", &text));
+            return Err(indexes::duplicate(&self.ns, &Document::new()));
         }
+        self.check_unique(&canonical(&id), &parsed(&raw)?)?;
         self.put(id, Operation::Insert, Some(raw));
+        Ok(())
+    }
+
+    /// Checks that no other document has a value of this one in a unique index.
+    fn check_unique(&self, key: &[u8], document: &Document) -> Result<(), Failure> {
+        let unique = indexes::unique(self.store, &self.ns);
+        if unique.is_empty() {
+            return Ok(());
+        }
+        for (other, fields, _) in self.matching(&Document::new(), usize::MAX)? {
+            if other != key
+                && let Some(index) = unique.iter().find(|i| indexes::collide(i, &fields, document))
+            {
+                return Err(indexes::duplicate(&self.ns, index));
+            }
+        }
         Ok(())
     }
 
@@ -181,9 +195,13 @@ impl View<'_> {
             match changed(&before, update)? {
                 Changed::Nothing => continue,
                 Changed::Fields { after, description } => {
+                    self.check_unique(&canonical(&id), &after)?;
                     self.put(id, Operation::Update(description), Some(raw(&after)?))
                 }
-                Changed::Whole(after) => self.put(id, Operation::Replace, Some(raw(&after)?)),
+                Changed::Whole(after) => {
+                    self.check_unique(&canonical(&id), &after)?;
+                    self.put(id, Operation::Replace, Some(raw(&after)?))
+                }
             }
             tally.modified += 1;
         }
@@ -201,6 +219,11 @@ impl View<'_> {
             Changed::Nothing => before,
             Changed::Fields { after, .. } | Changed::Whole(after) => after,
         };
+        let key = canonical(&id);
+        if self.get(&key).is_some() {
+            return Err(indexes::duplicate(&self.ns, &Document::new()));
+        }
+        self.check_unique(&key, &after)?;
         self.put(id.clone(), Operation::Insert, Some(raw(&after)?));
         Ok(id)
     }

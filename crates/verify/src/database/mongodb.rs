@@ -3,18 +3,19 @@
 //! A single-document write holds no lock in advance, so a write whose response was lost may take
 //! effect after later ones. Each write therefore only replaces an older version. A delete could
 //! still be followed by a late insert, so such keys are not deleted any more
-//! ([`Writer::unknown_writes_hold_locks`]).
+//! ([`Writer::unknown_writes_hold_locks`]). Documents with an alias are written in transactions
+//! only, whose commit finds its locks or nothing.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, WriteFailure};
-use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
-use mongodb::{Client, ClientSession, Collection};
+use mongodb::options::{Acknowledgment, ClientOptions, IndexOptions, ReadConcern, WriteConcern};
+use mongodb::{Client, ClientSession, Collection, IndexModel};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{
-    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, Table, TableRole,
-    TransactionEnd, TransactionOutcome, Writer, rolled_back, runtime,
+    Change, ChangeKind, DatabaseError, Reference, Rows, STATEMENT_TIME_MAX, StoredRow, Table,
+    TableRole, TransactionEnd, TransactionOutcome, Writer, rolled_back, runtime,
 };
 use crate::row::{KeyType, MARK, PAYLOAD, VERSION, payload};
 
@@ -25,6 +26,8 @@ pub(super) struct MongodbWriter {
     table: String,
     key: String,
     key_type: KeyType,
+    /// Field of the alias.
+    reference: Option<Reference>,
     connected: Option<Connected>,
     /// Cluster time after the newest commit.
     position: Option<u64>,
@@ -46,9 +49,16 @@ impl MongodbWriter {
                 table.key
             )));
         }
-        let (url, table, key, key_type) =
-            (url.to_owned(), table.name.clone(), table.key.clone(), table.key_type);
-        Ok(Self { url, runtime: runtime()?, table, key, key_type, connected: None, position: None })
+        Ok(Self {
+            url: url.to_owned(),
+            runtime: runtime()?,
+            table: table.name.clone(),
+            key: table.key.clone(),
+            key_type: table.key_type,
+            reference: table.reference.clone(),
+            connected: None,
+            position: None,
+        })
     }
 
     /// Uses the connection; it is dropped after any error.
@@ -96,6 +106,20 @@ impl MongodbWriter {
             _ => None,
         }
     }
+
+    /// Returns the reference of a document.
+    ///
+    /// # Errors
+    /// It is not one of the checker's.
+    fn stored_reference(&self, document: &Document) -> Result<Option<u32>, ()> {
+        let Some(Reference { column, key_type }) = &self.reference else { return Ok(None) };
+        match document.get(column) {
+            None | Some(Bson::Null) => Ok(None),
+            Some(Bson::String(text)) => key_type.parse(text).map(Some).ok_or(()),
+            Some(Bson::Int64(n)) => u32::try_from(*n).map(Some).map_err(drop),
+            Some(_) => Err(()),
+        }
+    }
 }
 
 async fn connect(url: &str, table: &str) -> Result<Connected, Error> {
@@ -123,16 +147,35 @@ async fn connect(url: &str, table: &str) -> Result<Connected, Error> {
     Ok(Connected { collection: database.collection(table), session, has_transactions })
 }
 
-/// Makes one change, only over an older version.
+/// Returns the field of a reference: its name, and its value unless it is none.
+fn reference_of(reference: Option<&Reference>, change: &Change) -> Option<(String, Option<Bson>)> {
+    let Reference { column, key_type } = reference?;
+    let value = |number| match key_type {
+        KeyType::Integer => Bson::Int64(i64::from(number)),
+        KeyType::Text => Bson::String(key_type.text(number)),
+    };
+    Some((column.clone(), change.reference.map(value)))
+}
+
+/// Makes one change, not over a newer version.
 async fn make(
     collection: &Collection<Document>,
     session: Option<&mut ClientSession>,
     id: Bson,
+    reference: Option<&Reference>,
     change: &Change,
 ) -> Result<(), Error> {
     let version = change.version.cast_signed();
-    let older = doc! { "_id": id.clone(), VERSION: { "$lt": version } };
-    let fields = || doc! { VERSION: version, PAYLOAD: payload(change.key, change.version) };
+    // Of the same version is only the same write, or the one before it in the same transaction.
+    let older = doc! { "_id": id.clone(), VERSION: { "$lte": version } };
+    let reference = reference_of(reference, change);
+    let fields = || {
+        let mut fields = doc! { VERSION: version, PAYLOAD: payload(change.key, change.version) };
+        if let Some((name, Some(value))) = &reference {
+            fields.insert(name, value);
+        }
+        fields
+    };
     match change.kind {
         ChangeKind::Delete => {
             let delete = collection.delete_one(older);
@@ -151,7 +194,11 @@ async fn make(
             }
         }
         ChangeKind::Upsert => {
-            let update = collection.update_one(older, doc! { "$set": fields() }).upsert(true);
+            let mut update = doc! { "$set": fields() };
+            if let Some((name, None)) = &reference {
+                update.insert("$unset", doc! { name: "" });
+            }
+            let update = collection.update_one(older, update).upsert(true);
             match session {
                 Some(session) => update.session(session).await.map(|_| ()),
                 None => update.await.map(|_| ()),
@@ -163,13 +210,19 @@ async fn make(
 impl Writer for MongodbWriter {
     fn create(&mut self) -> Result<(), DatabaseError> {
         let name = self.table.clone();
+        let column = self.reference.as_ref().map(|reference| reference.column.clone());
         self.with(async |connected| {
             let database = connected.collection.client().default_database();
             let Some(database) = database else { return Ok(()) };
             match database.create_collection(name).await {
-                Err(error) if code(&error) == Some(NAMESPACE_EXISTS) => Ok(()),
-                created => created,
+                Err(error) if code(&error) == Some(NAMESPACE_EXISTS) => {}
+                created => created?,
             }
+            let Some(column) = column else { return Ok(()) };
+            // Sparse, because several documents may have no value.
+            let options = IndexOptions::builder().unique(true).sparse(true).build();
+            let index = IndexModel::builder().keys(doc! { column: 1 }).options(options).build();
+            connected.collection.create_index(index).await.map(drop)
         })
     }
 
@@ -187,9 +240,9 @@ impl Writer for MongodbWriter {
             let version =
                 document.get_i64(VERSION).ok().and_then(|version| u64::try_from(version).ok());
             let ours = document.get_str(PAYLOAD).is_ok_and(|payload| payload.starts_with(MARK));
-            match (self.key_of(&document), version) {
-                (Some(key), Some(version)) if ours => {
-                    rows.rows.insert(key, StoredRow { version, reference: None });
+            match (self.key_of(&document), version, self.stored_reference(&document)) {
+                (Some(key), Some(version), Ok(reference)) if ours => {
+                    rows.rows.insert(key, StoredRow { version, reference });
                 }
                 _ => rows.foreign += 1,
             }
@@ -201,9 +254,10 @@ impl Writer for MongodbWriter {
         let id = self.id(key);
         let found =
             self.with(async |connected| connected.collection.find_one(doc! { "_id": id }).await)?;
-        let version = found.and_then(|document| document.get_i64(VERSION).ok());
-        let row = |version: i64| StoredRow { version: version.cast_unsigned(), reference: None };
-        Ok(version.map(row))
+        Ok(found.and_then(|document| {
+            let version = document.get_i64(VERSION).ok()?.cast_unsigned();
+            Some(StoredRow { version, reference: self.stored_reference(&document).ok()? })
+        }))
     }
 
     fn transact(
@@ -216,13 +270,17 @@ impl Writer for MongodbWriter {
             changes.iter().map(|change| (self.id(change.key), *change)).collect();
         // Only writes that may have reached the server can be unknown.
         let (mut sent, mut refused) = (false, false);
+        let reference = self.reference.clone();
+        let reference = reference.as_ref();
         let done = self.with(async |connected| {
             let Connected { collection, session, has_transactions } = connected;
             match (&changes[..], session) {
-                ([(id, change)], session) if end == TransactionEnd::Commit => {
+                ([(id, change)], session)
+                    if end == TransactionEnd::Commit && reference.is_none() =>
+                {
                     before_commit();
                     sent = true;
-                    let made = make(collection, session.as_mut(), id.clone(), change).await;
+                    let made = make(collection, session.as_mut(), id.clone(), None, change).await;
                     refused = made.as_ref().err().is_some_and(is_refusal);
                     made?;
                     Ok(session.as_ref().and_then(ClientSession::operation_time))
@@ -230,7 +288,7 @@ impl Writer for MongodbWriter {
                 (changes, Some(session)) if *has_transactions => {
                     session.start_transaction().await?;
                     for (id, change) in changes {
-                        make(collection, Some(session), id.clone(), change).await?;
+                        make(collection, Some(session), id.clone(), reference, change).await?;
                     }
                     if end == TransactionEnd::RollBack {
                         session.abort_transaction().await?;
@@ -241,6 +299,9 @@ impl Writer for MongodbWriter {
                     session.commit_transaction().await?;
                     Ok(session.operation_time())
                 }
+                (_, None) if reference.is_some() => Err(Error::custom(
+                    "an alias is checked with transactions, which need a replica set",
+                )),
                 // Without transactions nothing is rolled back, and several changes are never
                 // requested.
                 _ => Ok(None),

@@ -13,7 +13,7 @@ fn schema(keys: u32) -> RecordSchema {
         collection: "c".to_owned(),
         key: "id".to_owned(),
         key_type: KeyType::Integer,
-        alias: Some(AliasSchema { name, column }),
+        alias: Some(AliasSchema { name, column, is_optional: false }),
         embedded: Some(EmbeddedSchema { member, on, order: Vec::new() }),
         keys,
     }

@@ -126,7 +126,8 @@ fn headers_are_recorded() {
 
 #[test]
 fn a_record_by_value_is_a_state_of_the_key_and_of_the_value() {
-    let alias = AliasSchema { name: "a".to_owned(), column: "handle".to_owned() };
+    let (name, column) = ("a".to_owned(), "handle".to_owned());
+    let alias = AliasSchema { name, column, is_optional: false };
     let schema = RecordSchema { alias: Some(alias), ..schema() };
     let ledger = ledger();
     let content = Content { version: 5, value: Some(3), children: Vec::new() };

@@ -7,7 +7,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A reply, or a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// A text of any bytes.
     Bulk(Vec<u8>),
     /// A line such as `OK`.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::random::{STEP, SplitMix64};
 
 use super::db::{Commit, Db, IDS, RowState, Spelled, VALUES};
 use crate::alias::{AliasAttempts, AliasTarget, alias_record};
@@ -67,7 +68,7 @@ pub(super) struct Reader {
 }
 
 pub(super) struct World {
-    random: u64,
+    random: SplitMix64,
     fault: Option<Fault>,
     /// The database compares values without case, and the feed reports the stored spelling.
     pub(super) is_folding: bool,
@@ -125,7 +126,7 @@ impl World {
             })
         });
         Self {
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: SplitMix64(seed.wrapping_mul(STEP) | 1),
             fault,
             is_folding,
             cache,
@@ -141,13 +142,9 @@ impl World {
         }
     }
 
-    /// Returns a number below `bound` (splitmix64).
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        self.random.bits() % bound
     }
 
     pub(super) fn run(&mut self, steps: usize) -> Result<(), String> {

@@ -219,15 +219,6 @@ fn limits_and_log_are_those_of_the_collection() {
     assert!(lines.iter().all(|line| line["collection"] == "users"), "{text}");
 }
 
-#[test]
-fn mongodb_is_refused_with_the_reason() {
-    let config = Config::over("mongodb://127.0.0.1:1/shop")
-        .set("collections.users.by.email.columns", "\"email\"");
-    let ended = Ended::run_config(&config, SOON);
-    assert_eq!(ended.code(), 2, "{ended:?}");
-    assert_contains(&ended.log, &["collections.users.by", "is not supported for MongoDB yet"]);
-}
-
 /// SQLite's collations are known, so that every spelling of a value is one entry.
 #[test]
 fn a_collation_of_sqlite_is_followed() {

@@ -1,12 +1,13 @@
-//! Lookup by another unique value than the key, over each engine with SQL.
+//! Lookup by another unique value than the key, over each engine.
 //!
-//! Reading order: this (tables, and the tests that run over all engines), then [`access`] (grants,
-//! tenants, operation), [`postgres`] and [`mariadb`] (what one engine alone refuses, delays or
-//! leaves out) and [`checked`] (writers and readers at once).
+//! Reading order: this (tables, and the tests that run over all engines with SQL), then [`access`]
+//! (grants, tenants, operation), [`postgres`], [`mariadb`] and [`mongodb`] (what one engine alone
+//! refuses, delays or leaves out) and [`checked`] (writers and readers at once).
 
 pub(crate) mod access;
 mod checked;
 mod mariadb;
+mod mongodb;
 mod postgres;
 
 use crate::backend::Backend as _;

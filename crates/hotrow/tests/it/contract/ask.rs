@@ -110,17 +110,23 @@ pub(crate) fn provenance(answer: &Answer) -> Provenance {
     Provenance { outcome, age_s, position }
 }
 
+/// Returns the version that a record proves.
+///
+/// # Errors
+/// It has a byte that no writer wrote.
+pub(crate) fn read_record(key: u32, record: &[u8], sizes: Sizes) -> Result<Claim, String> {
+    let shown = flattened(record);
+    match claimed_version(&shown) {
+        Some(version) if body(key, version, sizes).as_bytes() == &*shown => {
+            Ok(Claim::Version(version))
+        }
+        _ => Err(format!("no row of a writer: {:.200}", String::from_utf8_lossy(record))),
+    }
+}
+
 fn read_one(key: u32, known: Option<&Known>, answer: &Answer, sizes: Sizes) -> Claim {
     match answer.status {
-        200 => {
-            let shown = flattened(&answer.body);
-            match claimed_version(&shown) {
-                Some(version) if body(key, version, sizes).as_bytes() == &*shown => {
-                    Claim::Version(version)
-                }
-                _ => invalid(answer),
-            }
-        }
+        200 => read_record(key, &answer.body, sizes).unwrap_or_else(|_| invalid(answer)),
         304 => match known {
             Some(known) if answer.header("etag") == Some(&known.etag) => {
                 Claim::Version(known.version)

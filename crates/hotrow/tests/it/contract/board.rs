@@ -23,7 +23,14 @@ pub(crate) struct Board {
     pub(crate) log_base: AtomicU64,
     /// The log's id as read from the first answer; 0 before.
     pub(crate) log: AtomicU64,
+    /// Reads over HTTP.
     pub(crate) reads: AtomicU64,
+    /// Reads over the Redis protocol, copies included.
+    pub(crate) redis_reads: AtomicU64,
+    /// Reads that near caches answered, by mode: default, broadcast.
+    pub(crate) copies: [AtomicU64; 2],
+    /// Connections of near caches that ended.
+    pub(crate) connections_lost: AtomicU64,
     pub(crate) changes: AtomicU64,
     stop_writers: AtomicBool,
     stop_readers: AtomicBool,
@@ -39,6 +46,8 @@ pub(crate) struct Instance {
     pub(crate) id: u16,
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// `None`: it does not serve the Redis protocol.
+    pub(crate) redis: Option<SocketAddr>,
 }
 
 impl Board {
@@ -51,6 +60,9 @@ impl Board {
             log_base: AtomicU64::new(0),
             log: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            redis_reads: AtomicU64::new(0),
+            copies: Default::default(),
+            connections_lost: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             stop_writers: AtomicBool::new(false),
             stop_readers: AtomicBool::new(false),

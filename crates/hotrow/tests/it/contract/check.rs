@@ -32,7 +32,7 @@ impl Report {
 
     /// Asserts that each rule applied to some observation. [`Trial::converged`] checks point 4.
     pub(crate) fn assert_all_rules_applied(&self) {
-        // Convergence is judged at the end, and these readers have no near caches.
+        // Convergence is judged at the end, and not all runs have near caches.
         let others = |rule: &Rule| !matches!(rule, Rule::Convergent | Rule::Copied);
         for rule in RULES.into_iter().filter(others) {
             assert!(self.applied.contains_key(&rule), "{rule:?} had nothing to judge");

@@ -37,6 +37,9 @@ pub(crate) trait BehindHub: Networked<Session: SqlSession> {
 
     /// Returns the disturbances of the relays' place and stream.
     fn of_place() -> Vec<Disturbance<Hubbed<Self>>>;
+
+    /// Returns the disturbances of the short form. Those of NATS do not depend on the database.
+    fn of_short_form() -> Vec<Disturbance<Hubbed<Self>>>;
 }
 
 /// A database, NATS, and the relays between them.
@@ -275,6 +278,10 @@ impl<E: BehindHub> Networked for Hubbed<E> {
         all
     }
 
+    fn own_disturbances() -> Vec<Disturbance<Self>> {
+        E::of_short_form()
+    }
+
     fn after_mixed_run(run: &Trial<Self>, summary: &mut Value) {
         let sum = |name: &str| {
             run.database.relays.iter().map(|relay| relay.metrics().sum(name, &[])).sum::<f64>()
@@ -298,7 +305,7 @@ impl<E: BehindHub> Networked for Hubbed<E> {
     }
 }
 
-fn of_nats<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
+pub(crate) fn of_nats<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
     vec![
         Disturbance {
             name: "nats killed",
@@ -333,7 +340,7 @@ fn of_nats<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
     ]
 }
 
-fn of_relays<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
+pub(crate) fn of_relays<E: BehindHub>() -> Vec<Disturbance<Hubbed<E>>> {
     vec![
         Disturbance {
             name: "leader killed",

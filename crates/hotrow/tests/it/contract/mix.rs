@@ -27,22 +27,36 @@ const PURGE_ALL_ONE_IN: u64 = 30;
 
 #[test]
 fn contract_holds_in_a_short_run() {
-    mixed_run("short", 40_000, 4_000, Duration::from_secs(300));
+    mixed_run("short", Plan::default(), (40_000, 4_000), Duration::from_secs(300));
+}
+
+#[test]
+fn contract_holds_over_a_view() {
+    let plan = Plan { through_view: true, ..Plan::default() };
+    mixed_run("view", plan, (20_000, 2_000), Duration::from_secs(300));
+}
+
+#[test]
+#[ignore = "long: 1 million reads and 200 thousand changes"]
+fn contract_holds_over_a_view_in_a_long_run() {
+    let plan = Plan { through_view: true, ..Plan::default() };
+    mixed_run("view-long", plan, (1_000_000, 200_000), Duration::from_secs(1200));
 }
 
 #[test]
 #[ignore = "long: 1 million reads and 200 thousand changes, until the log is pruned"]
 fn contract_holds_in_a_long_run() {
-    let summary = mixed_run("long", 1_000_000, 200_000, Duration::from_secs(1200));
+    let summary =
+        mixed_run("long", Plan::default(), (1_000_000, 200_000), Duration::from_secs(1200));
     assert!(
         summary["log_pruned_to"].as_i64() > Some(0),
         "the log was not pruned, so pruning was not tested"
     );
 }
 
-fn mixed_run(name: &str, reads: u64, changes: u64, within: Duration) -> Value {
+fn mixed_run(name: &str, plan: Plan, (reads, changes): (u64, u64), within: Duration) -> Value {
     let began = Instant::now();
-    let mut run = Run::new(Plan::default());
+    let mut run = Run::new(plan);
     // Short TTLs, so that entries expire during the run.
     let config = run.config().set("cache.ttl", "\"4s\"").set("cache.negative_ttl", "\"3s\"");
     run.serve(&config, &[]);

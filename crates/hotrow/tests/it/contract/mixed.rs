@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::contract::board::Instance;
+use crate::contract::copies::with_copies;
 use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
+use crate::contract::faults::is_refused;
 use crate::contract::mix::{
     ORDINARY, PURGE_EVERY, assert_all, purge_something, save_summary, summarize,
 };
@@ -19,10 +21,13 @@ use crate::contract::reader::ReadProfile;
 use crate::contract::rows::{Random, Sizes};
 use crate::contract::run::{Plan, Trial};
 use hotrow_testkit::harness::await_until;
+use hotrow_verify::observation::{Form, Observation};
 
 /// Reads of the short run, at least: less than one round of disturbances makes. The simulator makes
 /// millions, and the long run a million.
 const READS_SHORT: u64 = 20_000;
+/// The same of reads over the Redis protocol, copies included, where the engine's run has them.
+const REDIS_READS_SHORT: u64 = 5_000;
 /// Wait of a reader after each request of the short run: it leaves CPU to the tests beside it, and
 /// is shorter than the wait after a refusal, so that refusals stay few.
 const PAUSE_SHORT: Duration = Duration::from_micros(1500);
@@ -33,9 +38,14 @@ const UNDISTURBED: Duration = Duration::from_millis(500);
 const RECOVERY: Duration = Duration::from_secs(40);
 
 /// Size of a run.
-struct Goal {
+struct Goal<E: Networked> {
     name: String,
+    disturbances: fn() -> Vec<Disturbance<E>>,
     reads: u64,
+    /// Reads over the Redis protocol, copies included.
+    redis_reads: u64,
+    /// Readers over it.
+    copy_readers: u16,
     changes: u64,
     /// Least number of times that each disturbance is applied.
     rounds: u32,
@@ -70,7 +80,10 @@ pub(crate) fn histories_equal_the_database_after_crashes<E: Networked>() {
 pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
     run::<E>(&Goal {
         name: format!("{}-short", E::NAME),
+        disturbances: E::own_disturbances,
         reads: READS_SHORT,
+        redis_reads: if E::HAS_COPIES { REDIS_READS_SHORT } else { 0 },
+        copy_readers: 1,
         changes: READS_SHORT / 10,
         rounds: 1,
         pause: PAUSE_SHORT,
@@ -81,7 +94,10 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
 pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
     run::<E>(&Goal {
         name: format!("{}-long", E::NAME),
+        disturbances: E::disturbances,
         reads: 1_000_000,
+        redis_reads: if E::HAS_COPIES { 1_000_000 } else { 0 },
+        copy_readers: 4,
         changes: 100_000,
         rounds: 10,
         pause: ReadProfile::default().pause,
@@ -90,7 +106,7 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
 }
 
 /// Carries out the run, judges every answer and saves the counts.
-fn run<E: Networked>(goal: &Goal) {
+fn run<E: Networked>(goal: &Goal<E>) {
     let mut run = Trial::<E>::networked(E::mixed_plan());
     let began = Instant::now();
     // Short TTLs, so that entries expire; short time-outs, so that stalled operations are given up.
@@ -100,11 +116,15 @@ fn run<E: Networked>(goal: &Goal) {
         ("source.read_timeout", "\"700ms\""),
         ("limits.request_timeout", "\"2s\""),
     ]);
+    let config = if E::HAS_COPIES { with_copies(config) } else { config };
     let first = run.serve(&config, &[]);
     run.start_writers();
     let reads = ReadProfile { recent: 65, pause: goal.pause, ..ReadProfile::default() };
     run.start_readers(6, reads);
     run.start_readers(2, ReadProfile { pipeline: 6, ..reads });
+    if E::HAS_COPIES {
+        run.start_copy_readers(goal.copy_readers);
+    }
     let mut random = Random(11);
     purge_for(&mut run, &mut random, UNDISTURBED);
     // While the feed is behind, one instance reads the database and the other serves stale answers,
@@ -112,12 +132,13 @@ fn run<E: Networked>(goal: &Goal) {
     let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
     let mut applied: BTreeMap<&str, u64> = BTreeMap::new();
     for round in 0.. {
-        let done =
-            [&run.board.reads, &run.board.changes].map(|count| count.load(Ordering::Relaxed));
-        if round >= goal.rounds && done[0] >= goal.reads && done[1] >= goal.changes {
+        let done = [&run.board.reads, &run.board.redis_reads, &run.board.changes]
+            .map(|count| count.load(Ordering::Relaxed));
+        let goals = [goal.reads, goal.redis_reads, goal.changes];
+        if round >= goal.rounds && done.iter().zip(goals).all(|(done, goal)| *done >= goal) {
             break;
         }
-        for disturbance in shuffled(E::disturbances(), &mut random) {
+        for disturbance in shuffled((goal.disturbances)(), &mut random) {
             let in_time = began.elapsed() < goal.within;
             assert!(
                 in_time,
@@ -134,18 +155,66 @@ fn run<E: Networked>(goal: &Goal) {
     judge(&run, goal, began.elapsed(), &applied);
 }
 
-fn judge<E: Networked>(run: &Trial<E>, goal: &Goal, took: Duration, applied: &BTreeMap<&str, u64>) {
+fn judge<E: Networked>(
+    run: &Trial<E>,
+    goal: &Goal<E>,
+    took: Duration,
+    applied: &BTreeMap<&str, u64>,
+) {
     let report = run.judge(&run.terms());
     run.assert_known_logs();
     let mut summary = summarize(run, &goal.name, took);
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = report.rules_applied();
     summary["disturbances"] = json!(applied);
+    if E::HAS_COPIES {
+        summary["near_caches"] = near_caches(run);
+    }
     E::after_mixed_run(run, &mut summary);
     println!("{summary:#}");
     save_summary(&goal.name, &summary);
     assert_counts(&summary, goal);
+    if E::HAS_COPIES {
+        assert_all(&summary, &NEAR_CACHES);
+        let reads = summary["near_caches"]["reads"].as_u64();
+        assert!(reads >= Some(goal.redis_reads), "{summary:#}");
+    }
     report.assert_all_rules_applied();
+}
+
+/// Counts of near caches that must be above 0.
+const NEAR_CACHES: [&str; 7] = [
+    "near_caches/get",
+    "near_caches/mget",
+    "near_caches/copies_default",
+    "near_caches/copies_broadcast",
+    "near_caches/invalidations",
+    "near_caches/invalidate_alls",
+    "rules_applied/copied",
+];
+
+/// Returns the counts of the reads over the Redis protocol.
+fn near_caches<E: Networked>(run: &Trial<E>) -> Value {
+    let of = |form| run.observations.iter().filter(|read| read.form == form).count();
+    let refused = |read: &&Observation| {
+        matches!(read.form, Form::RedisGet | Form::RedisMget) && is_refused(read)
+    };
+    let sum = |name: &str| -> f64 {
+        run.servers.iter().map(|server| server.metrics().sum(name, &[])).sum()
+    };
+    let [copies_default, copies_broadcast] =
+        run.board.copies.each_ref().map(|count| count.load(Ordering::Relaxed));
+    json!({
+        "reads": run.board.redis_reads.load(Ordering::Relaxed),
+        "get": of(Form::RedisGet),
+        "mget": of(Form::RedisMget),
+        "copies_default": copies_default,
+        "copies_broadcast": copies_broadcast,
+        "refused": run.observations.iter().filter(refused).count(),
+        "connections_lost": run.board.connections_lost.load(Ordering::Relaxed),
+        "invalidations": sum("hotrow_redis_invalidations_total"),
+        "invalidate_alls": sum("hotrow_redis_invalidate_alls_total"),
+    })
 }
 
 /// Applies a disturbance and waits until both instances have recovered unaided.
@@ -198,7 +267,7 @@ fn shuffled<T>(mut all: Vec<T>, random: &mut Random) -> Vec<T> {
     all
 }
 
-fn assert_counts(summary: &Value, goal: &Goal) {
+fn assert_counts<E: Networked>(summary: &Value, goal: &Goal<E>) {
     let number = |path: &str| {
         summary.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path}"))
     };

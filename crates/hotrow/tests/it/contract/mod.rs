@@ -2,9 +2,9 @@
 //! database that this process writes, and a checker that judges every answer and knows only the
 //! contract.
 //!
-//! Reading order: [`writer`], [`reader`] and [`ask`] (the load), [`engine`] (the databases),
-//! [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a finished run),
-//! then the tests: [`mix`], [`race_a`], [`faults`].
+//! Reading order: [`writer`], [`reader`], [`ask`] and [`copies`] (the load), [`engine`] (the
+//! databases), [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a
+//! finished run), then the tests: [`mix`], [`race_a`], [`faults`].
 //!
 //! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all
 //! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
@@ -15,6 +15,7 @@
 mod ask;
 mod board;
 mod check;
+mod copies;
 mod disturbances;
 mod engine;
 mod faults;

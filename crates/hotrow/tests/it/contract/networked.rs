@@ -106,6 +106,8 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// True if [`Self::hidden_session`] hides the commits of that session alone; false if it hides
     /// those of all.
     const HIDES_ONE_SESSION: bool;
+    /// True if the mixed run reads over the Redis protocol too.
+    const HAS_COPIES: bool = false;
     /// True if a read waits for a change that is delivered but not visible.
     const READS_WAIT_FOR_CHANGES: bool = false;
 
@@ -117,6 +119,11 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
 
     /// Returns the disturbances of a mixed run.
     fn disturbances() -> Vec<Disturbance<Self>>;
+
+    /// Returns those of its short form: without what the short form of another run applies.
+    fn own_disturbances() -> Vec<Disturbance<Self>> {
+        Self::disturbances()
+    }
 
     /// Changes the table as a whole after crash number `round`, if the engine has such a statement.
     fn after_crash(_run: &mut Trial<Self>, _round: u64) {}

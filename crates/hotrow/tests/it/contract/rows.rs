@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use hotrow_measure::random::STEP;
+pub(crate) use hotrow_measure::random::mix;
 use serde_json::Value;
 
 /// Member in which a record contains its version and payload, if these are embedded.
@@ -72,13 +74,6 @@ pub(crate) fn claimed_version(body: &[u8]) -> Option<u64> {
     rest.split(',').next()?.parse().ok()
 }
 
-/// Returns a hash of `n` (SplitMix64's finalizer).
-pub(crate) fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
 /// Random number generator, repeatable from its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub u64);
@@ -86,7 +81,7 @@ pub(crate) struct Random(pub u64);
 impl Random {
     /// Returns any number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 

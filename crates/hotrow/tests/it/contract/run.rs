@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::contract::ask::ReadRequest;
 use crate::contract::board::{Board, Instance};
 use crate::contract::check::Report;
+use crate::contract::copies::{CopyReader, has_copies};
 use crate::contract::engine::Engine;
 use crate::contract::faults::is_fresh;
 use crate::contract::reader::{ReadProfile, Reader};
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     /// SQLite: true for WAL mode with triggers; false for a rollback journal, with the file watched
     /// as a whole.
     pub(crate) logged: bool,
+    /// SQLite: true to serve the table through a view.
+    pub(crate) through_view: bool,
 }
 
 impl Default for Plan {
@@ -51,6 +54,7 @@ impl Default for Plan {
             max_staleness: MAX_STALENESS,
             reserved: 0,
             logged: true,
+            through_view: false,
         }
     }
 }
@@ -136,8 +140,12 @@ impl<E: Engine> Trial<E> {
         environment: &[(&str, &str)],
     ) -> Instance {
         let server = Server::start_with(config, environment);
-        let instance =
-            Instance { id: self.servers.len() as u16, data: server.data, admin: server.admin };
+        let instance = Instance {
+            id: self.servers.len() as u16,
+            data: server.data,
+            admin: server.admin,
+            redis: has_copies(config).then(|| server.redis()),
+        };
         self.servers.push(server);
         self.board.add_instance(instance);
         instance
@@ -187,6 +195,16 @@ impl<E: Engine> Trial<E> {
     pub(crate) fn start_readers(&mut self, count: u16, profile: ReadProfile) {
         for _ in 0..count {
             let reader = self.reader(profile);
+            self.readers.push(std::thread::spawn(move || reader.run()));
+        }
+    }
+
+    /// Starts readers over the Redis protocol.
+    pub(crate) fn start_copy_readers(&mut self, count: u16) {
+        for _ in 0..count {
+            let id = self.readers.len() as u16;
+            let Plan { keys, sizes, .. } = self.plan;
+            let reader = CopyReader::new(id, keys, self.board.clone(), sizes);
             self.readers.push(std::thread::spawn(move || reader.run()));
         }
     }

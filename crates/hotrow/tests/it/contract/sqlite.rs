@@ -36,11 +36,23 @@ impl Engine for Sqlite {
         }
         database.execute(CREATE);
         fill(&database.connection, plan, 0);
+        if plan.through_view {
+            database.execute(
+                "CREATE VIEW shown AS SELECT payload, version, id FROM items \
+                 WHERE version >= 0 AND payload <> ''",
+            );
+        }
         database
     }
 
     fn config(database: &Database, plan: &Plan) -> Config {
-        Config::new(database.path())
+        let config = match plan.through_view {
+            true => Config::new(database.path())
+                .set("collections.items.table", "\"shown\"")
+                .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]"),
+            false => Config::new(database.path()),
+        };
+        config
             .set("collections.items.allow_min_position", if plan.logged { "true" } else { "false" })
             .set("source.watch", if plan.logged { "\"triggers\"" } else { "\"none\"" })
     }

@@ -3,6 +3,8 @@
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_some, await_until};
 use serde_json::Value;
 
+use super::redis::{redis_cli, with_redis};
+
 fn start(settings: &[(&str, &str)]) -> (Database, Server) {
     let database = Database::with_products(3);
     let config = Config::new(database.path()).collection("products").with(settings);
@@ -26,20 +28,30 @@ fn count(history: &Value, series: &str) -> f64 {
 
 #[test]
 fn the_samples_add_up_to_the_requests() {
-    let (_database, server) = start(&[]);
+    let database = Database::with_products(3);
+    let config = Config::new(database.path()).collection("products");
+    let server = Server::start(&with_redis(config));
     await_until("the first sample", SOON, || history(&server, 0)["next"].as_u64() > Some(0));
     let mut client = server.client();
     for path in ["/products/1", "/products/1", "/products/2", "/products/9", "/nothing/1"] {
         client.get(path);
     }
+    // As requests: a hit, a hit of two keys, a miss without a record, and a refusal. Not `PING`.
+    for command in
+        [&["GET", "products:1"][..], &["MGET", "products:2", "products:9"], &["GET", "products:8"]]
+    {
+        redis_cli(&server, command);
+    }
+    redis_cli(&server, &["PING"]);
+    redis_cli(&server, &["GET", "nothing:1"]);
     let history = await_some("samples of all requests", SOON, || {
         let found = history(&server, 0);
-        (count(&found, "requests.none").round() >= 1.0).then_some(found)
+        (count(&found, "requests.none").round() >= 2.0).then_some(found)
     });
     let counts = ["requests.hit", "requests.miss", "requests.none", "status.2xx", "status.4xx"];
     let counts = counts.map(|series| count(&history, series).round());
-    assert_eq!(counts, [1.0, 3.0, 1.0, 3.0, 2.0], "{history}");
-    assert_eq!(count(&history, "lookups.memory").round(), 1.0);
+    assert_eq!(counts, [3.0, 4.0, 2.0, 5.0, 4.0], "{history}");
+    assert_eq!(count(&history, "lookups.memory").round(), 4.0);
     let of_collection = &history["collections"]["products"];
     let samples = history["at_unix_ms"].as_array().unwrap().len();
     assert_eq!(of_collection["memory"].as_array().map(Vec::len), Some(samples));

@@ -7,6 +7,7 @@ use hotrow_testkit::harness::{Config, Database, Gate, SOON, Server, await_until}
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
+use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use rustix::process::Signal;
 
@@ -67,7 +68,7 @@ fn a_miss_of_a_recorded_trace_has_a_server_span_and_a_query_below_it() {
         ("hotrow.fill.kept", "1"),
     ];
     assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
-    let inside = |outer: &opentelemetry_proto::tonic::trace::v1::Span| {
+    let inside = |outer: &Span| {
         outer.start_time_unix_nano <= query.start_time_unix_nano
             && query.start_time_unix_nano <= query.end_time_unix_nano
     };
@@ -216,6 +217,59 @@ fn a_wait_for_a_position_is_a_part_of_its_request() {
     let span = collector.await_server_span(2);
     let found = attributes(&span);
     assert_eq!((&*found["hotrow.read"], &*found["hotrow.cache"]), ("revalidate", "bypass"));
+}
+
+#[test]
+fn a_request_by_an_alias_shows_both_of_its_queries() {
+    let database = Database::new();
+    database.execute(
+        "CREATE TABLE users(id INTEGER PRIMARY KEY, email TEXT UNIQUE);
+         INSERT INTO users VALUES (1, 'ann@x.org'), (2, 'bob@x.org');",
+    );
+    let collector = Collector::start(Behaviour::ok());
+    let config = Config::new(database.path())
+        .collection("users")
+        .set("collections.users.by.email.columns", "\"email\"")
+        .set("trace.endpoint", &collector.endpoint())
+        .set("trace.sample", "0");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    client.get("/users/2");
+    let queries_of = |spans: &[Span], trace_id: u128| {
+        let queries = spans.iter().filter(|span| of(span, trace_id) && span.kind == CLIENT);
+        let mut queries: Vec<Span> = queries.cloned().collect();
+        queries.sort_by_key(|query| query.start_time_unix_nano);
+        queries
+    };
+    for (trace_id, path) in [
+        (1, "/users/by/email/ann@x.org"),
+        // Its record is in memory, and then its value too.
+        (2, "/users/by/email/bob@x.org"),
+        (3, "/users/by/email/bob@x.org"),
+        (4, "/users/by/email/none@x.org"),
+    ] {
+        client.send(request(path, trace_id));
+        client.answer();
+        collector.await_server_span(trace_id);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended(SOON).code(), 0);
+    let spans = collector.spans();
+    for (trace_id, count) in [(1, 2), (2, 1), (3, 0), (4, 1)] {
+        let queries = queries_of(&spans, trace_id);
+        assert_eq!(queries.len(), count, "{trace_id}: {spans:?}");
+        let server_span =
+            spans.iter().find(|span| of(span, trace_id) && span.kind == SERVER).unwrap();
+        assert_eq!(server_span.name, "GET /users/{id}");
+        assert!(queries.iter().all(|query| query.parent_span_id == server_span.span_id));
+        assert!(queries.iter().all(|query| query.name == "SELECT users"), "{queries:?}");
+        assert!(!format!("{server_span:?}").contains("x.org"));
+    }
+    let [value, record] = &queries_of(&spans, 1)[..] else { panic!("two queries") };
+    assert!(value.end_time_unix_nano <= record.start_time_unix_nano, "one after the other");
+    let waits: Vec<_> =
+        spans.iter().filter(|span| of(span, 1) && span.name == "wait for query").collect();
+    assert_eq!(waits.len(), 2, "one before each query: {waits:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! MariaDB, or the server of HOTROW_TEST_MYSQL_URL.
 
 use super::{Written, assert_has, run};
-use hotrow_testkit::mysql::Server;
+use hotrow_testkit::mysql::{SERVICE_USER, Server};
 
 const TABLES: &str = r#"
     CREATE TABLE users(id BIGINT PRIMARY KEY, email VARCHAR(99) NOT NULL UNIQUE, api_token TEXT);
@@ -44,7 +44,10 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
     assert_has(written.refusal("bare"), &["ADD PRIMARY KEY (`name`);", "name is only a guess"]);
     assert_has(written.refusal("ratios"), &["can be written in more than one way"]);
     assert_has(written.refusal("old"), &["ENGINE = InnoDB;"]);
-    assert_has(written.refusal("seen"), &["is a view"]);
+    assert_has(
+        written.refusal("seen"),
+        &["may not see the text of the view `seen`", "SHOW VIEW ON"],
+    );
     assert_eq!(written.text, Written::of(&server.url(), &[]).text, "the same again");
     written.assert_serves(&[
         "/users/1",
@@ -56,6 +59,9 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         "/parted/1",
     ]);
     server.batch(&format!("ALTER TABLE `{database}`.`bare` ADD PRIMARY KEY (`name`)"));
+    server.batch(&format!("GRANT SHOW VIEW ON {database}.seen TO {SERVICE_USER}@'%'"));
+    let seen = format!("{database}.seen");
+    Written::of(&server.url(), &["--tables", &seen]).assert_serves(&["/seen/1"]);
     let bare = format!("{database}.bare");
     Written::of(&server.url(), &["--tables", &bare]).assert_serves(&["/bare/a"]);
 }

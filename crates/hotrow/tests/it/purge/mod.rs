@@ -2,9 +2,12 @@
 //! changes of its database.
 //!
 //! Reading order: this (a site, and the tests that run over both), [`fronts`] (the programs in
-//! front), [`keys`] (header fields of answers), [`webhook`] (the receiver of examples/purge).
+//! front), [`keys`] (header fields of answers), [`webhook`] (the receiver of examples/purge), `hub`
+//! (behind a change hub).
 
 mod fronts;
+#[cfg(feature = "hub")]
+mod hub;
 mod keys;
 mod webhook;
 

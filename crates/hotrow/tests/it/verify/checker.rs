@@ -182,6 +182,24 @@ pub(crate) fn assert_all_rules(report: &Value, rules: &[&str]) {
     }
 }
 
+/// Asserts that near caches read, kept copies, had invalidations, and were judged.
+#[track_caller]
+pub(crate) fn assert_near_caches(report: &Value) {
+    for path in [
+        "/near_caches/copies_read",
+        "/near_caches/kept",
+        "/near_caches/invalidations",
+        "/reads/forms/redis_get",
+        "/reads/forms/redis_mget",
+        "/reads/forms/copy",
+        "/checked/copied",
+    ] {
+        let count = report.pointer(path).and_then(Value::as_u64);
+        assert!(count > Some(0), "{path}: {report:#}");
+    }
+    assert_eq!(report["near_caches"]["targets"][0]["broadcast"], true, "{report:#}");
+}
+
 /// Asserts that the service's own check ran and found nothing.
 #[track_caller]
 pub(crate) fn assert_self_checked(server: &Server) {

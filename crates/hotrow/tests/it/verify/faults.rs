@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::verify::balancer::Balancer;
-use crate::verify::checker::{ALL_RULES, assert_all_rules};
+use crate::verify::checker::{ALL_RULES, assert_all_rules, assert_near_caches};
 use crate::verify::stage::{Deployment, Stage, pass_while};
 use hotrow_testkit::harness::{SOON, await_until};
 
@@ -120,6 +120,9 @@ pub(crate) fn run_faults<S: Stage>(own: &[Fault<S>]) -> Value {
     assert_eq!(occurred.len(), own.len() + common.len(), "not every fault occurred: {occurred:?}");
     assert_all_rules(&report, &ALL_RULES);
     assert_counts(&report);
+    if report.get("near_caches").is_some_and(|near| !near.is_null()) {
+        assert_near_caches(&report);
+    }
     assert!(balancer.served().iter().all(|served| *served > 100), "{:?}", balancer.served());
     report
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::maria::Maria;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_self_checked, with_all_capabilities,
+    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
+    with_near_caches,
 };
 use crate::verify::faults::{Fault, assert_writers_were_interrupted};
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -24,7 +25,7 @@ impl Stage for Maria {
     }
 
     fn config(&self) -> Config {
-        with_all_capabilities(Backend::config(self))
+        with_near_caches(with_all_capabilities(Backend::config(self)))
     }
 
     fn database(&self) -> String {
@@ -82,5 +83,6 @@ fn a_sound_service_passes_while_its_server_is_killed() {
     let report = checker.ended(Duration::from_secs(8)).assert_passed(100, 30);
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&deployment.one);
+    assert_near_caches(&report);
     assert_writers_were_interrupted(&report);
 }

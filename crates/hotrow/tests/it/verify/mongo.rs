@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::mongo::Mongo;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_self_checked, with_all_capabilities,
+    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
+    with_near_caches,
 };
 use crate::verify::faults::Fault;
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -23,7 +24,8 @@ impl Stage for Mongo {
     }
 
     fn config(&self) -> Config {
-        with_all_capabilities(Backend::config(self)).set("collections.verified.key", "\"_id\"")
+        with_near_caches(with_all_capabilities(Backend::config(self)))
+            .set("collections.verified.key", "\"_id\"")
     }
 
     fn database(&self) -> String {
@@ -75,4 +77,5 @@ fn a_sound_service_passes_while_its_deployment_is_disturbed() {
     let report = checker.ended(Duration::from_secs(6)).assert_passed(100, 30);
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&deployment.one);
+    assert_near_caches(&report);
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::backend::Backend as _;
 use crate::backend::maria::Maria;
+use crate::backend::mongo::Mongo;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{
     ALL_RULES, Checker, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
@@ -33,7 +34,8 @@ fn with_children(config: Config) -> Config {
 }
 
 fn create(config: &Config, database: &[&str]) {
-    let created = Checker::start(config, &[&["--create"], database].concat()).ended(RUN);
+    let arguments = [&["--create"], &FEW_KEYS[..], database].concat();
+    let created = Checker::start(config, &arguments).ended(RUN);
     assert_eq!(created.status, Some(0), "{created:?}");
 }
 
@@ -102,6 +104,16 @@ fn a_sound_service_over_mariadb_passes() {
     let config = with_children(with_alias(maria.config()));
     let report = passed(&config, &["--database", &maria.server.superuser_url()]);
     assert_covered(&report, "/covered/embed", &CHILDREN);
+}
+
+#[test]
+fn a_sound_service_over_mongodb_passes() {
+    let mongo = Mongo::start();
+    let config = with_alias(mongo.config()).with(&[
+        (&format!("collections.{NAME}.key"), "\"_id\""),
+        (&format!("collections.{NAME}.key_type"), "\"integer\""),
+    ]);
+    passed(&config, &[]);
 }
 
 /// Runs the checker over a change log whose rows a trigger spoils when `condition` holds.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_self_checked, with_all_capabilities,
+    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
+    with_near_caches,
 };
 use crate::verify::faults::Fault;
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -21,7 +22,8 @@ impl Stage for Postgres {
     }
 
     fn config(&self) -> Config {
-        with_all_capabilities(Backend::config(self)).set("source.connect_timeout", "\"2s\"")
+        with_near_caches(with_all_capabilities(Backend::config(self)))
+            .set("source.connect_timeout", "\"2s\"")
     }
 
     fn database(&self) -> String {
@@ -61,5 +63,6 @@ fn a_sound_service_passes_while_its_connections_are_cut() {
     let report = checker.ended(Duration::from_secs(6)).assert_passed(200, 50);
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&deployment.one);
+    assert_near_caches(&report);
     assert!(report["feed_losses"][0].as_u64() > Some(0), "cut connections are losses: {report:#}");
 }

@@ -232,7 +232,7 @@
     .map((source) => source.feed)
     .reduce((most, feed) => (feed.staleness_ms > (most.staleness_ms ?? -1) ? feed : most));
 
-  const unreachable = () => {
+  const databaseAway = () => {
     const sources = Object.entries(status.sources);
     const away = sources.filter(([, source]) => !source.reachable).map(([name]) => name);
     const names = sources.length > 1 && away.length ? ` ${away.join(", ")}` : "";
@@ -271,7 +271,7 @@
     feed: (ready, feed) => (ready.feed === "starting" ? "the change feed has not caught up yet"
       : `the change feed is ${millis(ready.staleness_ms)} behind, more than the `
         + `${millis(feed.max_staleness_ms)} allowed`),
-    source: unreachable,
+    source: databaseAway,
     breaker: (ready) => `the circuit breaker is ${ready.breaker}`,
     token_keys: () => "the keys that verify tokens are missing or too old",
     warm_start: () => "the warm start has not ended",
@@ -288,7 +288,7 @@
     }
     if (!feed.followed) warnings.push("no change feed: answers may be as old as their TTL");
     if (ready.source !== "reachable" && !ready.unmet.includes("source")) {
-      warnings.push(unreachable());
+      warnings.push(databaseAway());
     }
     if (ready.breaker !== "closed" && !ready.unmet.includes("breaker")) {
       warnings.push(`the circuit breaker is ${ready.breaker}`);
@@ -356,7 +356,7 @@
       label.join(", "));
   };
 
-  const unreachable = (error) => {
+  const showUnreachable = (error) => {
     unreachableSince ??= Date.now() / 1000;
     const why = error.name === "TimeoutError" ? `no answer within ${TIMEOUT_MS / 1000} s`
       : error instanceof TypeError ? "no connection" : error.message;
@@ -389,7 +389,7 @@
     try {
       await round();
     } catch (error) {
-      unreachable(error);
+      showUnreachable(error);
       console.warn(error);
     }
     isRunning = false;

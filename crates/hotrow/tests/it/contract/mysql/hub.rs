@@ -4,7 +4,7 @@
 use crate::backend::Backend as _;
 use crate::backend::maria::Maria;
 use crate::contract::disturbances::Disturbance;
-use crate::contract::hub::{BehindHub, Hubbed};
+use crate::contract::hub::{BehindHub, Hubbed, of_relays};
 use crate::contract::mixed;
 use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_testkit::mysql::Stop;
@@ -26,6 +26,12 @@ impl BehindHub for Maria {
 
     fn relay_config(config: Config) -> Config {
         config
+    }
+
+    fn of_short_form() -> Vec<Disturbance<Hubbed<Self>>> {
+        let mut all = of_relays();
+        all.extend(Self::of_place());
+        all
     }
 
     fn of_place() -> Vec<Disturbance<Hubbed<Self>>> {

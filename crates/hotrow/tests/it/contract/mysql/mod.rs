@@ -2,7 +2,7 @@
 //! the server directly.
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
-//! [`embedded`], `hub`, `hub_rules`.
+//! [`embedded`], [`views`], `hub`, `hub_rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +28,7 @@ mod hub;
 #[cfg(feature = "hub")]
 mod hub_rules;
 mod session;
+mod views;
 
 tests! {
     Maria:
@@ -83,6 +84,7 @@ impl Engine for Maria {
 
 impl Networked for Maria {
     const NAME: &str = "mariadb";
+    const HAS_COPIES: bool = true;
     const HIDES_ONE_SESSION: bool = false;
 
     fn disturbances() -> Vec<Disturbance<Self>> {

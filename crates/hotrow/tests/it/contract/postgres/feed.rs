@@ -60,7 +60,7 @@ fn a_change_hidden_before_the_feed_began_is_not_missed() {
     run.start_writers();
     let hidden = Hidden::begin(&run, KEY);
     let server = Server::start_with(&config(&run), &[]);
-    let instance = Instance { id: 0, data: server.data, admin: server.admin };
+    let instance = Instance { id: 0, data: server.data, admin: server.admin, redis: None };
     run.servers.push(server);
     run.board.add_instance(instance);
     let mut reader = run.reader(ReadProfile::plain());

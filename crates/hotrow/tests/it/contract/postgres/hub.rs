@@ -1,8 +1,8 @@
 //! Contract through the change hub, with a slot that stays.
 
 use crate::backend::postgres::Postgres;
-use crate::contract::disturbances::Disturbance;
-use crate::contract::hub::{BehindHub, Hubbed};
+use crate::contract::disturbances::{Disturbance, of_processes};
+use crate::contract::hub::{BehindHub, Hubbed, of_nats, of_relays};
 use crate::contract::mixed;
 use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_testkit::proxy::Class;
@@ -23,6 +23,14 @@ impl BehindHub for Postgres {
 
     fn relay_config(config: Config) -> Config {
         config.set("hub.slot", "\"relays\"")
+    }
+
+    fn of_short_form() -> Vec<Disturbance<Hubbed<Self>>> {
+        let mut all = of_processes();
+        all.extend(of_nats());
+        all.extend(of_relays());
+        all.extend(Self::of_place());
+        all
     }
 
     fn of_place() -> Vec<Disturbance<Hubbed<Self>>> {

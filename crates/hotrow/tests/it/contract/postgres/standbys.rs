@@ -83,6 +83,12 @@ impl Networked for Replicated {
         all
     }
 
+    fn own_disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_processes();
+        all.extend(of_standbys());
+        all
+    }
+
     fn after_mixed_run(run: &Trial<Self>, summary: &mut Value) {
         let sum = |name: &str, labels: &[(&str, &str)]| {
             run.servers.iter().map(|server| server.metrics().sum(name, labels)).sum::<f64>()

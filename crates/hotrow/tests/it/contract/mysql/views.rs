@@ -1,0 +1,116 @@
+//! Contract over a view: the writers change the table, and the service reads the view.
+
+use std::collections::BTreeMap;
+
+use super::session::MysqlSession;
+use crate::backend::Backend;
+use crate::backend::maria::Maria;
+use crate::contract::disturbances::{Disturbance, of_processes};
+use crate::contract::engine::Engine;
+use crate::contract::networked::{Networked, disturbs_its_server};
+use crate::contract::run::Plan;
+use crate::contract::sql::of_tables;
+use crate::contract::{mixed, visibility};
+use hotrow_testkit::harness::Config;
+use hotrow_testkit::mysql::SERVICE_USER;
+
+tests! {
+    Views:
+    #[ignore = "long: the short form runs over the table"]
+    mixed::contract_holds_under_every_disturbance,
+    visibility::a_row_read_before_its_change_is_visible_is_not_cached,
+}
+
+const VIEW: &str = "CREATE OR REPLACE VIEW shown AS SELECT payload, version, id FROM items \
+    WHERE version >= 0 AND payload <> ''";
+
+/// A server whose `items` are served through a view.
+pub(super) struct Views(Maria);
+
+impl Engine for Views {
+    type Database = Self;
+    type Session = MysqlSession;
+
+    const TOKENS_ARE_EXACT: bool = <Maria as Engine>::TOKENS_ARE_EXACT;
+    const RESTARTS_END_TOKENS: bool = <Maria as Engine>::RESTARTS_END_TOKENS;
+
+    fn create(plan: &Plan) -> Self {
+        let database = <Maria as Engine>::create(plan);
+        database.server.batch(&format!("{VIEW}; GRANT SHOW VIEW ON shown TO {SERVICE_USER}@'%'"));
+        Self(database)
+    }
+
+    fn config(database: &Self, plan: &Plan) -> Config {
+        <Maria as Engine>::config(&database.0, plan)
+            .set("collections.items.table", "\"shown\"")
+            .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]")
+    }
+
+    fn session(database: &Self, plan: &Plan) -> MysqlSession {
+        <Maria as Engine>::session(&database.0, plan)
+    }
+
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        <Maria as Engine>::rows(&database.0)
+    }
+}
+
+impl Networked for Views {
+    const NAME: &str = "mariadb-views";
+    const HIDES_ONE_SESSION: bool = <Maria as Networked>::HIDES_ONE_SESSION;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_processes();
+        all.extend(of_tables());
+        let own: Vec<Disturbance<Self>> = vec![
+            Disturbance::calmed("stream killed", true, |run, _, _| run.database.0.kill_streams()),
+            Disturbance::calmed("columns changed", false, |run, _, _| {
+                run.database.0.server.batch(
+                    "ALTER TABLE items MODIFY payload MEDIUMTEXT NOT NULL; \
+                     ALTER TABLE items MODIFY payload TEXT NOT NULL",
+                );
+            }),
+            Disturbance::calmed("view replaced", false, |run, _, _| {
+                let other = VIEW.replace("version >= 0", "version * 2 >= 0");
+                run.database.0.server.batch(&format!("{other}; {VIEW}"));
+            }),
+        ];
+        all.extend(own);
+        all
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        self.0.incarnation()
+    }
+
+    fn log_end(&self) -> u64 {
+        self.0.log_end()
+    }
+
+    fn hidden_session(&self) -> (MysqlSession, impl FnMut() -> bool) {
+        self.0.hidden_session()
+    }
+}
+
+impl Backend for Views {
+    const FEED_RESUMES: bool = <Maria as Backend>::FEED_RESUMES;
+    const LATE_FEED_ANSWERS_RARELY: bool = <Maria as Backend>::LATE_FEED_ANSWERS_RARELY;
+
+    disturbs_its_server!(0);
+
+    fn start() -> Self {
+        Self(Maria::start())
+    }
+
+    fn config(&self) -> Config {
+        Backend::config(&self.0)
+    }
+
+    fn clear_faults(&self) {
+        self.0.clear_faults();
+    }
+
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+}
