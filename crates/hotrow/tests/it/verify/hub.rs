@@ -49,7 +49,10 @@ impl<S: WithHub> Stage for Hubbed<S> {
 
     fn config(&self) -> Config {
         let config = behind(Stage::config(&self.primary), &self.nats);
-        S::keep_place(config).set("hub.lease", "\"700ms\"")
+        // Near caches there are, without broadcasts: changes are not followed behind a hub.
+        S::keep_place(config)
+            .set("hub.lease", "\"700ms\"")
+            .set("collections.verified.changes", "false")
     }
 
     fn database(&self) -> String {
