@@ -24,8 +24,8 @@ use super::server::DeploymentKind;
 use super::shared::Published;
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
 
-const VALUE_IN_ARRAY: &str = "a document has this value inside an array, which is no value of the field by which it is \
-     looked up; store a single value there";
+const VALUE_IN_ARRAY: &str = "a document has this value inside an array, which is no value of \
+    the field by which it is looked up; store a single value there";
 
 /// Attempts of one read: the first, and one after a lost connection or a changed primary.
 const ATTEMPTS_MAX: usize = 2;

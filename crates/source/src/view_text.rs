@@ -74,8 +74,8 @@ impl Dialect {
     }
 }
 
-/// Words that are no names without quotes: the keywords of SQLite that can stand in an expression
-/// or end one.
+/// Words that are no names without quotes: the keywords of SQLite that can occur in an expression or
+/// end one.
 const RESERVED: &str = "all and as asc between by case cast collate create cross current_date \
     current_time current_timestamp distinct else end escape except exists filter from full glob \
     group having in indexed inner intersect is isnull join left like limit match natural not \
@@ -182,7 +182,7 @@ impl Parser<'_> {
             self.expression(0)?;
         }
         if let Some(next) = self.tokens.get(self.at) {
-            return Err(self.fault_of(next, "more than one table in FROM, and WHERE"));
+            return Err(self.fault_of(next, "something besides columns, one table and WHERE"));
         }
         let is_other = |(_, name): &&(usize, String)| !name.eq_ignore_ascii_case(&alias);
         if let Some((at, _)) = self.qualifiers.iter().find(is_other) {

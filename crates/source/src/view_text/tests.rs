@@ -94,7 +94,10 @@ fn all_else_is_refused_with_the_part_that_is_not_accepted() {
         (format!("select /* 1 */ `t`.`a` AS `a` {from}"), "no accepted expression"),
         (format!("select `u`.`a` AS `a` {from}"), "a column of another table"),
         (format!("select `t`.`a` AS `a` {from} where"), "no accepted expression"),
-        (format!("select `t`.`a` AS `a` {from} limit 3"), "more than one table in FROM, and WHERE"),
+        (
+            format!("select `t`.`a` AS `a` {from} limit 3"),
+            "something besides columns, one table and WHERE",
+        ),
         (format!("select `t`.`a` AS `a` {from} join `shop`.`u`"), "more than one table"),
         (format!("select `t`.`a` AS `a` {from},`shop`.`u`"), "more than one table"),
         (format!("select `t`.`a` AS `a` {from} PARTITION (`p0`)"), "more than one table"),
@@ -132,11 +135,11 @@ fn what_only_sqlite_accepts_is_refused_with_the_part() {
         ("SELECT id nr FROM t", "something other than FROM"),
         ("SELECT id -> '$.a' FROM t", "something other than FROM"),
         ("SELECT id COLLATE nocase FROM t", "something other than FROM"),
-        ("SELECT id FROM t WHERE id ISNULL", "more than one table in FROM, and WHERE"),
+        ("SELECT id FROM t WHERE id ISNULL", "something besides columns, one table and WHERE"),
         ("SELECT id FROM t WHERE id IS 5", "IS with anything but NULL"),
         ("SELECT id FROM t WHERE id IN u", "no `(`"),
         ("SELECT id FROM t WHERE id IN ()", "no accepted expression"),
-        ("SELECT id FROM t WHERE name LIKE 'a'", "more than one table in FROM, and WHERE"),
+        ("SELECT id FROM t WHERE name LIKE 'a'", "something besides columns, one table and WHERE"),
         ("SELECT id FROM t WHERE id = ?1", "a character that is not accepted"),
         ("SELECT id FROM t INDEXED BY i", "more than one table"),
         ("SELECT id FROM t WINDOW w AS ()", "more than one table"),
@@ -157,7 +160,7 @@ fn what_only_sqlite_accepts_is_refused_with_the_part() {
 fn an_error_quotes_the_text_from_the_part_on() {
     let why = mysql("select `ö`.`a` AS `a` from `s`.`ö` limit 3").unwrap_err();
     let expected =
-        "has more than one table in FROM, and WHERE at character 36 of its text: limit 3";
+        "has something besides columns, one table and WHERE at character 36 of its text: limit 3";
     assert_eq!(why, expected);
 }
 

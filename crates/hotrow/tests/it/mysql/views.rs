@@ -99,7 +99,7 @@ fn another_text_of_the_view_or_column_of_the_table_is_a_change_of_shape() {
 
 #[test]
 fn a_view_whose_row_depends_on_more_than_one_row_is_refused_with_the_reason() {
-    let more = "more than one table in FROM, and WHERE";
+    let more = "something besides columns, one table and WHERE";
     let function = "a function other than abs, coalesce";
     let cases = [
         ("SELECT DISTINCT id, name FROM products", "no accepted expression"),
