@@ -242,11 +242,14 @@ fn disturb<E: Networked>(
         });
     }
     purge_for(run, random, UNDISTURBED);
-    // The end of a session may be noticed late: the next disturbance must find a live feed.
+    // The end of a session may be noticed late: the next disturbance must find a live feed. An
+    // instance is also ready while it passes reads on to the database.
     for instance in instances {
         let mut admin = hotrow_testkit::harness::Client::connect(instance.admin);
-        await_until(&format!("/readyz long after {name}"), RECOVERY, || {
-            admin.get("/readyz").status == 200
+        await_until(&format!("a live feed long after {name}"), RECOVERY, || {
+            let is_ready = admin.get("/readyz").status == 200;
+            let status = admin.get("/status").json();
+            is_ready && status["sources"]["default"]["feed"]["current"] == true
         });
     }
 }
