@@ -74,8 +74,8 @@ impl Dialect {
     }
 }
 
-/// Words that are no names without quotes: the keywords of SQLite that can occur in an expression or
-/// end one.
+/// Words that are no names without quotes: the keywords of SQLite that can occur in an expression
+/// or end one.
 const RESERVED: &str = "all and as asc between by case cast collate create cross current_date \
     current_time current_timestamp distinct else end escape except exists filter from full glob \
     group having in indexed inner intersect is isnull join left like limit match natural not \
