@@ -10,7 +10,7 @@ use crate::common::Client;
 use crate::common::service::{Running, access, config};
 use hotrow_access::identity::Identity;
 use hotrow_server::config::Config;
-use hotrow_server::config::access::HolderName;
+use hotrow_server::config::access::{Access, HolderName};
 use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
 use hotrow_server::config::transport::Transport;
 use serde_json::{Value, json};
@@ -52,15 +52,21 @@ fn ask(client: &mut Client, request: &str, status: u16) {
     assert_eq!(client.next_status(), status, "{request}");
 }
 
-#[test]
-fn a_line_says_what_a_request_got() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("access.log");
+/// Returns access for one key, whose holder and role have names, and the key.
+pub(crate) fn named_access() -> (Access, String) {
     let (mut access, key) = access();
     let id = access.granted.keys[0].id;
     access.granted.names.roles = vec!["reader".to_owned()];
     let holder = HolderName::Key("billing".to_owned());
     access.granted.names.holders = [(Identity::of_key(id), holder)].into();
+    (access, key)
+}
+
+#[test]
+fn a_line_says_what_a_request_got() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let (access, key) = named_access();
     let server =
         Running::start(&logged(Config { access: Some(access), ..config() }, &path, 1.0, true));
     let mut client = Client::connect(server.address);

@@ -1,11 +1,9 @@
 //! The access log of commands of the Redis protocol: which have a line, and what it says.
 
-use crate::access_log::{lines, logged};
+use crate::access_log::{lines, logged, named_access};
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
-use crate::common::service::{Running, access, config};
-use hotrow_access::identity::Identity;
+use crate::common::service::{Running, config};
 use hotrow_server::config::Config;
-use hotrow_server::config::access::HolderName;
 use serde_json::{Value, json};
 
 /// Removes the bytes of errors, whose texts other tests check.
@@ -22,11 +20,7 @@ fn without_error_bytes(mut line: Value) -> Value {
 fn a_command_has_the_line_of_its_request_over_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let (mut access, key) = access();
-    let id = access.granted.keys[0].id;
-    access.granted.names.roles = vec!["reader".to_owned()];
-    let holder = HolderName::Key("billing".to_owned());
-    access.granted.names.holders = [(Identity::of_key(id), holder)].into();
+    let (access, key) = named_access();
     let config = with_redis(Config { access: Some(access), ..config() });
     let server = Running::start(&logged(config, &path, 1.0, true));
     let mut client = RedisClient::connect(server.redis);

@@ -99,6 +99,54 @@ macro_rules! disturbs_its_server {
 }
 pub(crate) use disturbs_its_server;
 
+/// Methods of a [`Networked`] that are those of the engine in its first field.
+macro_rules! sees_as_its_engine {
+    ($session:ty) => {
+        fn incarnation(&self) -> Option<u64> {
+            self.0.incarnation()
+        }
+
+        fn log_end(&self) -> u64 {
+            self.0.log_end()
+        }
+
+        fn hidden_session(&self) -> ($session, impl FnMut() -> bool) {
+            self.0.hidden_session()
+        }
+    };
+}
+pub(crate) use sees_as_its_engine;
+
+/// The [`Backend`] of a wrapper, which is that of the engine in its first field.
+macro_rules! is_its_backend {
+    ($wrapper:ty, $engine:ty) => {
+        impl crate::backend::Backend for $wrapper {
+            const FEED_RESUMES: bool = <$engine as crate::backend::Backend>::FEED_RESUMES;
+            const LATE_FEED_ANSWERS_RARELY: bool =
+                <$engine as crate::backend::Backend>::LATE_FEED_ANSWERS_RARELY;
+
+            crate::contract::networked::disturbs_its_server!(0);
+
+            fn start() -> Self {
+                Self(<$engine as crate::backend::Backend>::start())
+            }
+
+            fn config(&self) -> hotrow_testkit::harness::Config {
+                crate::backend::Backend::config(&self.0)
+            }
+
+            fn clear_faults(&self) {
+                self.0.clear_faults();
+            }
+
+            fn restart(&mut self) {
+                self.0.restart();
+            }
+        }
+    };
+}
+pub(crate) use is_its_backend;
+
 /// An engine behind a network.
 pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// Name of the engine in saved results.

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use super::OverMaria;
 use super::session::MysqlSession;
-use crate::backend::Backend;
 use crate::backend::maria::Maria;
 use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::{Networked, disturbs_its_server};
+use crate::contract::networked::{Networked, is_its_backend, sees_as_its_engine};
 use crate::contract::rows::PART;
 use crate::contract::run::Plan;
 #[cfg(feature = "failpoints")]
@@ -91,38 +90,7 @@ impl Networked for Embedded {
         all
     }
 
-    fn incarnation(&self) -> Option<u64> {
-        self.0.incarnation()
-    }
-
-    fn log_end(&self) -> u64 {
-        self.0.log_end()
-    }
-
-    fn hidden_session(&self) -> (MysqlSession, impl FnMut() -> bool) {
-        self.0.hidden_session()
-    }
+    sees_as_its_engine!(MysqlSession);
 }
 
-impl Backend for Embedded {
-    const FEED_RESUMES: bool = <Maria as Backend>::FEED_RESUMES;
-    const LATE_FEED_ANSWERS_RARELY: bool = <Maria as Backend>::LATE_FEED_ANSWERS_RARELY;
-
-    disturbs_its_server!(0);
-
-    fn start() -> Self {
-        Self(Maria::start())
-    }
-
-    fn config(&self) -> Config {
-        Backend::config(&self.0)
-    }
-
-    fn clear_faults(&self) {
-        self.0.clear_faults();
-    }
-
-    fn restart(&mut self) {
-        self.0.restart();
-    }
-}
+is_its_backend!(Embedded, Maria);

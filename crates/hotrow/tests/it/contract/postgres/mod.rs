@@ -45,40 +45,10 @@ macro_rules! wraps_postgres {
                 all
             }
 
-            fn incarnation(&self) -> Option<u64> {
-                self.0.incarnation()
-            }
-
-            fn log_end(&self) -> u64 {
-                self.0.log_end()
-            }
-
-            fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
-                self.0.hidden_session()
-            }
+            sees_as_its_engine!(PostgresSession);
         }
 
-        impl Backend for $wrapper {
-            const FEED_RESUMES: bool = <Postgres as Backend>::FEED_RESUMES;
-
-            disturbs_its_server!(0);
-
-            fn start() -> Self {
-                Self(Postgres::start())
-            }
-
-            fn config(&self) -> Config {
-                Backend::config(&self.0)
-            }
-
-            fn clear_faults(&self) {
-                self.0.clear_faults();
-            }
-
-            fn restart(&mut self) {
-                self.0.restart();
-            }
-        }
+        is_its_backend!($wrapper, Postgres);
     };
 }
 pub(crate) use wraps_postgres;

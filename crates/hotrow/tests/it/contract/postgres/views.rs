@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use super::session::PostgresSession;
 use super::wraps_postgres;
-use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::{Networked, disturbs_its_server};
+use crate::contract::networked::{Networked, is_its_backend, sees_as_its_engine};
 use crate::contract::run::Plan;
 use crate::contract::sql::of_tables;
 use crate::contract::{mixed, safeguards, visibility};
