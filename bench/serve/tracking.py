@@ -4,8 +4,7 @@ TRACKING ON), and from others, interleaved, one command at a time and 16 at once
 
 All keys are in memory and none changes: the figure is the cost of remembering who has read what,
 not of invalidations. The client is Python (lib/resp_load.py) and loads the server by a part: the
-CPU time of a wake-up is in both forms. Not run yet on a machine without other work:
-docs/benchmarks.md has no figure of it.
+CPU time of a wake-up is in both forms.
 """
 
 import argparse

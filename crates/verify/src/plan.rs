@@ -15,6 +15,8 @@ pub const WRITERS_MAX: u16 = 64;
 pub const READERS_MAX: u16 = 256;
 /// Highest rate in transactions per second, all writers together.
 pub const RATE_MAX: f64 = 100_000.0;
+/// Highest rate in requests per second, all readers together.
+pub const READ_RATE_MAX: f64 = 10_000_000.0;
 /// Longest run.
 pub const DURATION_MAX: Duration = Duration::from_hours(24 * 7);
 /// Most instances, and most balancers.
@@ -51,6 +53,8 @@ pub struct Plan {
     pub writers: u16,
     /// Readers, each with a connection to every target.
     pub readers: u16,
+    /// Requests per second, all readers over HTTP together; `None`: as many as are answered.
+    pub read_rate: Option<f64>,
     /// Duration of the writes.
     pub duration: Duration,
     /// Time limit of a response.

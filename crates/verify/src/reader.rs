@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::capabilities::Capabilities;
 use crate::http::{Client, REQUEST_ERRORS, RequestError};
@@ -87,6 +87,8 @@ pub(crate) struct Reader {
     schema: RecordSchema,
     batch_ids_max: u64,
     targets: Vec<ReaderTarget>,
+    /// Time between two requests, at least.
+    interval: Duration,
     random: Random,
     zipf: Zipf,
     tokens: VecDeque<Token>,
@@ -105,7 +107,14 @@ pub(crate) struct Common {
 }
 
 impl Reader {
-    pub(crate) fn new(id: u16, common: Common, targets: Vec<ReaderTarget>, random: Random) -> Self {
+    /// Creates a reader; `interval` is the time between two requests, at least.
+    pub(crate) fn new(
+        id: u16,
+        common: Common,
+        targets: Vec<ReaderTarget>,
+        interval: Duration,
+        random: Random,
+    ) -> Self {
         let Common { ledger, shared, losses, schema, batch_ids_max } = common;
         let zipf = Zipf::new(*ledger.keys().end());
         let batch_ids_max = (batch_ids_max as u64).clamp(1, BATCH_KEYS_MAX);
@@ -118,6 +127,7 @@ impl Reader {
             schema,
             batch_ids_max,
             targets,
+            interval,
             random,
             zipf,
             tokens,
@@ -128,8 +138,12 @@ impl Reader {
     /// Reads until the stop flag is set.
     pub(crate) fn run(mut self) {
         let shared = self.shared.clone();
+        // Readers do not begin at the same time.
+        let mut due = Instant::now() + self.interval.mul_f64(self.random.unit());
         while !shared.readers_stopped() {
+            SharedState::sleep_until(due, || shared.readers_stopped());
             let now = Instant::now();
+            due = now + self.interval;
             let awake = |target: &ReaderTarget| target.rests_until.is_none_or(|until| until <= now);
             let able: Vec<usize> =
                 (0..self.targets.len()).filter(|i| awake(&self.targets[*i])).collect();

@@ -162,6 +162,8 @@ struct Running {
     names: Names,
     seed: u64,
     timeout: Duration,
+    /// Time between two requests of a reader, at least.
+    read_interval: Duration,
     admins: Vec<Admin>,
     observed_before: Vec<Result<Observed, String>>,
 }
@@ -219,6 +221,9 @@ impl Running {
             names,
             seed: plan.seed,
             timeout: plan.timeout,
+            read_interval: plan.read_rate.map_or(Duration::ZERO, |rate| {
+                Duration::from_secs_f64(f64::from(plan.readers) / rate)
+            }),
             admins,
             observed_before,
         };
@@ -306,8 +311,9 @@ impl Running {
                 known.capabilities,
             )
         };
+        let targets = self.known.iter().map(reader_target).collect();
         let random = Random::new(self.seed, 1 << 32 | u64::from(id));
-        Reader::new(id, self.common.clone(), self.known.iter().map(reader_target).collect(), random)
+        Reader::new(id, self.common.clone(), targets, self.read_interval, random)
     }
 
     /// Checks until the time is up, a violation was found or a writer failed.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hotrow_verify::plan::{KEYS_MAX, RATE_MAX, READERS_MAX, WRITERS_MAX};
+use hotrow_verify::plan::{KEYS_MAX, RATE_MAX, READ_RATE_MAX, READERS_MAX, WRITERS_MAX};
 
 use crate::transport_args::TransportArgs;
 use hotrow_cli::duration;
@@ -60,6 +60,10 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", default_value = "8")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(READERS_MAX)))]
     pub(super) readers: u16,
+    /// Requests per second, all readers over HTTP together; without it each sends its next request
+    /// at once
+    #[arg(long, value_name = "R", value_parser = read_rate)]
+    pub(super) read_rate: Option<f64>,
     /// Duration of the writes, as in 500ms, 10s or 5m
     #[arg(short = 'd', long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(super) duration: Duration,
@@ -83,10 +87,16 @@ pub struct VerifyArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    /// Slowest rate: one transaction per hour.
+    rate_up_to(RATE_MAX, "transactions", text)
+}
+
+fn read_rate(text: &str) -> Result<f64, String> {
+    rate_up_to(READ_RATE_MAX, "requests", text)
+}
+
+fn rate_up_to(max: f64, of: &str, text: &str) -> Result<f64, String> {
+    /// Slowest rate: one per hour.
     const RATE_MIN: f64 = 1.0 / 3600.0;
-    let rate = text.parse::<f64>().ok().filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate));
-    rate.ok_or_else(|| {
-        format!("must be a number of transactions per second above 0 and up to {RATE_MAX}")
-    })
+    let rate = text.parse::<f64>().ok().filter(|rate| (RATE_MIN..=max).contains(rate));
+    rate.ok_or_else(|| format!("must be a number of {of} per second above 0 and up to {max}"))
 }

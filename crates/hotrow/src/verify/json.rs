@@ -34,6 +34,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "max_staleness_ms": plan.max_staleness.as_secs_f64() * 1e3,
         "keys": plan.keys,
         "rate": plan.rate,
+        "read_rate": plan.read_rate,
         "seed": plan.seed,
         "targets": targets(report),
         "writes": {

@@ -104,6 +104,7 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
         rate: args.rate,
         writers: args.writers,
         readers: args.readers,
+        read_rate: args.read_rate,
         duration: args.duration,
         timeout: args.timeout.max(Duration::from_millis(1)),
         seed: args.seed,

@@ -212,10 +212,25 @@ fn over_mongodb() {
 }
 
 #[test]
-#[ignore = "a million answers of each engine; ./test --long runs it"]
-fn long_over_each() {
+#[ignore = "a million answers; ./test --long runs it"]
+fn long_over_postgresql() {
     every_answer_is_one_that_the_writes_allow::<Postgres>(&long("alias-postgres-long"));
+}
+
+#[test]
+#[ignore = "a million answers; ./test --long runs it"]
+fn long_over_mariadb() {
     every_answer_is_one_that_the_writes_allow::<Maria>(&long("alias-mariadb-long"));
+}
+
+#[test]
+#[ignore = "a million answers; ./test --long runs it"]
+fn long_over_sqlite() {
     every_answer_is_one_that_the_writes_allow::<Shared>(&long("alias-sqlite-long"));
+}
+
+#[test]
+#[ignore = "a million answers; ./test --long runs it"]
+fn long_over_mongodb() {
     every_answer_is_one_that_the_writes_allow::<Mongo>(&long("alias-mongodb-long"));
 }

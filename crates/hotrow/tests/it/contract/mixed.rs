@@ -30,9 +30,12 @@ const READS_SHORT: u64 = 20_000;
 const REDIS_READS_SHORT: u64 = 5_000;
 /// Wait of a reader after each request of the short run: it leaves CPU to the tests beside it, and
 /// is shorter than the wait after a refusal, so that refusals stay few.
-const PAUSE_SHORT: Duration = Duration::from_micros(1500);
+const PAUSE_SHORT: Duration = Duration::from_micros(3500);
 /// Undisturbed time between two disturbances.
 const UNDISTURBED: Duration = Duration::from_millis(500);
+const UNDISTURBED_SHORT: Duration = Duration::from_millis(250);
+/// Writers of the short run wait as many times longer.
+const WRITERS_SLOWER_SHORT: u64 = 4;
 /// Longest time for the service to recover unaided: 10 s until a hung session is given up, then the
 /// back-off and the server's own recovery.
 const RECOVERY: Duration = Duration::from_secs(40);
@@ -51,6 +54,9 @@ struct Goal<E: Networked> {
     rounds: u32,
     /// Wait of a reader after each request.
     pause: Duration,
+    undisturbed: Duration,
+    /// By how much longer than in its plan a writer waits.
+    writers_slower: u64,
     within: Duration,
 }
 
@@ -87,6 +93,8 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
         changes: READS_SHORT / 10,
         rounds: 1,
         pause: PAUSE_SHORT,
+        undisturbed: UNDISTURBED_SHORT,
+        writers_slower: WRITERS_SLOWER_SHORT,
         within: Duration::from_secs(300),
     });
 }
@@ -101,13 +109,17 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
         changes: 100_000,
         rounds: 10,
         pause: ReadProfile::default().pause,
+        undisturbed: UNDISTURBED,
+        writers_slower: 1,
         within: Duration::from_secs(3600),
     });
 }
 
 /// Carries out the run, judges every answer and saves the counts.
 fn run<E: Networked>(goal: &Goal<E>) {
-    let mut run = Trial::<E>::networked(E::mixed_plan());
+    let mut plan = E::mixed_plan();
+    plan.write_profile.pause_us *= goal.writers_slower;
+    let mut run = Trial::<E>::networked(plan);
     let began = Instant::now();
     // Short TTLs, so that entries expire; short time-outs, so that stalled operations are given up.
     let config = run.config().with(&[
@@ -126,7 +138,7 @@ fn run<E: Networked>(goal: &Goal<E>) {
         run.start_copy_readers(goal.copy_readers);
     }
     let mut random = Random(11);
-    purge_for(&mut run, &mut random, UNDISTURBED);
+    purge_for(&mut run, &mut random, goal.undisturbed);
     // While the feed is behind, one instance reads the database and the other serves stale answers,
     // marked.
     let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
@@ -145,7 +157,7 @@ fn run<E: Networked>(goal: &Goal<E>) {
                 "not within {:?}: {done:?} reads and changes, {applied:?}",
                 goal.within
             );
-            disturb(&mut run, &disturbance, [first, second], &mut random);
+            disturb(&mut run, &disturbance, [first, second], goal.undisturbed, &mut random);
             *applied.entry(disturbance.name).or_default() += 1;
         }
     }
@@ -217,11 +229,13 @@ fn near_caches<E: Networked>(run: &Trial<E>) -> Value {
     })
 }
 
-/// Applies a disturbance and waits until both instances have recovered unaided.
+/// Applies a disturbance, waits until both instances have recovered unaided, and leaves them
+/// undisturbed for a while.
 fn disturb<E: Networked>(
     run: &mut Trial<E>,
     disturbance: &Disturbance<E>,
     instances: [Instance; 2],
+    undisturbed: Duration,
     random: &mut Random,
 ) {
     let starts = |run: &Trial<E>, instance| {
@@ -241,7 +255,7 @@ fn disturb<E: Networked>(
             admin.get("/readyz").status == 200
         });
     }
-    purge_for(run, random, UNDISTURBED);
+    purge_for(run, random, undisturbed);
     // The end of a session may be noticed late: the next disturbance must find a live feed. An
     // instance is also ready while it passes reads on to the database.
     for instance in instances {

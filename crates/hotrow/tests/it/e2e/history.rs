@@ -80,7 +80,10 @@ fn the_most_requested_key_is_shown_unless_that_is_switched_off() {
                 (keys == 2).then_some(found)
             });
             let key = &found["collections"]["products"]["keys"][0];
-            assert_eq!((&key["id"], &key["share"]), (&"2".into(), &0.875.into()), "{found}");
+            assert_eq!(key["id"], "2", "{found}");
+            // Seven of eight requests, and less if time passed between them: the earlier weigh less.
+            let share = key["share"].as_f64().unwrap();
+            assert!((0.7..0.876).contains(&share), "{found}");
         } else {
             await_until("two samples", SOON, || history(&server, 0)["next"].as_u64() > Some(1));
             let off = serde_json::json!({ "enabled": false, "collections": {} });

@@ -7,7 +7,9 @@ use rustix::process::Signal;
 use crate::backend::Backend as _;
 use crate::backend::maria::Maria;
 use crate::mysql::server::{SERVICE_PASSWORD, Stop};
-use crate::shop::hub::{BOUND, assert_continued, await_leader, behind, relay, role, server_with};
+use crate::shop::hub::{
+    BOUND, assert_continued, await_leader, behind, only_relay, relay, role, server_with, stop_relay,
+};
 use crate::shop::{
     Shop as _, assert_contains, await_body, await_readyz, await_started, await_status, cached,
     failed_start, losses, path, price_sql, row, staleness, starts,
@@ -59,7 +61,7 @@ fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
         ("collections.products.embed.offers.on", "\"product_id\""),
         ("collections.products.embed.offers.columns", "\"price\""),
     ]);
-    let relay = relay(&hub.config);
+    let relay = only_relay(&hub.config);
     let server = server_with(&hub.config, &[]);
     let mut client = server.client();
     let body = |id: u32, offers: &str| format!(r#"{{"id":{id},"offers":[{offers}]}}"#);
@@ -82,7 +84,7 @@ fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
     await_body(&mut client, &path(1), &body(1, seven));
     assert_eq!(losses(&server, None), 0.0, "{}", server.log());
     // A relay whose file lacks the children does not publish their changes.
-    drop(relay);
+    stop_relay(relay);
     let _relay = Server::start_relay(&without);
     server.await_log("does not publish collection `products`");
 }
@@ -90,7 +92,7 @@ fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
 #[test]
 fn changes_reach_every_server_through_one_stream() {
     let hub = Hub::new();
-    let relay = relay(&hub.config);
+    let relay = only_relay(&hub.config);
     let servers = [server_with(&hub.config, &[]), server_with(&hub.config, &[])];
     let mut clients = servers.each_ref().map(Server::client);
     for (price, id) in [(1, 1), (2, 2), (3, 1)] {
@@ -373,7 +375,7 @@ fn no_server_joins_after_a_take_over_until_earlier_commits_are_visible() {
 #[test]
 fn a_server_needs_the_right_to_query_the_logs_end_and_no_other() {
     let hub = Hub::new();
-    let _relay = relay(&hub.config);
+    let _relay = only_relay(&hub.config);
     let database = hub.database.server.database();
     hub.batch(&format!(
         "CREATE USER reader@'%' IDENTIFIED BY '{SERVICE_PASSWORD}'; \

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::e2e::carriers::certificate_for;
 use crate::postgres::shop::Shop;
-use crate::shop::hub::{BOUND, behind, is_publishing, relay, role};
+use crate::shop::hub::{BOUND, behind, is_publishing, only_relay, relay, role, stop_relay};
 use crate::shop::{
     await_body, await_readyz, await_started, await_status, cached, losses, path, price_sql, row,
     staleness, starts, with_options,
@@ -50,7 +50,7 @@ impl Hub {
 #[test]
 fn changes_reach_every_server_through_one_slot() {
     let hub = Hub::new();
-    let relay = hub.relay();
+    let relay = only_relay(&hub.config);
     let servers = [hub.server(), hub.server()];
     let mut clients = servers.each_ref().map(Server::client);
     for (price, id) in [(1, 1), (2, 2), (3, 1)] {
@@ -104,7 +104,7 @@ fn aliases_follow_the_hub() {
     );
     let without = hub.config.clone();
     hub.config = hub.config.set("collections.products.by.name.columns", "\"name\"");
-    let relay = hub.relay();
+    let relay = only_relay(&hub.config);
     let server = hub.server();
     let mut client = server.client();
     let by = |name: &str| format!("/products/by/name/{name}");
@@ -118,7 +118,7 @@ fn aliases_follow_the_hub() {
     await_body(&mut client, &by("p1"), &row(2, 200).replace("p2", "p1"));
     assert_eq!(losses(&server, None), 0.0, "{}", server.log());
     // A relay whose file lacks the alias does not publish its values.
-    drop(relay);
+    stop_relay(relay);
     let _relay = Server::start_relay(&without);
     server.await_log("does not publish collection `products/by/name`");
 }
@@ -138,7 +138,7 @@ fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
         ("collections.products.embed.prices.on", "\"product_id\""),
         ("collections.products.embed.prices.columns", "\"amount\""),
     ]);
-    let relay = hub.relay();
+    let relay = only_relay(&hub.config);
     let server = hub.server();
     let mut client = server.client();
     let body = |id: u32, prices: &str| format!(r#"{{"id":{id},"prices":[{prices}]}}"#);
@@ -162,7 +162,7 @@ fn changes_of_children_follow_the_hub_as_changes_of_their_parents() {
     await_body(&mut client, &path(1), &body(1, hundred));
     assert_eq!(losses(&server, None), 0.0, "{}", server.log());
     // A relay whose file lacks the children does not publish their changes.
-    drop(relay);
+    stop_relay(relay);
     let _relay = Server::start_relay(&without);
     server.await_log("does not publish collection `products`");
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use super::{await_readyz, cached, losses, path, row, starts};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
@@ -24,6 +26,20 @@ pub(crate) fn relay(config: &Config) -> Server {
     let relay = Server::start_relay(config);
     relay.await_ready();
     relay
+}
+
+/// Starts a relay that keeps its lease while the machine has no time for it: for tests with one
+/// relay that expect no loss.
+#[track_caller]
+pub(crate) fn only_relay(config: &Config) -> Server {
+    relay(&config.clone().set("hub.lease", "\"30s\""))
+}
+
+/// Stops a relay, which gives its lease back.
+#[track_caller]
+pub(crate) fn stop_relay(relay: Server) {
+    relay.signal(Signal::TERM);
+    assert_eq!(relay.ended(SOON).code(), 0);
 }
 
 /// Starts a server that has a row of each of these ids.

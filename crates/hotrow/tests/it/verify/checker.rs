@@ -55,6 +55,9 @@ pub(crate) struct Ended {
     pub(crate) log: String,
 }
 
+/// Arguments of a run that must pass: enough reads, and CPU for the tests beside it.
+pub(crate) const MODEST: [&str; 2] = ["--read-rate", "1500"];
+
 impl Checker {
     /// Starts `hotrow verify` with this configuration and further arguments.
     pub(crate) fn start(config: &Config, arguments: &[&str]) -> Self {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::backend::maria::Maria;
 use crate::backend::postgres::Postgres;
 use crate::shop::hub::{await_leader, behind, relay, role};
-use crate::verify::checker::{ALL_RULES, assert_all_rules};
+use crate::verify::checker::{ALL_RULES, MODEST, assert_all_rules};
 use crate::verify::clock::Clock;
 use crate::verify::faults::{Fault, HasPrimary, of_primary, run_faults};
 use crate::verify::network::NetworkStage;
@@ -129,7 +129,8 @@ fn faults<S: WithHub>() -> Vec<Fault<Hubbed<S>>> {
 
 fn passes_while_relays_are_replaced<S: WithHub>() {
     let mut deployment = Deployment::<Hubbed<S>>::of_two_by(Clock::real());
-    let mut checker = deployment.check_at_work(&["-d", "6s", "--rate", "200"]);
+    let mut checker =
+        deployment.check_at_work(&[&["-d", "6s", "--rate", "200"][..], &MODEST].concat());
     for _ in 0..2 {
         pass_while(&mut checker, Duration::from_millis(500));
         deployment.stage.take_leader().signal(Signal::KILL);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::maria::Maria;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
-    with_near_caches,
+    ALL_RULES, MODEST, assert_all_rules, assert_near_caches, assert_self_checked,
+    with_all_capabilities, with_near_caches,
 };
 use crate::verify::faults::{Fault, assert_writers_were_interrupted};
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -73,7 +73,8 @@ fn purge_binlog(database: &Maria) {
 #[test]
 fn a_sound_service_passes_while_its_server_is_killed() {
     let mut deployment = Deployment::<Maria>::alone(&[]);
-    let mut checker = deployment.check_at_work(&["-d", "8s", "--rate", "150", "--keys", "300"]);
+    let mut checker = deployment
+        .check_at_work(&[&["-d", "8s", "--rate", "150", "--keys", "300"][..], &MODEST].concat());
     // Some writes happen before and some after.
     pass_while(&mut checker, Duration::from_secs(2));
     assert!(checker.runs(), "it ended too early");

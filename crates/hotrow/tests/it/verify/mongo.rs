@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::mongo::Mongo;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
-    with_near_caches,
+    ALL_RULES, MODEST, assert_all_rules, assert_near_caches, assert_self_checked,
+    with_all_capabilities, with_near_caches,
 };
 use crate::verify::faults::Fault;
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -64,7 +64,8 @@ impl NetworkStage for Mongo {
 #[test]
 fn a_sound_service_passes_while_its_deployment_is_disturbed() {
     let mut deployment = Deployment::<Mongo>::alone(&[]);
-    let mut checker = deployment.check(&["-d", "6s", "--rate", "150", "--keys", "300"]);
+    let mut checker =
+        deployment.check(&[&["-d", "6s", "--rate", "150", "--keys", "300"][..], &MODEST].concat());
     for _ in 0..2 {
         pass_while(&mut checker, Duration::from_millis(1200));
         // Writers lose their connections too, some during a write.

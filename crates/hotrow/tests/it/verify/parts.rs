@@ -10,7 +10,7 @@ use crate::backend::maria::Maria;
 use crate::backend::mongo::Mongo;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{
-    ALL_RULES, Checker, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
+    ALL_RULES, Checker, MODEST, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
 };
 use hotrow_testkit::harness::{Config, Database, Server};
 
@@ -45,7 +45,7 @@ fn passed(config: &Config, database: &[&str]) -> Value {
     create(config, database);
     let server = Server::start(config);
     server.await_ready();
-    let arguments = [&FEW_KEYS[..], &["-d", "5s"], database].concat();
+    let arguments = [&FEW_KEYS[..], &MODEST, &["-d", "5s"], database].concat();
     let ended = Checker::against(config, &[&server], &arguments).ended(RUN);
     let report = ended.assert_passed(300, 100);
     assert_all_rules(&report, &ALL_RULES);
@@ -76,7 +76,7 @@ fn a_sound_service_over_sqlite_passes() {
     // A second run continues with the rows of the first, and the report in words covers both.
     let server = Server::start(&config);
     let url = format!("http://{}", server.data);
-    let arguments = ["--url", &url, "-d", "2s", "--keys", "60"];
+    let arguments = ["--url", &url, "-d", "2s", "--keys", "60", "--read-rate", "1000"];
     let ended = Checker::start(&config, &arguments).ended(RUN);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     for line in [" lookups by handle, ", " changes of parts, "] {

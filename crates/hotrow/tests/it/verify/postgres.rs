@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{
-    ALL_RULES, assert_all_rules, assert_near_caches, assert_self_checked, with_all_capabilities,
-    with_near_caches,
+    ALL_RULES, MODEST, assert_all_rules, assert_near_caches, assert_self_checked,
+    with_all_capabilities, with_near_caches,
 };
 use crate::verify::faults::Fault;
 use crate::verify::network::{NetworkStage, network_tests, restore_normal};
@@ -49,7 +49,8 @@ impl NetworkStage for Postgres {
 #[test]
 fn a_sound_service_passes_while_its_connections_are_cut() {
     let deployment = Deployment::<Postgres>::alone(&[]);
-    let mut checker = deployment.check_at_work(&["-d", "6s", "--rate", "200"]);
+    let mut checker =
+        deployment.check_at_work(&[&["-d", "6s", "--rate", "200"][..], &MODEST].concat());
     while checker.runs() {
         deployment.stage.proxy.cut(&FEED);
         pass_while(&mut checker, Duration::from_millis(700));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::verify::checker::{
-    ALL_RULES, Checker, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
+    ALL_RULES, Checker, MODEST, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
     with_near_caches,
 };
 use crate::verify::faults::{Fault, run_faults};
@@ -35,8 +35,12 @@ fn a_sound_service_passes_and_every_rule_applies() {
     let server = Server::start(&config);
     // On a busy machine few reads may be near a change; then the run is repeated.
     let check = || {
-        let ended = Checker::against(&config, &[&server], &["-d", "4s", "--rate", "300"])
-            .ended(Duration::from_secs(4));
+        let ended = Checker::against(
+            &config,
+            &[&server],
+            &[&["-d", "4s", "--rate", "300"][..], &MODEST].concat(),
+        )
+        .ended(Duration::from_secs(4));
         ended.assert_passed(300, 100)
     };
     let is_near = |report: &serde_json::Value| report["reads"]["near_share"].as_f64() >= Some(0.2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::postgres::Postgres;
-use crate::verify::checker::{ALL_RULES, assert_all_rules};
+use crate::verify::checker::{ALL_RULES, MODEST, assert_all_rules};
 use crate::verify::clock::Clock;
 use crate::verify::faults::{Fault, HasPrimary, of_primary, run_faults};
 use crate::verify::stage::{Deployment, Stage, pass_while};
@@ -95,7 +95,8 @@ fn assert_covered(report: &Value) {
 #[test]
 fn passes_while_standbys_end_and_fall_behind() {
     let mut deployment = Deployment::<Replicated>::of_two_by(Clock::real());
-    let mut checker = deployment.check_at_work(&["-d", "6s", "--rate", "200"]);
+    let mut checker =
+        deployment.check_at_work(&[&["-d", "6s", "--rate", "200"][..], &MODEST].concat());
     let shortly = Duration::from_millis(600);
     insist(&deployment.stage.standbys[0], "SELECT pg_wal_replay_pause()");
     pass_while(&mut checker, shortly);

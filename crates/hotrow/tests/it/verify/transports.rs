@@ -11,7 +11,9 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::verify::checker::{ALL_RULES, Checker, NAME, assert_all_rules, with_all_capabilities};
+use crate::verify::checker::{
+    ALL_RULES, Checker, MODEST, NAME, assert_all_rules, with_all_capabilities,
+};
 
 /// A column whose value takes long to make: changes happen during reads.
 const SLOW: &str = "slow INTEGER GENERATED ALWAYS AS \
@@ -123,7 +125,7 @@ fn a_sound_service_passes_through_every_transport() {
         &["--url", &unix, "--token-file", &key, "--http2"],
     ] {
         let ended = fixture
-            .check(&[way, &["--admin", &admin, "-d", "1500ms"]].concat())
+            .check(&[way, &["--admin", &admin, "-d", "1500ms"], &MODEST].concat())
             .ended(Duration::from_secs(2));
         let report = ended.assert_passed(50, 10);
         assert_all_rules(&report, &ALL_RULES);
@@ -185,7 +187,7 @@ fn an_own_tenants_rows_keep_the_contract_and_anothers_are_absent() {
             let credential = fixture.text(credential);
             let way =
                 ["--url", &url, "--admin", &admin, "--cacert", &ca, "--token-file", &credential];
-            let checker = fixture.check(&[&way[..], version, &["-d", "1500ms"]].concat());
+            let checker = fixture.check(&[&way[..], version, &["-d", "1500ms"], &MODEST].concat());
             let ended = checker.ended(Duration::from_secs(20));
             if is_own {
                 assert_all_rules(&ended.assert_passed(50, 10), &ALL_RULES);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::verify::checker::{ALL_RULES, assert_all_rules, assert_self_checked};
+use crate::verify::checker::{ALL_RULES, MODEST, assert_all_rules, assert_self_checked};
 use crate::verify::stage::{Deployment, Stage, pass_while};
 
 /// Duration of a test with all safeguards.
@@ -37,7 +37,7 @@ pub(crate) struct Trap<S> {
 pub(crate) fn assert_harmless<S: Stage>(traps: &[Trap<S>]) {
     let mut deployment = Deployment::<S>::alone(&[]);
     let duration = format!("{}s", TRIAL_DURATION.as_secs());
-    let mut checker = deployment.check(&[&FEW_KEYS[..], &["-d", &duration]].concat());
+    let mut checker = deployment.check(&[&FEW_KEYS[..], &MODEST, &["-d", &duration]].concat());
     for trap in traps.iter().cycle() {
         if !checker.runs() {
             break;

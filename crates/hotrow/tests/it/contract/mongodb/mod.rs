@@ -101,36 +101,15 @@ impl Networked for Mongo {
 
     fn disturbances() -> Vec<Disturbance<Self>> {
         let mut all = of_connections();
-        all.extend(of_processes());
-        let own: Vec<Disturbance<Self>> = vec![
-            Disturbance::calmed("stream cut", false, |run, _, _| {
-                run.database.standin().inject_times("getMore", Fault::Cut, Some(2));
-            }),
-            Disturbance::calmed("readers cut", false, |run, _, _| {
-                run.database.standin().inject_times("find", Fault::Cut, Some(20));
-            }),
-            // The feed's queries for the time get no answer.
-            Disturbance::calmed("probes held", false, |run, _, _| {
-                run.database.standin().inject("hello", Fault::Hold);
-            }),
-            Disturbance::calmed("primary changed", false, |run, _, _| run.database.elect_other()),
-            Disturbance {
-                name: "history lost",
-                ends_the_feed: true,
-                begin: |run, _, _| run.database.refuse_feed(),
-                end: |run, _| {
-                    run.database.prune_log();
-                    run.database.clear_faults();
-                },
-            },
-            Disturbance {
-                name: "visibility held",
-                ends_the_feed: false,
-                begin: |run, _, _| run.database.hide_commits(),
-                end: |run, _| run.database.show_commits(),
-            },
-        ];
-        all.extend(own);
+        all.extend(Self::own_disturbances());
+        all
+    }
+
+    /// Those of connections are in the short form over PostgreSQL, and one by one in
+    /// `crate::mongodb`.
+    fn own_disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_processes();
+        all.extend(of_server());
         all
     }
 
@@ -151,4 +130,36 @@ impl Networked for Mongo {
         let before = standin.now();
         (session, move || standin.commands("update") > updates && standin.now() > before)
     }
+}
+
+/// Returns the disturbances that only this server has.
+fn of_server() -> Vec<Disturbance<Mongo>> {
+    vec![
+        Disturbance::calmed("stream cut", false, |run, _, _| {
+            run.database.standin().inject_times("getMore", Fault::Cut, Some(2));
+        }),
+        Disturbance::calmed("readers cut", false, |run, _, _| {
+            run.database.standin().inject_times("find", Fault::Cut, Some(20));
+        }),
+        // The feed's queries for the time get no answer.
+        Disturbance::calmed("probes held", false, |run, _, _| {
+            run.database.standin().inject("hello", Fault::Hold);
+        }),
+        Disturbance::calmed("primary changed", false, |run, _, _| run.database.elect_other()),
+        Disturbance {
+            name: "history lost",
+            ends_the_feed: true,
+            begin: |run, _, _| run.database.refuse_feed(),
+            end: |run, _| {
+                run.database.prune_log();
+                run.database.clear_faults();
+            },
+        },
+        Disturbance {
+            name: "visibility held",
+            ends_the_feed: false,
+            begin: |run, _, _| run.database.hide_commits(),
+            end: |run, _| run.database.show_commits(),
+        },
+    ]
 }

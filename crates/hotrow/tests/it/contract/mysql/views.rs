@@ -17,6 +17,8 @@ tests! {
     Views:
     #[ignore = "long: the short form runs over the table"]
     mixed::contract_holds_under_every_disturbance,
+    #[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
+    mixed::contract_holds_in_a_long_run,
     visibility::a_row_read_before_its_change_is_visible_is_not_cached,
 }
 
