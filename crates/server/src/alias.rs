@@ -150,7 +150,7 @@ impl Handler {
         let fetcher = &self.shared.fetcher;
         let logged = fetcher.query_log.enter(&alias, request.headers);
         let kind = wanted.map_or(mode.into(), |_| ReadKind::MinPosition);
-        let waiting = fetcher.trace(request.headers, &[&alias], kind);
+        let waiting = request.trace(fetcher, &[&alias], kind);
         let handler = Rc::clone(self);
         let arrived = Nanos::now();
         let request = request.to_pending();

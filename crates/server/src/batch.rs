@@ -219,7 +219,7 @@ impl Handler {
         let fetcher = &self.shared.fetcher;
         let cold: Vec<&Key> = waiters.iter().map(|((place, _), _)| &ids.keys[*place]).collect();
         let logged = cold.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
-        let waiting = fetcher.trace(request.headers, &cold, mode.into());
+        let waiting = request.trace(fetcher, &cold, mode.into());
         let reads = (PendingReads::new(waiters).traced(logged, waiting), deadline);
         self.batch_later(request.connection, id, ids_kept, mode, answers, reads)
     }
@@ -352,7 +352,7 @@ impl Handler {
         let view = View::of(request);
         let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
         let fetcher = &self.shared.fetcher;
-        let waiting = fetcher.trace(request.headers, &keys, ReadKind::MinPosition);
+        let waiting = request.trace(fetcher, &keys, ReadKind::MinPosition);
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let ids = ids.borrow();

@@ -13,12 +13,15 @@ use hotrow_cache::Record;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
+use hotrow_types::key::Key;
 
 use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
 use crate::metrics::CacheOutcome;
+use crate::read::Fetcher;
 use crate::scan_detector::ScanDetector;
 use crate::sight::{Sight, SightBuf};
+use crate::traces::{ReadKind, WaitingRequest};
 
 /// Other end of a connection, by which limits per client count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,9 +163,21 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) is_paid: bool,
     /// `true`: purges of a record reach the answer to its URL.
     pub(crate) is_purgeable: bool,
+    /// `true`: it may have a span, to which queries for it belong.
+    pub(crate) is_traced: bool,
 }
 
 impl RequestContext<'_> {
+    /// Begins its trace, if it waits for `keys` from now on; `None`: it is not traced.
+    pub(crate) fn trace(
+        &self,
+        fetcher: &Fetcher,
+        keys: &[&Key],
+        kind: ReadKind,
+    ) -> Option<WaitingRequest> {
+        if self.is_traced { fetcher.trace(self.headers, keys, kind) } else { None }
+    }
+
     /// Returns the request as a future can hold it. Allocates for the header fields.
     pub(crate) fn to_pending(self) -> PendingRequest {
         PendingRequest {
@@ -175,6 +190,7 @@ impl RequestContext<'_> {
             columns: self.columns.cloned(),
             is_paid: self.is_paid,
             is_purgeable: self.is_purgeable,
+            is_traced: self.is_traced,
         }
     }
 }
@@ -200,6 +216,8 @@ pub(crate) struct PendingRequest {
     pub(crate) is_paid: bool,
     /// See [`RequestContext`].
     pub(crate) is_purgeable: bool,
+    /// See [`RequestContext`].
+    pub(crate) is_traced: bool,
 }
 
 impl PendingRequest {
@@ -216,6 +234,7 @@ impl PendingRequest {
             columns: self.columns.as_ref(),
             is_paid: self.is_paid,
             is_purgeable: self.is_purgeable,
+            is_traced: self.is_traced,
         }
     }
 }

@@ -135,6 +135,7 @@ impl Handler {
             columns: None,
             is_paid,
             is_purgeable: false,
+            is_traced: true,
         };
         let columns;
         // Before the path is looked at: without a credential nothing is revealed, not even which
@@ -306,7 +307,7 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let logged = self.shared.fetcher.query_log.enter(&key, request.headers);
-        let waiting = self.shared.fetcher.trace(request.headers, &[&key], mode.into());
+        let waiting = request.trace(&self.shared.fetcher, &[&key], mode.into());
         let request = request.to_pending();
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = (place, logged, waiting);
@@ -350,7 +351,7 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let fetcher = &self.shared.fetcher;
-        let waiting = fetcher.trace(request.headers, &[&key], ReadKind::MinPosition);
+        let waiting = request.trace(fetcher, &[&key], ReadKind::MinPosition);
         let request = request.to_pending();
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;

@@ -187,6 +187,7 @@ mod tests {
             columns: None,
             is_paid: false,
             is_purgeable: false,
+            is_traced: true,
         };
         let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));

@@ -74,6 +74,7 @@ impl Credential {
             columns: None,
             is_paid: true,
             is_purgeable: false,
+            is_traced: false,
         };
         let sender = handler.authenticate(&request).map_err(|_| EndCause::Access)?;
         if let Some(authenticator) = &handler.authenticator {

@@ -66,6 +66,7 @@ impl<'a> CommandRequest<'a> {
             columns: None,
             is_paid: self.is_again,
             is_purgeable: false,
+            is_traced: false,
         }
     }
 }

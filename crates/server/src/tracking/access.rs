@@ -78,6 +78,7 @@ fn judge(handler: &Rc<Handler>, session: &Session) -> Result<Sender, HttpError> 
         columns: None,
         is_paid: true,
         is_purgeable: false,
+        is_traced: false,
     };
     let sender = handler.authenticate(&request)?;
     if session.is_broadcasting() {

@@ -20,6 +20,7 @@ use crate::contract::networked::Networked;
 use crate::contract::reader::ReadProfile;
 use crate::contract::rows::{Random, Sizes};
 use crate::contract::run::{Plan, Trial};
+use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::await_until;
 use hotrow_verify::observation::{Form, Observation};
 
@@ -58,6 +59,14 @@ struct Goal<E: Networked> {
     /// By how much longer than in its plan a writer waits.
     writers_slower: u64,
     within: Duration,
+}
+
+impl<E: Networked> Goal<E> {
+    fn plan(&self) -> Plan {
+        let plan = E::mixed_plan();
+        let pause_us = plan.write_profile.pause_us * self.writers_slower;
+        Plan { write_profile: WriteProfile { pause_us, ..plan.write_profile }, ..plan }
+    }
 }
 
 /// Test of the writers: their histories equal the database after every fault.
@@ -117,9 +126,7 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
 
 /// Carries out the run, judges every answer and saves the counts.
 fn run<E: Networked>(goal: &Goal<E>) {
-    let mut plan = E::mixed_plan();
-    plan.write_profile.pause_us *= goal.writers_slower;
-    let mut run = Trial::<E>::networked(plan);
+    let mut run = Trial::<E>::networked(goal.plan());
     let began = Instant::now();
     // Short TTLs, so that entries expire; short time-outs, so that stalled operations are given up.
     let config = run.config().with(&[

@@ -81,7 +81,7 @@ fn the_most_requested_key_is_shown_unless_that_is_switched_off() {
             });
             let key = &found["collections"]["products"]["keys"][0];
             assert_eq!(key["id"], "2", "{found}");
-            // Seven of eight requests, and less if time passed between them: the earlier weigh less.
+            // Seven of eight; less if time passed between them, for the earlier weigh less.
             let share = key["share"].as_f64().unwrap();
             assert!((0.7..0.876).contains(&share), "{found}");
         } else {

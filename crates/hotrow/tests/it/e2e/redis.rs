@@ -3,6 +3,10 @@
 use std::process::{Command, Stdio};
 
 use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server, await_until};
+use rustix::process::Signal;
+
+use super::traces;
+use crate::collector::{Behaviour, CLIENT, Collector, SERVER};
 
 /// Runs redis-cli on a server, and returns what it prints.
 #[track_caller]
@@ -131,4 +135,24 @@ fn redis_benchmark_is_served_without_an_error() {
         |labels: &[(&str, &str)]| metrics.sum_or_zero("hotrow_redis_commands_total", labels);
     assert_eq!(served(&[("command", "get")]), f64::from(2 * COMMANDS));
     assert_eq!(served(&[("command", "get"), ("outcome", "error")]), 0.0);
+}
+
+/// It would have no server span, and its query no parent.
+#[test]
+fn a_command_of_the_redis_protocol_is_not_traced() {
+    let database = Database::with_products(3);
+    let collector = Collector::start(Behaviour::ok());
+    let config = traces::config(&database, &collector).set("trace.sample", "1");
+    let server = Server::start(&with_redis(config));
+    assert!(redis_cli(&server, &["GET", "products:1"]).contains("\"id\":1"));
+    assert!(redis_cli(&server, &["MGET", "products:2", "products:9"]).contains("\"id\":2"));
+    assert_eq!(server.get("/products/3").cache(), "miss");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended(SOON).code(), 0);
+    let spans = collector.spans();
+    let requests: Vec<_> = spans.iter().filter(|span| span.kind == SERVER).collect();
+    assert_eq!(requests.len(), 1, "{spans:?}");
+    let queries: Vec<_> = spans.iter().filter(|span| span.kind == CLIENT).collect();
+    assert_eq!(queries.len(), 1, "{spans:?}");
+    assert_eq!(queries[0].parent_span_id, requests[0].span_id);
 }

@@ -21,7 +21,7 @@ fn request(path: &str, trace_id: u128) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\ntraceparent: {traceparent}\r\n\r\n")
 }
 
-fn config(database: &Database, collector: &Collector) -> Config {
+pub(crate) fn config(database: &Database, collector: &Collector) -> Config {
     Config::new(database.path())
         .collection("products")
         .set("trace.endpoint", &collector.endpoint())
