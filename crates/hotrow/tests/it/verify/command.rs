@@ -60,9 +60,30 @@ fn invalid_arguments_are_refused_by_name() {
     let admins =
         ["--collection", NAME, "--admin", "http://127.0.0.1:1", "--admin", "http://127.0.0.1:1"];
     assert_refused(&with(&admins), "--admin");
+    for rate in ["0", "nan", "1e9"] {
+        assert_refused(&with(&["--read-rate", rate]), "requests per second above 0 and up to 1");
+    }
     let uuid = config.clone().set(&format!("collections.{NAME}.key_type"), "\"uuid\"");
     assert_refused(&run(&uuid, &[&url[..], &["--collection", NAME]].concat()), "key_type");
     assert_refused(&run(&config.set("cache.ttl", "\"1\""), &url), "cache.ttl");
+}
+
+#[test]
+fn a_read_rate_bounds_the_requests_of_all_readers() {
+    const RATE: f64 = 40.0;
+    let database = Database::new();
+    let config = with_all_capabilities(Config::new(database.path()));
+    assert_eq!(run(&config, &["--create", "--keys", "10"]).status, Some(0));
+    let server = Server::start(&config);
+    let arguments = ["-d", "2s", "--keys", "10", "--read-rate", &RATE.to_string()];
+    let report = Checker::against(&config, &[&server], &arguments)
+        .ended(Duration::from_secs(2))
+        .assert_passed(20, 5);
+    assert_eq!(report["read_rate"], RATE);
+    let duration_s = report["duration_s"].as_f64().expect("a time");
+    let requests = server.metrics().sum("hotrow_http_requests_total", &[]);
+    // At the start and at the end each key is asked for too, and capabilities are tried.
+    assert!(requests <= RATE * duration_s + 100.0, "{requests} in {duration_s} s");
 }
 
 #[test]
