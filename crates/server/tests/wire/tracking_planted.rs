@@ -180,7 +180,11 @@ fn no_copy_is_left_outdated() {
 #[cfg(feature = "failpoints")]
 #[test]
 fn the_absence_of_each_rule_is_found() {
+    // A further message about the overflow, which the scenario of the fence provokes, may arrive
+    // after its read and hide the fault: then it is repeated.
+    const ATTEMPTS_MAX: usize = 10;
     for (rule, scenario) in SCENARIOS {
-        assert!(is_left_outdated(scenario, Some(rule)), "{rule:?} is disabled and not missed");
+        let is_found = (0..ATTEMPTS_MAX).any(|_| is_left_outdated(scenario, Some(rule)));
+        assert!(is_found, "{rule:?} is disabled and not missed");
     }
 }
