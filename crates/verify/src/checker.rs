@@ -142,6 +142,8 @@ impl Checker {
         }
         let worst = match observation.form {
             Form::Copy => &mut self.counts.worst_copy_lag_ns,
+            // Bound by what was sent to the follower, not by time.
+            Form::FollowedCopy => &mut 0,
             _ => &mut self.counts.worst_lag_ns,
         };
         *worst = (*worst).max(result.lag_ns);
@@ -198,7 +200,7 @@ impl Checker {
         *counts.outcomes.entry(observation.outcome).or_default() += 1;
         *counts.origins.entry(observation.origin).or_default() += 1;
         match observation.requirement {
-            Requirement::Any => {}
+            Requirement::Any | Requirement::Followed { .. } => {}
             Requirement::NoCache => counts.no_cache += 1,
             Requirement::Session { .. } => counts.sessions += 1,
             Requirement::OwnWrite { .. } => counts.own_writes += 1,

@@ -193,6 +193,12 @@ impl Renderer<'_> {
             Requirement::OwnWrite { position, .. } => {
                 format!(" with the position {position} of a commit")
             }
+            Requirement::Followed { position, is_sent: true } => {
+                format!(" with the position {position} of an event")
+            }
+            Requirement::Followed { position, is_sent: false } => {
+                format!(" after an event of position {position}")
+            }
         };
         if read.form == Form::Copy {
             return format!(
@@ -200,6 +206,14 @@ impl Renderer<'_> {
                 read.reader,
                 self.seen(&read.seen),
                 self.origin(read.origin)
+            );
+        }
+        if read.form == Form::FollowedCopy {
+            return format!(
+                "follower {} of {} finds a copy of {}{requirement}",
+                read.reader,
+                self.origin(read.origin),
+                self.seen(&read.seen)
             );
         }
         let outcome = if read.outcome == Outcome::None { "" } else { read.outcome.name() };

@@ -205,6 +205,17 @@ impl History {
         self.states.iter().rev().find(contained).map_or(0, |state| state.version)
     }
 
+    /// Returns the same of the commits that were sent by `moment`.
+    #[must_use]
+    pub fn certain_at_and_sent(&self, position: u64, moment: Ns) -> u64 {
+        let contained = |state: &&KeyState| {
+            state.returned_ns().is_some()
+                && state.may_be_seen_by(moment)
+                && state.log.is_some_and(|log| log.at <= position)
+        };
+        self.states.iter().rev().find(contained).map_or(0, |state| state.version)
+    }
+
     /// Returns the newest version that a response with this token may show; `None` if unknown.
     #[must_use]
     pub fn newest_at(&self, token: u64) -> Option<u64> {

@@ -96,6 +96,40 @@ impl Target {
         Ok(self)
     }
 
+    /// Creates the target of an address without TLS.
+    #[must_use]
+    pub fn at(address: std::net::SocketAddr) -> Self {
+        Self {
+            url: format!("http://{address}"),
+            host: address.to_string(),
+            addresses: vec![Address::Tcp(address)],
+            prefix: String::new(),
+            tls: None,
+            version: HttpVersion::Http1,
+            headers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    pub(crate) fn is_http1(&self) -> bool {
+        self.version == HttpVersion::Http1
+    }
+
+    /// Returns the bytes of a request for a stream of events.
+    pub(crate) fn follow_request(&self, path: &str, last_id: Option<&str>) -> Vec<u8> {
+        let last_id = last_id.map(|id| ("Last-Event-ID", id.to_owned()));
+        let headers = last_id.into_iter().collect();
+        let request = Request { headers, ..Request::get(path.to_owned()) };
+        http1::bytes(&request, self, "1.0")
+    }
+
     /// Uses this version of HTTP; `tls` must offer it.
     #[must_use]
     pub fn with_version(mut self, version: HttpVersion) -> Self {

@@ -6,8 +6,9 @@
 //! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
 //! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run),
 //! [`record_schema`] and [`family`] (records with aliases and embedded rows), `setup`, `writer`,
-//! `reader`, `copy_reader` with [`near_client`] and [`near_cache`], `checker`, `converge` (its
-//! parts), [`database`], [`http`] and [`redis`] (access), [`report`] (the result).
+//! `reader`, `copy_reader` with [`near_client`] and [`near_cache`], `follow_reader` with
+//! [`follower`], `checker`, `converge` (its parts), [`database`], [`http`], [`event_stream`] and
+//! [`redis`] (access), [`report`] (the result).
 
 mod admin;
 pub mod capabilities;
@@ -16,7 +17,10 @@ pub mod converge;
 mod copy_reader;
 pub mod counterexample;
 pub mod database;
+pub mod event_stream;
 pub mod family;
+mod follow_reader;
+pub mod follower;
 pub mod history;
 pub mod http;
 mod ledger;

@@ -81,11 +81,24 @@ impl NearCache {
 
     /// Returns the key that was kept first, and takes it to the end of the order.
     pub(crate) fn oldest(&mut self) -> Option<u32> {
+        let text = self.take_oldest()?;
+        let key = self.copies.get(&text).map(|(key, _)| *key);
+        self.order.push_back(text);
+        key
+    }
+
+    /// Discards the copy that was kept first.
+    pub(crate) fn discard_oldest(&mut self) {
+        if let Some(text) = self.take_oldest() {
+            self.copies.remove(&text);
+        }
+    }
+
+    /// Takes the key that was kept first out of the order.
+    fn take_oldest(&mut self) -> Option<String> {
         while let Some(text) = self.order.pop_front() {
-            if let Some((key, _)) = self.copies.get(&text) {
-                let key = *key;
-                self.order.push_back(text);
-                return Some(key);
+            if self.copies.contains_key(&text) {
+                return Some(text);
             }
         }
         None
@@ -97,9 +110,21 @@ impl NearCache {
         self.forget_all();
     }
 
-    fn forget_all(&mut self) {
+    /// Forgets the copy of a key.
+    pub(crate) fn forget(&mut self, text: &str) {
+        self.counts.invalidations += 1;
+        self.copies.remove(text);
+    }
+
+    /// Forgets every copy, because any record may have changed.
+    pub(crate) fn forget_all(&mut self) {
         self.copies.clear();
         self.order.clear();
+    }
+
+    /// Returns the number of copies.
+    pub(crate) fn len(&self) -> usize {
+        self.copies.len()
     }
 
     /// Applies a push. Returns `false` if it is none that this client knows.
@@ -116,10 +141,8 @@ impl NearCache {
             }
             Reply::Array(keys) => keys.iter().all(|key| {
                 let Reply::Bulk(key) = key else { return false };
-                self.counts.invalidations += 1;
                 // A key of other bytes is none of ours.
-                let text = std::str::from_utf8(key).unwrap_or_default();
-                self.copies.remove(text);
+                self.forget(std::str::from_utf8(key).unwrap_or_default());
                 true
             }),
             _ => false,

@@ -78,10 +78,12 @@ pub enum Form {
     RedisMget,
     /// No request: a near cache answers with a copy of an earlier reply.
     Copy,
+    /// No request: a follower of changes answers with a copy of an earlier response.
+    FollowedCopy,
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 10] = [
+pub const FORMS: [Form; 11] = [
     Form::Get,
     Form::Conditional,
     Form::Head,
@@ -92,6 +94,7 @@ pub const FORMS: [Form; 10] = [
     Form::RedisGet,
     Form::RedisMget,
     Form::Copy,
+    Form::FollowedCopy,
 ];
 
 /// Requirement of a request beyond the contract's defaults.
@@ -116,6 +119,14 @@ pub enum Requirement {
         /// Oldest version of this key that reflects it; 0: nothing follows for this key.
         floor: u64,
     },
+    /// A follower got an event with this position before: a change, or that everything up to here
+    /// was sent.
+    Followed {
+        /// The position.
+        position: Position,
+        /// True if it is sent as `Hotrow-Min-Position`, because another instance is read.
+        is_sent: bool,
+    },
 }
 
 impl Requirement {
@@ -123,8 +134,19 @@ impl Requirement {
     #[must_use]
     pub fn position(self) -> Option<Position> {
         match self {
-            Self::Any | Self::NoCache => None,
-            Self::Session { position, .. } | Self::OwnWrite { position, .. } => Some(position),
+            Self::Any | Self::NoCache | Self::Followed { is_sent: false, .. } => None,
+            Self::Session { position, .. }
+            | Self::OwnWrite { position, .. }
+            | Self::Followed { position, .. } => Some(position),
+        }
+    }
+
+    /// Returns the position of the event, if a follower got one.
+    #[must_use]
+    pub fn followed(self) -> Option<Position> {
+        match self {
+            Self::Followed { position, .. } => Some(position),
+            Self::Any | Self::NoCache | Self::Session { .. } | Self::OwnWrite { .. } => None,
         }
     }
 }
@@ -208,6 +230,12 @@ impl Form {
         matches!(self, Self::BatchGet | Self::BatchPost | Self::AliasBatch | Self::RedisMget)
     }
 
+    /// Returns whether a client answers itself, with what it has kept.
+    #[must_use]
+    pub fn is_copy(self) -> bool {
+        matches!(self, Self::Copy | Self::FollowedCopy)
+    }
+
     /// Returns whether the request names values of an alias.
     #[must_use]
     pub fn is_by_alias(self) -> bool {
@@ -228,6 +256,7 @@ impl Form {
             Self::RedisGet => "redis_get",
             Self::RedisMget => "redis_mget",
             Self::Copy => "copy",
+            Self::FollowedCopy => "followed_copy",
         }
     }
 }

@@ -35,14 +35,15 @@ impl ReadRequest {
         let texts: Vec<String> = self.keys.iter().map(|(key, _)| schema.id(*key)).collect();
         let path = schema.path(self.form.is_by_alias());
         let mut request = match self.form {
-            // Those of the Redis protocol are sent by another reader.
+            // Those of the Redis protocol are sent by another reader, and copies by none.
             Form::Get
             | Form::Conditional
             | Form::Head
             | Form::Alias
             | Form::RedisGet
             | Form::RedisMget
-            | Form::Copy => Request::get(format!("{path}/{}", texts.join(","))),
+            | Form::Copy
+            | Form::FollowedCopy => Request::get(format!("{path}/{}", texts.join(","))),
             Form::BatchGet | Form::AliasBatch => {
                 Request::get(format!("{path}?ids={}", texts.join(",")))
             }

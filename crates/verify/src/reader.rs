@@ -270,7 +270,10 @@ impl Reader {
             | Form::Alias
             | Form::RedisGet
             | Form::RedisMget
-            | Form::Copy => ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None },
+            | Form::Copy
+            | Form::FollowedCopy => {
+                ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None }
+            }
         }
     }
 

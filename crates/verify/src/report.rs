@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::capabilities::Capabilities;
 use crate::checker::ReadCounts;
 use crate::converge::ConvergenceResult;
+use crate::follower::FollowerCounts;
 use crate::near_cache::NearCacheCounts;
 use crate::rules::Rule;
 use crate::writer::WriteCounts;
@@ -29,6 +30,8 @@ pub struct Report {
     pub capabilities: Vec<(String, bool, Capabilities)>,
     /// What near caches did, and for each address of the Redis protocol whether it has `BCAST`.
     pub near_caches: NearCacheReport,
+    /// What followers did, and for each instance whether its changes were followed.
+    pub followers: FollowerReport,
     /// Feed losses counted by each instance during the run, if its admin API reported them.
     pub feed_losses: Vec<Option<u64>>,
     /// Queries of each instance that standbys answered during the run.
@@ -43,6 +46,22 @@ pub struct Report {
     pub counterexample: Option<String>,
     /// Problems of the check itself.
     pub problems: Vec<String>,
+}
+
+/// What the followers of a run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FollowerReport {
+    /// URL of each instance; the reason for which its changes were not followed, if they were not.
+    pub targets: Vec<(String, Option<String>)>,
+    /// Counts of all of them.
+    pub counts: FollowerCounts,
+}
+
+impl FollowerReport {
+    /// Returns whether changes were followed, and none came.
+    fn has_nothing(&self) -> bool {
+        self.targets.iter().any(|(_, why)| why.is_none()) && self.counts.changes == 0
+    }
 }
 
 /// What the near caches of a run did.
@@ -136,7 +155,8 @@ impl Report {
         }
         let nothing = self.writes.commits == 0
             || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0)
-            || !self.near_caches.targets.is_empty() && self.near_caches.counts.copies_read == 0;
+            || !self.near_caches.targets.is_empty() && self.near_caches.counts.copies_read == 0
+            || self.followers.has_nothing();
         match (&self.end, &self.convergence) {
             (RunEnd::Interrupted, _) => RunVerdict::Interrupted,
             (RunEnd::Complete, ConvergenceResult::Checked { .. })

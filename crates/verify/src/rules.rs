@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::history::{History, Ns, SECOND};
-use crate::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
+use crate::observation::{Claim, Form, Observation, Origin, Outcome, Position, Purge, Requirement};
 
 #[cfg(test)]
 mod tests;
@@ -40,12 +40,14 @@ pub enum Rule {
     Purged,
     /// Copies of clients that track.
     Copied,
+    /// Followers of changes.
+    Followed,
     /// Point 4.
     Convergent,
 }
 
 /// All rules, for counts.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 12] = [
     Rule::Committed,
     Rule::Monotonic,
     Rule::Fresh,
@@ -56,6 +58,7 @@ pub const RULES: [Rule; 11] = [
     Rule::OwnWrite,
     Rule::Purged,
     Rule::Copied,
+    Rule::Followed,
     Rule::Convergent,
 ];
 
@@ -74,6 +77,7 @@ impl Rule {
             Self::OwnWrite => "own_write",
             Self::Purged => "purged",
             Self::Copied => "copied",
+            Self::Followed => "followed",
             Self::Convergent => "convergent",
         }
     }
@@ -118,6 +122,10 @@ impl Rule {
             Self::Copied => {
                 "copies: a near cache has invalidated its copy by twice max_staleness and 600 ms \
                  after COMMIT returned, while its connection is alive"
+            }
+            Self::Followed => {
+                "followers: a read or a copy after an event reflects every commit up to the \
+                 event's position, unless it is marked stale"
             }
             Self::Convergent => {
                 "point 4, convergent: when writes stop, every key equals the database within \
@@ -355,6 +363,18 @@ impl KeyChecker {
             add(Rule::Copied, self.history.certain_before(sent.saturating_sub(bound)), None);
             return floors;
         }
+        if let Some(Position { at, .. }) = observation.requirement.followed()
+            && observation.outcome != Outcome::Stale
+        {
+            // A commit that was sent later can be at that position only in another log.
+            let included = self.history.certain_at_and_sent(at, observation.received_ns);
+            if included > 0 {
+                add(Rule::Followed, included, None);
+            }
+        }
+        if observation.form == Form::FollowedCopy {
+            return floors;
+        }
         if let Some(earlier) = self.newest_prior_response(observation) {
             add(Rule::Monotonic, earlier.version, Some(earlier));
         }
@@ -375,7 +395,7 @@ impl KeyChecker {
         let position = observation.requirement.position().filter(|_| terms.tokens.is_some());
         let included = position.map_or(0, |position| self.history.certain_at(position.at));
         match observation.requirement {
-            Requirement::Any => {}
+            Requirement::Any | Requirement::Followed { .. } => {}
             Requirement::NoCache => add(Rule::NoCache, self.history.certain_before(sent), None),
             Requirement::Session { floor, .. } => add(Rule::Session, floor.max(included), None),
             Requirement::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor.max(included), None),
@@ -409,7 +429,7 @@ impl KeyChecker {
     }
 
     fn remember(&mut self, observation: &Observation, version: u64) {
-        if observation.form == Form::Copy {
+        if observation.form.is_copy() {
             return;
         }
         let Observation {

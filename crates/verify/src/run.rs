@@ -12,6 +12,8 @@ use crate::copy_reader::{COPY_READERS, CopyReader, ProbedRedis};
 use crate::counterexample::{Names, render};
 use crate::database::DatabaseError;
 use crate::family::Family;
+use crate::follow_reader::{self, ProbedStream};
+use crate::follower::FollowerCounts;
 use crate::http::{Client, REQUEST_ERRORS};
 use crate::ledger::Ledger;
 use crate::near_cache::NearCacheCounts;
@@ -19,7 +21,7 @@ use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
-use crate::report::{NearCacheReport, Report, RunEnd, Writes};
+use crate::report::{FollowerReport, NearCacheReport, Report, RunEnd, Writes};
 use crate::rules::ContractTerms;
 use crate::setup::{self, PreparedTables, ProbedTarget};
 use crate::shared_state::{SharedState, lock};
@@ -99,9 +101,10 @@ pub fn run(
     let prepared = setup::prepare(plan, &mut *direct)?;
     let known = setup::targets(plan, &plan.schema)?;
     let redis = setup::redis_targets(plan, &plan.schema)?;
+    let streams = setup::streams(plan, &known);
     // Earlier writes must be visible everywhere from here on.
     SharedState::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
-    let mut running = Running::start(plan, prepared, known, redis)?;
+    let mut running = Running::start(plan, prepared, (known, redis, streams))?;
     let mut problems = Vec::new();
     let end = running.watch(plan.duration, plan.keep_going, stop, progress);
     running.shared.stop_writers();
@@ -159,6 +162,8 @@ struct Running {
     known: Vec<ProbedTarget>,
     redis: Vec<ProbedRedis>,
     near_cache_counts: Arc<Mutex<NearCacheCounts>>,
+    streams: Vec<ProbedStream>,
+    follower_counts: Arc<Mutex<FollowerCounts>>,
     names: Names,
     seed: u64,
     timeout: Duration,
@@ -172,11 +177,10 @@ impl Running {
     fn start(
         plan: &Plan,
         prepared: PreparedTables,
-        known: Vec<ProbedTarget>,
-        redis: Vec<ProbedRedis>,
+        (known, redis, streams): (Vec<ProbedTarget>, Vec<ProbedRedis>, Vec<ProbedStream>),
     ) -> Result<Self, RunError> {
         // One more inbox, for the comparison at the end.
-        let readers = plan.readers + 1 + COPY_READERS;
+        let readers = plan.readers + 1 + COPY_READERS + follow_reader::count(&streams);
         let PreparedTables { first_version, keys, values } = prepared;
         let ledger = Arc::new(Ledger::new(keys, values, usize::from(readers)));
         let shared = Arc::new(SharedState::default());
@@ -218,6 +222,8 @@ impl Running {
             known,
             redis,
             near_cache_counts: Arc::default(),
+            streams,
+            follower_counts: Arc::default(),
             names,
             seed: plan.seed,
             timeout: plan.timeout,
@@ -271,6 +277,15 @@ impl Running {
                 Arc::clone(&self.near_cache_counts),
             );
             self.others.push(named(format!("copy-reader-{at}")).spawn(move || reader.run())?);
+        }
+        for follower in follow_reader::followers(
+            &self.streams,
+            plan.readers + 1 + COPY_READERS,
+            &self.common,
+            (self.timeout, self.seed),
+            &self.follower_counts,
+        ) {
+            self.others.push(named("follower".to_owned()).spawn(move || follower.run())?);
         }
         let admins = admins(plan);
         if !admins.is_empty() {
@@ -417,6 +432,14 @@ impl Running {
                 .collect(),
             capabilities: self.known.iter().map(capabilities).collect(),
             near_caches,
+            followers: FollowerReport {
+                targets: self
+                    .streams
+                    .iter()
+                    .map(|probed| (probed.target.url.clone(), probed.not_followed.clone()))
+                    .collect(),
+                counts: *lock(&self.follower_counts),
+            },
             feed_losses: count(|observed| observed.losses),
             standby_reads: count(|observed| observed.standby_reads),
             feeds: observed.iter().map(feed_of).collect(),

@@ -12,6 +12,7 @@ use crate::database::{
     Writer,
 };
 use crate::family::{VALUES_PER_KEY, first_value};
+use crate::follow_reader::{self, ProbedStream};
 use crate::history::{History, Ns};
 use crate::http::{Client, Target};
 use crate::observation::Origin;
@@ -168,6 +169,18 @@ pub(crate) fn targets(plan: &Plan, schema: &RecordSchema) -> Result<Vec<ProbedTa
         }
     };
     instances.chain(balancers).map(known).collect()
+}
+
+/// Probes at every instance whether changes can be followed.
+pub(crate) fn streams(plan: &Plan, known: &[ProbedTarget]) -> Vec<ProbedStream> {
+    let instances = known.iter().filter(|known| matches!(known.origin, Origin::Instance(_)));
+    let probed = |known: &ProbedTarget| ProbedStream {
+        origin: known.origin,
+        target: known.target.clone(),
+        has_positions: known.capabilities.min_position,
+        not_followed: follow_reader::probe(&known.target, &plan.schema, plan.timeout),
+    };
+    instances.map(probed).collect()
 }
 
 /// Probes every address of the Redis protocol.

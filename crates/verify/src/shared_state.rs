@@ -90,6 +90,11 @@ impl SharedState {
         Some((Position { log, at }, key))
     }
 
+    /// Returns the position of the newest commit, if one is known.
+    pub(crate) fn newest_commit(&self) -> Option<u64> {
+        lock(&self.commits).iter().map(|(at, _)| *at).max()
+    }
+
     pub(crate) fn stop_writers(&self) {
         self.writers_stop.store(true, Ordering::Release);
     }

@@ -64,6 +64,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
         "worst_lag_ms": reads.worst_lag_ns as f64 / 1e6,
         "worst_copy_lag_ms": reads.worst_copy_lag_ns as f64 / 1e6,
         "near_caches": near_caches(report),
+        "followers": followers(report),
         "purges": report.purges,
         "feed_losses": report.feed_losses,
         "standby_reads": report.standby_reads,
@@ -107,6 +108,22 @@ fn near_caches(report: &Report) -> Value {
         "invalidations": counts.invalidations,
         "invalidate_alls": counts.invalidate_alls,
         "connections_lost": counts.connections_lost,
+    })
+}
+
+fn followers(report: &Report) -> Value {
+    let counts = &report.followers.counts;
+    let target =
+        |(url, why): &(String, Option<String>)| json!({ "url": url, "followed": why.is_none() });
+    json!({
+        "targets": report.followers.targets.iter().map(target).collect::<Value>(),
+        "changes": counts.changes,
+        "flushes": counts.flushes,
+        "resets": counts.resets,
+        "heartbeats": counts.heartbeats,
+        "streams": counts.streams,
+        "returns": counts.returns,
+        "copies_read": counts.copies_read,
     })
 }
 

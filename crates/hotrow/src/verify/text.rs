@@ -94,6 +94,7 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
         reads.worst_lag_ns as f64 / 1e6
     )?;
     write_near_caches(out, report)?;
+    write_followers(out, report)?;
     let applied = reads.applied.iter().map(|(rule, n)| (rule.name().replace('_', " "), *n));
     writeln!(out, "checked   {}", counts(applied.collect()))?;
     if !plan.admins.is_empty() {
@@ -163,6 +164,32 @@ fn write_near_caches(out: &mut String, report: &Report) -> std::fmt::Result {
     for (url, no_broadcast) in &near.targets {
         if let Some(why) = no_broadcast {
             writeln!(out, "note      {url} was not checked with BCAST: {why}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what followers did, if there were any.
+fn write_followers(out: &mut String, report: &Report) -> std::fmt::Result {
+    let (targets, counts) = (&report.followers.targets, &report.followers.counts);
+    if targets.iter().all(|(_, why)| why.is_some()) {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "followers {} changes, {} flushes, {} resets and {} heartbeats in {} streams, {} of which \
+         continued; {} copies read",
+        counts.changes,
+        counts.flushes,
+        counts.resets,
+        counts.heartbeats,
+        counts.streams,
+        counts.returns,
+        counts.copies_read
+    )?;
+    for (url, why) in targets {
+        if let Some(why) = why {
+            writeln!(out, "note      {url} was not followed: {why}")?;
         }
     }
     Ok(())

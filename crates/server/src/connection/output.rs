@@ -136,6 +136,11 @@ impl<B: Body + Unpin> Output<B> {
                     self.activity.write_blocked(self.worker.now.get());
                 }
                 ready!(flushed).map_err(|_| Broken)?;
+                if filled.is_pending() && self.activity.is_write_blocked() {
+                    // The body may have waited for the flush.
+                    self.activity.all_taken();
+                    continue;
+                }
                 if filled.is_pending() {
                     // The body goes on later, and its connection needs no memory until then.
                     self.worker.give_output(std::mem::take(&mut self.buffer));
@@ -220,6 +225,66 @@ mod tests {
             self.0 = left;
             Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(PIECE)))))
         }
+    }
+
+    /// A body of one piece, which ends once the client takes what was written.
+    struct PieceThenEnd {
+        piece: Option<&'static [u8]>,
+        activity: Rc<Activity>,
+    }
+
+    impl Body for PieceThenEnd {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.activity.is_write_blocked() {
+                return Poll::Pending;
+            }
+            let piece = self.piece.take();
+            Poll::Ready(piece.map(|bytes| Ok(Frame::data(Bytes::from_static(bytes)))))
+        }
+    }
+
+    /// A stream that holds what was written until it is flushed a second time.
+    #[derive(Default)]
+    struct LateFlush(bool);
+
+    impl AsyncWrite for LateFlush {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if std::mem::replace(&mut self.0, true) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_body_that_waits_for_the_flush_goes_on_after_it() {
+        let metrics = Arc::new(WorkerMetrics::default());
+        let limits = crate::connection::tests::limits();
+        let worker = Rc::new(WorkerContext::new(limits, metrics, Nanos(1)));
+        let activity = Rc::new(Activity::new(Nanos(1)));
+        let mut output = Output::new(worker, Rc::clone(&activity));
+        let mut cx = Context::from_waker(Waker::noop());
+        activity.write_blocked(Nanos(1));
+        let body = PieceThenEnd { piece: Some(PIECE), activity };
+        assert_eq!(output.add_body(body, &mut cx), Ok(()));
+        let mut stream = LateFlush::default();
+        assert!(output.poll_flush(&mut stream, &mut cx).is_pending(), "the flush");
+        assert_eq!(output.poll_flush(&mut stream, &mut cx), Poll::Ready(Ok(())));
     }
 
     #[test]

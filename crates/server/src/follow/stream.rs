@@ -255,9 +255,15 @@ impl FollowBody {
         if self.ended.is_some() {
             return Poll::Ready(None);
         }
-        // At most one frame waits for the client. Both conditions end with a write.
+        // At most one frame waits for the client.
         let is_alone = self.framing != Framing::Multiplexed;
-        if is_alone && (self.has_given.take() || self.activity.is_write_blocked()) {
+        if is_alone && self.has_given.take() {
+            // Asked before or after the write of the last frame: nothing else would ask again.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if is_alone && self.activity.is_write_blocked() {
+            // It ends with a write or a flush, after which the connection asks again.
             return Poll::Pending;
         }
         let (text, ended) = if self.activity.is_leaving() {

@@ -165,6 +165,31 @@ fn heartbeats_stop_while_the_feed_is_behind() {
     stream.heartbeat_at(120);
 }
 
+/// Changes that are released at once are one write, larger than what is copied on its way.
+#[test]
+fn events_go_on_after_many_at_once() {
+    let server = start(&followed());
+    server.begin(100);
+    let in_pieces = EventStream::open(server.address, ALL, "");
+    let until_closed = EventStream::request(server.address, &format!("GET {ALL} HTTP/1.0\r\n\r\n"));
+    let mut streams = [in_pieces, until_closed];
+    for stream in &mut streams {
+        assert_eq!(stream.next_news().name, "begin");
+    }
+    for round in 1..=3 {
+        let of_round = |n: u64| 1_000_000_000 * round + 10 * n;
+        let commits = 1..=400;
+        commits.clone().for_each(|n| server.deliver(n, of_round(n), &[n as i64]));
+        server.advance(of_round(500), Some(&[]));
+        for stream in &mut streams {
+            for n in commits.clone() {
+                assert_eq!(stream.next_news().change(), (&*n.to_string(), of_round(n) + 1));
+            }
+            stream.heartbeat_at(of_round(500));
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_followed_is_refused_with_the_reason() {
     let follow = Follow { ids: 2, ..followed().follow };

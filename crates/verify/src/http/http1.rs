@@ -43,7 +43,7 @@ impl Http1Connection {
         timeout: Duration,
         on_send: impl FnOnce(Ns),
     ) -> Result<Response, Failure> {
-        let bytes = bytes(request, target);
+        let bytes = bytes(request, target, "1.1");
         self.stream.set_timeout(timeout).map_err(lost)?;
         let end = Instant::now() + timeout;
         let sent_ns = Nanos::now().0;
@@ -56,11 +56,11 @@ impl Http1Connection {
     }
 }
 
-/// Returns the bytes of a request.
-pub(super) fn bytes(request: &Request, target: &Target) -> Vec<u8> {
+/// Returns the bytes of a request of this version of HTTP.
+pub(super) fn bytes(request: &Request, target: &Target, version: &str) -> Vec<u8> {
     let Request { method, path, headers, body } = request;
     let mut text =
-        format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", target.prefix, target.host);
+        format!("{method} {}{path} HTTP/{version}\r\nHost: {}\r\n", target.prefix, target.host);
     for Header { name, value } in &target.headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }

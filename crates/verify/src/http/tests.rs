@@ -110,7 +110,7 @@ fn a_url_has_host_port_and_prefix() {
     let good = target("http://127.0.0.1:8080/a/b/").expect("a URL");
     let headers = [("Authorization".to_owned(), "Bearer hush".to_owned())];
     let good = good.with_headers(&headers).expect("a header");
-    let request = http1::bytes(&Request::get("/items/1".to_owned()), &good);
+    let request = http1::bytes(&Request::get("/items/1".to_owned()), &good, "1.1");
     let expected = "GET /a/b/items/1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\
                     Authorization: Bearer hush\r\n\r\n";
     assert_eq!(String::from_utf8(request).expect("text"), expected);

@@ -32,8 +32,9 @@ impl Report {
 
     /// Asserts that each rule applied to some observation. [`Trial::converged`] checks point 4.
     pub(crate) fn assert_all_rules_applied(&self) {
-        // Convergence is judged at the end, and not all runs have near caches.
-        let others = |rule: &Rule| !matches!(rule, Rule::Convergent | Rule::Copied);
+        // Convergence is judged at the end, and not all runs push changes.
+        let others =
+            |rule: &Rule| !matches!(rule, Rule::Convergent | Rule::Copied | Rule::Followed);
         for rule in RULES.into_iter().filter(others) {
             assert!(self.applied.contains_key(&rule), "{rule:?} had nothing to judge");
         }
@@ -106,7 +107,8 @@ impl<E: Engine> Trial<E> {
 /// Returns whether the check of an observation can depend on a state: if its COMMIT was sent before
 /// the answer was received, or if it lies before a position of the request or the answer.
 fn may_matter(state: &KeyState, observation: &Observation) -> bool {
-    let positions = [observation.position, observation.requirement.position()];
+    let requirement = observation.requirement;
+    let positions = [observation.position, requirement.position(), requirement.followed()];
     let newest = positions.into_iter().flatten().map(|position| position.at).max();
     state.may_be_seen_by(observation.received_ns) || state.log.map(|log| log.from) <= newest
 }

@@ -9,20 +9,19 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::contract::board::Instance;
-use crate::contract::copies::with_copies;
 use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
-use crate::contract::faults::is_refused;
 use crate::contract::mix::{
     ORDINARY, PURGE_EVERY, assert_all, purge_something, save_summary, summarize,
 };
 use crate::contract::networked::Networked;
+use crate::contract::pushed::followers::Extent;
+use crate::contract::pushed::{self, with_pushes};
 use crate::contract::reader::ReadProfile;
 use crate::contract::rows::{Random, Sizes};
 use crate::contract::run::{Plan, Trial};
 use crate::contract::writer::WriteProfile;
-use hotrow_testkit::harness::await_until;
-use hotrow_verify::observation::{Form, Observation};
+use hotrow_testkit::harness::{Config, await_until};
 
 /// Reads of the short run, at least: less than one round of disturbances makes. The simulator makes
 /// millions, and the long run a million.
@@ -97,7 +96,7 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
         name: format!("{}-short", E::NAME),
         disturbances: E::own_disturbances,
         reads: READS_SHORT,
-        redis_reads: if E::HAS_COPIES { REDIS_READS_SHORT } else { 0 },
+        redis_reads: if E::HAS_PUSHES { REDIS_READS_SHORT } else { 0 },
         copy_readers: 1,
         changes: READS_SHORT / 10,
         rounds: 1,
@@ -113,7 +112,7 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
         name: format!("{}-long", E::NAME),
         disturbances: E::disturbances,
         reads: 1_000_000,
-        redis_reads: if E::HAS_COPIES { 1_000_000 } else { 0 },
+        redis_reads: if E::HAS_PUSHES { 1_000_000 } else { 0 },
         copy_readers: 4,
         changes: 100_000,
         rounds: 10,
@@ -135,20 +134,25 @@ fn run<E: Networked>(goal: &Goal<E>) {
         ("source.read_timeout", "\"700ms\""),
         ("limits.request_timeout", "\"2s\""),
     ]);
-    let config = if E::HAS_COPIES { with_copies(config) } else { config };
-    let first = run.serve(&config, &[]);
+    let config = if E::HAS_PUSHES { with_pushes(config) } else { config };
+    let first = serve(&mut run, &config);
     run.start_writers();
     let reads = ReadProfile { recent: 65, pause: goal.pause, ..ReadProfile::default() };
     run.start_readers(6, reads);
     run.start_readers(2, ReadProfile { pipeline: 6, ..reads });
-    if E::HAS_COPIES {
+    if E::HAS_PUSHES {
         run.start_copy_readers(goal.copy_readers);
+        run.start_follower(Extent::Collection, &[first]);
     }
     let mut random = Random(11);
     purge_for(&mut run, &mut random, goal.undisturbed);
     // While the feed is behind, one instance reads the database and the other serves stale answers,
     // marked.
-    let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
+    let second = serve(&mut run, &config.clone().set("cache.when_stale", "\"stale\""));
+    if E::HAS_PUSHES {
+        run.start_follower(Extent::Collection, &[second, first]);
+        run.start_follower(Extent::Few, &[first, second]);
+    }
     let mut applied: BTreeMap<&str, u64> = BTreeMap::new();
     for round in 0.. {
         let done = [&run.board.reads, &run.board.redis_reads, &run.board.changes]
@@ -174,6 +178,12 @@ fn run<E: Networked>(goal: &Goal<E>) {
     judge(&run, goal, began.elapsed(), &applied);
 }
 
+/// Starts an instance, which purges a cache in front if it pushes.
+fn serve<E: Networked>(run: &mut Trial<E>, config: &Config) -> Instance {
+    let config = if E::HAS_PUSHES { run.purged(config) } else { config.clone() };
+    run.serve(&config, &[])
+}
+
 fn judge<E: Networked>(
     run: &Trial<E>,
     goal: &Goal<E>,
@@ -186,54 +196,19 @@ fn judge<E: Networked>(
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = report.rules_applied();
     summary["disturbances"] = json!(applied);
-    if E::HAS_COPIES {
-        summary["near_caches"] = near_caches(run);
+    if E::HAS_PUSHES {
+        pushed::judge(run, &mut summary);
     }
     E::after_mixed_run(run, &mut summary);
     println!("{summary:#}");
     save_summary(&goal.name, &summary);
     assert_counts(&summary, goal);
-    if E::HAS_COPIES {
-        assert_all(&summary, &NEAR_CACHES);
+    if E::HAS_PUSHES {
+        pushed::assert_counts(&summary);
         let reads = summary["near_caches"]["reads"].as_u64();
         assert!(reads >= Some(goal.redis_reads), "{summary:#}");
     }
     report.assert_all_rules_applied();
-}
-
-/// Counts of near caches that must be above 0.
-const NEAR_CACHES: [&str; 7] = [
-    "near_caches/get",
-    "near_caches/mget",
-    "near_caches/copies_default",
-    "near_caches/copies_broadcast",
-    "near_caches/invalidations",
-    "near_caches/invalidate_alls",
-    "rules_applied/copied",
-];
-
-/// Returns the counts of the reads over the Redis protocol.
-fn near_caches<E: Networked>(run: &Trial<E>) -> Value {
-    let of = |form| run.observations.iter().filter(|read| read.form == form).count();
-    let refused = |read: &&Observation| {
-        matches!(read.form, Form::RedisGet | Form::RedisMget) && is_refused(read)
-    };
-    let sum = |name: &str| -> f64 {
-        run.servers.iter().map(|server| server.metrics().sum(name, &[])).sum()
-    };
-    let [copies_default, copies_broadcast] =
-        run.board.copies.each_ref().map(|count| count.load(Ordering::Relaxed));
-    json!({
-        "reads": run.board.redis_reads.load(Ordering::Relaxed),
-        "get": of(Form::RedisGet),
-        "mget": of(Form::RedisMget),
-        "copies_default": copies_default,
-        "copies_broadcast": copies_broadcast,
-        "refused": run.observations.iter().filter(refused).count(),
-        "connections_lost": run.board.connections_lost.load(Ordering::Relaxed),
-        "invalidations": sum("hotrow_redis_invalidations_total"),
-        "invalidate_alls": sum("hotrow_redis_invalidate_alls_total"),
-    })
 }
 
 /// Applies a disturbance, waits until both instances have recovered unaided, and leaves them

@@ -2,7 +2,7 @@
 //! database that this process writes, and a checker that judges every answer and knows only the
 //! contract.
 //!
-//! Reading order: [`writer`], [`reader`], [`ask`] and [`copies`] (the load), [`engine`] (the
+//! Reading order: [`writer`], [`reader`], [`ask`] and [`pushed`] (the load), [`engine`] (the
 //! databases), [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a
 //! finished run), then the tests: [`mix`], [`race_a`], [`faults`].
 //!
@@ -15,7 +15,6 @@
 mod ask;
 mod board;
 mod check;
-mod copies;
 mod disturbances;
 mod engine;
 mod faults;
@@ -31,6 +30,7 @@ mod mongodb;
 mod mysql;
 mod networked;
 mod postgres;
+mod pushed;
 #[cfg(feature = "failpoints")]
 mod race_a;
 mod reader;

@@ -154,8 +154,9 @@ pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// True if [`Self::hidden_session`] hides the commits of that session alone; false if it hides
     /// those of all.
     const HIDES_ONE_SESSION: bool;
-    /// True if the mixed run reads over the Redis protocol too.
-    const HAS_COPIES: bool = false;
+    /// True if changes are pushed to clients in the mixed run: near caches, followers, and a cache
+    /// in front.
+    const HAS_PUSHES: bool = false;
     /// True if a read waits for a change that is delivered but not visible.
     const READS_WAIT_FOR_CHANGES: bool = false;
 

@@ -173,6 +173,11 @@ impl Reader {
         self.seen.last().expect("just asked")
     }
 
+    /// Returns the newest observation.
+    pub(crate) fn last_seen(&self) -> Option<&Observation> {
+        self.seen.last()
+    }
+
     /// Returns the observations so far.
     pub(crate) fn into_seen(self) -> Vec<Observation> {
         self.seen

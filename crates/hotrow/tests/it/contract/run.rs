@@ -9,9 +9,12 @@ use std::time::Duration;
 use crate::contract::ask::ReadRequest;
 use crate::contract::board::{Board, Instance};
 use crate::contract::check::Report;
-use crate::contract::copies::{CopyReader, has_copies};
 use crate::contract::engine::Engine;
 use crate::contract::faults::is_fresh;
+use crate::contract::pushed::copies::CopyReader;
+use crate::contract::pushed::followers::{Extent, Followed, FollowerThread};
+use crate::contract::pushed::front::Front;
+use crate::contract::pushed::has_redis;
 use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::{Random, Sizes};
 use crate::contract::sqlite::Sqlite;
@@ -82,6 +85,11 @@ pub(crate) struct Trial<E: Engine> {
     pub(crate) database: E::Database,
     writers: Vec<JoinHandle<()>>,
     readers: Vec<JoinHandle<Vec<Observation>>>,
+    followers: Vec<JoinHandle<(Vec<Observation>, Followed)>>,
+    /// What the followers have got, once they have ended.
+    pub(crate) followed: Vec<Followed>,
+    /// A cache in front of the instances.
+    pub(crate) front: Option<Front>,
     /// Writer that changes the reserved keys, driven by the test.
     test_writer: Option<Writer<E::Session>>,
     /// Histories of each writer.
@@ -107,6 +115,9 @@ impl<E: Engine> Trial<E> {
             servers: Vec::new(),
             writers: Vec::new(),
             readers: Vec::new(),
+            followers: Vec::new(),
+            followed: Vec::new(),
+            front: None,
             test_writer: None,
             writer_histories: Vec::new(),
             logs: BTreeSet::new(),
@@ -144,7 +155,7 @@ impl<E: Engine> Trial<E> {
             id: self.servers.len() as u16,
             data: server.data,
             admin: server.admin,
-            redis: has_copies(config).then(|| server.redis()),
+            redis: has_redis(config).then(|| server.redis()),
         };
         self.servers.push(server);
         self.board.add_instance(instance);
@@ -202,16 +213,40 @@ impl<E: Engine> Trial<E> {
     /// Starts readers over the Redis protocol.
     pub(crate) fn start_copy_readers(&mut self, count: u16) {
         for _ in 0..count {
-            let id = self.readers.len() as u16;
+            let id = self.next_reader();
             let Plan { keys, sizes, .. } = self.plan;
             let reader = CopyReader::new(id, keys, self.board.clone(), sizes);
             self.readers.push(std::thread::spawn(move || reader.run()));
         }
     }
 
+    /// Starts a follower of the first of these instances.
+    pub(crate) fn start_follower(&mut self, extent: Extent, instances: &[Instance]) {
+        let id = self.next_reader();
+        let reader = self.reader(ReadProfile::plain());
+        let (keys, board) = (self.plan.keys, self.board.clone());
+        let follower = FollowerThread::new(id, keys, (instances.to_vec(), extent), board, reader);
+        self.followers.push(std::thread::spawn(move || follower.run()));
+    }
+
+    /// Starts a cache in front of the instances, and returns the configuration of the next one,
+    /// which purges it.
+    pub(crate) fn purged(&mut self, config: &Config) -> Config {
+        if self.front.is_none() {
+            let Plan { keys, sizes, .. } = self.plan;
+            self.front = Some(Front::start(self.next_reader(), &self.board, keys, sizes));
+        }
+        let front = self.front.as_ref().expect("just started");
+        front.purged_by(self.servers.len() as u16, config.clone())
+    }
+
+    fn next_reader(&self) -> u16 {
+        (self.readers.len() + self.followers.len() + usize::from(self.front.is_some())) as u16
+    }
+
     /// Creates a reader that the test drives.
     pub(crate) fn reader(&self, profile: ReadProfile) -> Reader {
-        let id = self.readers.len() as u16;
+        let id = self.next_reader();
         Reader::new(id, self.plan.keys, self.board.clone(), self.plan.sizes, profile)
     }
 
@@ -258,6 +293,14 @@ impl<E: Engine> Trial<E> {
         self.board.stop_readers();
         for reader in self.readers.drain(..) {
             self.observations.extend(reader.join().expect("a reader that did not fail"));
+        }
+        for follower in self.followers.drain(..) {
+            let (seen, followed) = follower.join().expect("a follower that did not fail");
+            self.observations.extend(seen);
+            self.followed.push(followed);
+        }
+        if let Some(front) = &mut self.front {
+            self.observations.extend(front.stop());
         }
     }
 

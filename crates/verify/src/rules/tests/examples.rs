@@ -120,6 +120,32 @@ fn a_copy_may_be_outdated_for_twice_the_bound_and_some_more() {
 }
 
 #[test]
+fn after_an_event_no_commit_up_to_its_position_is_missing() {
+    let followed = |at, is_sent, read| {
+        with(Requirement::Followed { position: Position { log: LOG, at }, is_sent }, read)
+    };
+    let copy = |moment, seen| Observation {
+        form: Form::FollowedCopy,
+        ..read(moment, moment, Claim::Version(seen))
+    };
+    let reads = [
+        followed(3, false, copy(450, 3)),
+        followed(4, false, copy(450, 3)),
+        // The event came before the commit was sent: it is of another log.
+        followed(4, false, copy(399, 3)),
+        followed(3, false, version(450, 451, 3)),
+        followed(4, false, version(450, 451, 3)),
+        followed(4, true, version(450, 451, 3)),
+        followed(4, false, stale(None, version(450, 451, 3))),
+        followed(4, false, absent(450, 451)),
+        // Not monotonic with the responses before.
+        followed(2, false, copy(460, 3)),
+        followed(9, false, Observation { form: Form::FollowedCopy, ..absent(460, 460) }),
+    ];
+    assert_eq!(violations(&reads), [1, 4, 5].map(|read| (Rule::Followed, read)));
+}
+
+#[test]
 fn a_state_that_was_never_committed_is_a_violation() {
     let broken = [(Rule::Committed, 0)];
     assert_eq!(violations(&[version(0, 50, 1)]), broken, "not yet");

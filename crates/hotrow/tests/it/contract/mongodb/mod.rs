@@ -84,7 +84,7 @@ impl Engine for Mongo {
 
 impl Networked for Mongo {
     const NAME: &str = "mongodb";
-    const HAS_COPIES: bool = true;
+    const HAS_PUSHES: bool = true;
     const HIDES_ONE_SESSION: bool = false;
     const READS_WAIT_FOR_CHANGES: bool = true;
 

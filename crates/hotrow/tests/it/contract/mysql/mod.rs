@@ -84,7 +84,7 @@ impl Engine for Maria {
 
 impl Networked for Maria {
     const NAME: &str = "mariadb";
-    const HAS_COPIES: bool = true;
+    const HAS_PUSHES: bool = true;
     const HIDES_ONE_SESSION: bool = false;
 
     fn disturbances() -> Vec<Disturbance<Self>> {

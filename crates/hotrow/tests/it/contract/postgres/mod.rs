@@ -98,7 +98,7 @@ impl Engine for Postgres {
 
 impl Networked for Postgres {
     const NAME: &str = "postgres";
-    const HAS_COPIES: bool = true;
+    const HAS_PUSHES: bool = true;
     const HIDES_ONE_SESSION: bool = true;
 
     fn disturbances() -> Vec<Disturbance<Self>> {

@@ -10,15 +10,12 @@ use std::time::Duration;
 use crate::contract::ask::read_record;
 use crate::contract::board::{Board, Instance};
 use crate::contract::rows::{Random, Sizes};
-use hotrow_testkit::harness::Config;
 use hotrow_verify::history::Ns;
 use hotrow_verify::near_client::{NearClient, Replied, claim};
 use hotrow_verify::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
 use hotrow_verify::redis::reply::Reply;
 use hotrow_verify::redis::{RedisTarget, TrackingMode};
 
-/// Address of the protocol in the configuration of an instance.
-const ADDRESS: &str = "\"127.0.0.1:0\"";
 /// Chances in per cent: of a key that was just changed or is about to change, of the copy that is
 /// held longest, and of a key from the whole range; the rest prefers low keys.
 const RECENT: u64 = 35;
@@ -35,16 +32,6 @@ const BACK_OFF: Duration = Duration::from_millis(4);
 const REPLY_WAIT: Duration = Duration::from_secs(20);
 /// Attempts to prove at the end that a connection is alive.
 const PROOFS_MAX: usize = 200;
-
-/// Has an instance serve the protocol, and broadcast.
-pub(crate) fn with_copies(config: Config) -> Config {
-    config.set("listen.redis", ADDRESS).set("collections.items.changes", "true")
-}
-
-/// Returns whether a configuration is one.
-pub(crate) fn has_copies(config: &Config) -> bool {
-    config.text().contains(&format!("redis = {ADDRESS}"))
-}
 
 /// One reader.
 pub(crate) struct CopyReader {
