@@ -43,13 +43,24 @@ pub enum Safeguard {
     CopySpelling,
     /// A new beginning of the feed ends all copies.
     CopyBeginning,
+    /// A change leaves for followers when it is proven visible (disabled where they are served, as
+    /// are all safeguards of followers).
+    FollowProof,
+    /// An id stands on the last event of a commit.
+    FollowLastId,
+    /// A follower that returns gets the rest of a commit.
+    FollowRest,
+    /// A new beginning of the feed resets followers.
+    FollowBeginning,
+    /// Registration and replay are one step.
+    FollowReplay,
 }
 
 /// Set of the enabled safeguards.
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 17],
+    disabled: [AtomicBool; 22],
 }
 
 #[cfg(feature = "failpoints")]

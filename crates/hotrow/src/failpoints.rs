@@ -6,7 +6,7 @@
 //! | failpoint | effect |
 //! |---|---|
 //! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
-//! | `copy-RULE` | disables a rule of client-side caching, of the names below |
+//! | `copy-RULE`, `follow-RULE` | disables a rule of client-side caching, or of followers |
 //! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
 //! | `resume:RULE` | disables a rule of a relay's place (`hotrow_source_mysql::resume_rules`) |
 //! | `embed:RULE` | disables a rule of embedded rows (`hotrow_source_mysql::embedded_rules`) |
@@ -26,7 +26,7 @@ use self::reads::ReadFailpoint;
 /// Environment variable that names the failpoints.
 pub const VARIABLE: &str = "HOTROW_FAILPOINTS";
 
-const SAFEGUARDS: [(&str, Safeguard); 9] = [
+const SAFEGUARDS: [(&str, Safeguard); 14] = [
     ("lease", Safeguard::Lease),
     ("fence", Safeguard::Fence),
     ("epoch", Safeguard::Epoch),
@@ -36,6 +36,11 @@ const SAFEGUARDS: [(&str, Safeguard); 9] = [
     ("copy-fence", Safeguard::CopyFence),
     ("copy-spelling", Safeguard::CopySpelling),
     ("copy-beginning", Safeguard::CopyBeginning),
+    ("follow-proof", Safeguard::FollowProof),
+    ("follow-last-id", Safeguard::FollowLastId),
+    ("follow-rest", Safeguard::FollowRest),
+    ("follow-beginning", Safeguard::FollowBeginning),
+    ("follow-replay", Safeguard::FollowReplay),
 ];
 
 /// Requested faults.

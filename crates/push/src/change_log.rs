@@ -51,6 +51,24 @@ impl Add for Usage {
     }
 }
 
+/// A mistake that a test plants, to show that it is found.
+#[cfg(any(test, feature = "failpoints"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowPlant {
+    /// None.
+    None,
+    /// A change leaves before it is proven visible.
+    PushedHidden,
+    /// The id stands on the first event of a commit.
+    IdOnFirstEvent,
+    /// A follower that returns continues behind the commit that it was reading.
+    ResumeSkipsRest,
+    /// Followers are reset at a loss only, not at the new beginning.
+    NoResetAtBeginning,
+    /// A follower is registered after its replay.
+    RegisteredLate,
+}
+
 /// See the crate's documentation.
 #[derive(Debug)]
 pub struct ChangeLog {
@@ -62,8 +80,8 @@ pub struct ChangeLog {
     through: Position,
     released_total: u64,
     overflows_total: u64,
-    #[cfg(test)]
-    plant: crate::model::Plant,
+    #[cfg(any(test, feature = "failpoints"))]
+    plant: FollowPlant,
 }
 
 #[derive(Debug)]
@@ -88,8 +106,8 @@ impl ChangeLog {
             through: Position { incarnation: 0, at: 0 },
             released_total: 0,
             overflows_total: 0,
-            #[cfg(test)]
-            plant: crate::model::Plant::None,
+            #[cfg(any(test, feature = "failpoints"))]
+            plant: FollowPlant::None,
         }
     }
 
@@ -206,9 +224,9 @@ impl ChangeLog {
                 are_seen
             }
             State::Following => {
-                #[cfg(test)]
+                #[cfg(any(test, feature = "failpoints"))]
                 let forged = self.forged();
-                #[cfg(test)]
+                #[cfg(any(test, feature = "failpoints"))]
                 let visible = forged.as_ref().or(visible);
                 let advanced = self.pending.advance(position.at, visible);
                 let mut has_news = !advanced.released.is_empty();
@@ -303,10 +321,11 @@ impl ChangeLog {
     }
 }
 
-/// Mistakes that the model must find.
-#[cfg(test)]
+/// Mistakes that the tests must find.
+#[cfg(any(test, feature = "failpoints"))]
 impl ChangeLog {
-    pub(crate) fn plant(&mut self, plant: crate::model::Plant) {
+    /// Plants a mistake.
+    pub fn plant(&mut self, plant: FollowPlant) {
         self.plant = plant;
         self.windows.iter_mut().flatten().for_each(|window| window.plant = plant);
     }
@@ -318,7 +337,7 @@ impl ChangeLog {
         use hotrow_types::version::Snapshot;
         let (xmin, xmax) = (u64::MAX, u64::MAX);
         let snapshot = Arc::new(Snapshot { xmin, xmax, running: Vec::new() });
-        (self.plant == crate::model::Plant::PushedHidden)
+        (self.plant == FollowPlant::PushedHidden)
             .then_some(Version::Snapshot { incarnation: 1, snapshot })
     }
 }

@@ -36,6 +36,8 @@ mod model;
 #[cfg(test)]
 mod purge_model;
 
+#[cfg(any(test, feature = "failpoints"))]
+pub use change_log::FollowPlant;
 pub use change_log::{ChangeLog, Config, Usage};
 pub use purge_queue::{
     Added, Batch, BatchLimits, ENTRY_OVERHEAD_BYTES, Purge, PurgeLimits, PurgeQueue,

@@ -10,23 +10,7 @@ mod tracking_runs;
 mod world;
 
 use self::world::World;
-
-/// Mistake that the model must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plant {
-    /// None.
-    None,
-    /// A change leaves before it is proven visible.
-    PushedHidden,
-    /// The id stands on the first event of a commit.
-    IdOnFirstEvent,
-    /// A follower that returns continues behind the commit that it was reading.
-    ResumeSkipsRest,
-    /// Followers are reset at a loss only, not at the new beginning.
-    NoResetAtBeginning,
-    /// A follower is registered after its replay.
-    RegisteredLate,
-}
+pub(crate) use crate::change_log::FollowPlant as Plant;
 
 /// Order of a log, and what its changes contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

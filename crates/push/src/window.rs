@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
+#[cfg(any(test, feature = "failpoints"))]
+use crate::change_log::FollowPlant;
 use crate::pending::CHANGE_OVERHEAD_BYTES;
 use crate::resume::ResumeId;
 
@@ -68,8 +70,8 @@ pub(crate) struct Window {
     pub(crate) is_waiting: bool,
     /// Units dropped for newer ones.
     evicted_total: u64,
-    #[cfg(test)]
-    pub(crate) plant: crate::model::Plant,
+    #[cfg(any(test, feature = "failpoints"))]
+    pub(crate) plant: FollowPlant,
 }
 
 /// Place of a follower in the window of its collection.
@@ -82,7 +84,7 @@ pub struct Cursor {
     read: usize,
     /// The follower has everything up to this point.
     after: u64,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "failpoints"))]
     pub(crate) is_late: bool,
 }
 
@@ -149,8 +151,8 @@ impl Window {
             has_gap: false,
             is_waiting: false,
             evicted_total: 0,
-            #[cfg(test)]
-            plant: crate::model::Plant::None,
+            #[cfg(any(test, feature = "failpoints"))]
+            plant: FollowPlant::None,
         }
     }
 
@@ -179,8 +181,8 @@ impl Window {
         let other = missed_to.max(position.at);
         self.floor = Some(Floor { own: position.at, other, is_evicted: false });
         self.through = position.at;
-        #[cfg(test)]
-        if self.plant == crate::model::Plant::NoResetAtBeginning {
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.plant == FollowPlant::NoResetAtBeginning {
             return;
         }
         self.generation = self.generation.wrapping_add(1);
@@ -241,7 +243,7 @@ impl Window {
             unit: self.first + self.units.len() as u64,
             read: 0,
             after: self.through,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "failpoints"))]
             is_late: false,
         }
     }
@@ -259,7 +261,7 @@ impl Window {
         }
         let after = last.position.at;
         let unit = self.first + self.units.partition_point(|unit| unit.id <= after) as u64;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "failpoints"))]
         if let Some(planted) = self.open_planted(Cursor { unit, after, ..end }) {
             return (planted, Opening::Resumed);
         }
@@ -281,7 +283,7 @@ impl Window {
             take(Event::Reset { at: self.floor.map(|_| self.id(self.through)) });
             return Progress::Current;
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "failpoints"))]
         self.arrive_late(cursor);
         if cursor.unit < self.first {
             return Progress::Overrun;
@@ -323,7 +325,7 @@ impl Window {
             return 1;
         };
         let Some(last) = keys.iter().rposition(wants) else { return keys.len() };
-        #[cfg(test)]
+        #[cfg(any(test, feature = "failpoints"))]
         let last = self.last_planted(last, keys.iter().position(wants));
         let to = keys.len().min(from + left);
         for (index, key) in keys.iter().enumerate().take(to).skip(from) {
@@ -344,17 +346,18 @@ impl Window {
     }
 }
 
-/// Mistakes that the model must find.
-#[cfg(test)]
+/// Mistakes that the tests must find.
+#[cfg(any(test, feature = "failpoints"))]
 impl Window {
     fn open_planted(&self, cursor: Cursor) -> Option<Cursor> {
-        use crate::model::Plant;
         let is_behind = cursor.unit < self.first + self.units.len() as u64;
         match self.plant {
             // Registered when it first reads: what is released in between is not replayed.
-            Plant::RegisteredLate => Some(Cursor { is_late: true, ..cursor }),
+            FollowPlant::RegisteredLate => Some(Cursor { is_late: true, ..cursor }),
             // Continues behind the commit that was being read.
-            Plant::ResumeSkipsRest if is_behind => Some(Cursor { unit: cursor.unit + 1, ..cursor }),
+            FollowPlant::ResumeSkipsRest if is_behind => {
+                Some(Cursor { unit: cursor.unit + 1, ..cursor })
+            }
             _ => None,
         }
     }
@@ -367,7 +370,7 @@ impl Window {
 
     fn last_planted(&self, last: usize, first: Option<usize>) -> usize {
         match self.plant {
-            crate::model::Plant::IdOnFirstEvent => first.unwrap_or(last),
+            FollowPlant::IdOnFirstEvent => first.unwrap_or(last),
             _ => last,
         }
     }

@@ -18,10 +18,16 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+#[cfg(feature = "failpoints")]
+use hotrow_cache::{Cache, Safeguard};
+#[cfg(feature = "failpoints")]
+use hotrow_push::FollowPlant;
 use hotrow_push::{
     ChangeLog, Config as LogConfig, Cursor, Event, Opening, Progress, ResumeId, Usage,
 };
 use hotrow_source::Change;
+#[cfg(feature = "failpoints")]
+use hotrow_source::ReadFailure;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
@@ -126,6 +132,21 @@ impl Follows {
             clients: Clients::new(settings.followers_per_client),
             counts: FollowCounts::default(),
         }))
+    }
+
+    /// Plants the mistake that a test asks for.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn plant(&self, cache: &Cache<ReadFailure>) {
+        let plants = [
+            (Safeguard::FollowProof, FollowPlant::PushedHidden),
+            (Safeguard::FollowLastId, FollowPlant::IdOnFirstEvent),
+            (Safeguard::FollowRest, FollowPlant::ResumeSkipsRest),
+            (Safeguard::FollowBeginning, FollowPlant::NoResetAtBeginning),
+            (Safeguard::FollowReplay, FollowPlant::RegisteredLate),
+        ];
+        if let Some((_, plant)) = plants.iter().find(|(safeguard, _)| !cache.has(*safeguard)) {
+            self.logs.iter().for_each(|own| own.log.lock().plant(*plant));
+        }
     }
 
     /// Returns whether clients may follow a collection.

@@ -123,6 +123,12 @@ impl Shared {
         let shedders = load_shedders(&reads, &collections);
         let slow_query = config.sources.iter().map(|source| source.slow_query);
         let inflight = InflightLimits::new(&config.limits);
+        // Its lower half.
+        let generation = rate::seed()[0] as u32;
+        let purged = config.purge.purged();
+        let follows = Follows::new(&config.follow, purged, &collections, generation);
+        #[cfg(feature = "failpoints")]
+        follows.iter().for_each(|follows| follows.plant(&cache));
         Ok(Self {
             description: Arc::new(ApiDescription::new(
                 config,
@@ -142,13 +148,7 @@ impl Shared {
             access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             purger: Purger::new(&config.purge, &collections),
-            follows: Follows::new(
-                &config.follow,
-                config.purge.purged(),
-                &collections,
-                // Its lower half.
-                rate::seed()[0] as u32,
-            ),
+            follows,
             tracking: Tracking::new(config, &cache),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(admission(config, rate_limits, shedders, inflight)),

@@ -28,8 +28,9 @@ const LOOKS: usize = 4;
 const FEW: u32 = 50;
 /// Probability in per cent that a read goes to another instance, with the event's position.
 const ELSEWHERE: u64 = 20;
-/// One of this many events is followed by a return.
-const RETURN_ONE_IN: u64 = 500;
+/// One of this many events is followed by a return; within a commit, one of fewer.
+const RETURN_ONE_IN: u64 = 200;
+const RETURN_WITHIN_ONE_IN: u64 = 20;
 /// Longest wait at the end for the event that covers the last commit.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -194,7 +195,9 @@ impl FollowReader {
         let wait = if self.unread.is_empty() { EVENT_WAIT } else { Duration::from_millis(1) };
         if let Some(event) = self.follower.next(wait).map_err(Some)? {
             self.take(&event);
-            if self.random.below(RETURN_ONE_IN) == 0 {
+            let is_within = event.id.is_none();
+            let one_in = if is_within { RETURN_WITHIN_ONE_IN } else { RETURN_ONE_IN };
+            if self.random.below(one_in) == 0 {
                 self.follower.leave();
             }
         } else if self.random.percent(50) {

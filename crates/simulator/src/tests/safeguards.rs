@@ -51,12 +51,17 @@ fn relies_on(engine: &Engine, safeguard: Safeguard) -> bool {
         | Safeguard::StandbyOrder
         | Safeguard::StandbySnapshot
         | Safeguard::StandbyTimeline => engine.standbys > 0,
-        // Simulated clients keep no copies; those that do are in `push`.
+        // Simulated clients keep no copies and follow nothing; those that do are in `push`.
         Safeguard::CopyInterest
         | Safeguard::CopyOrder
         | Safeguard::CopyFence
         | Safeguard::CopySpelling
-        | Safeguard::CopyBeginning => false,
+        | Safeguard::CopyBeginning
+        | Safeguard::FollowProof
+        | Safeguard::FollowLastId
+        | Safeguard::FollowRest
+        | Safeguard::FollowBeginning
+        | Safeguard::FollowReplay => false,
     }
 }
 

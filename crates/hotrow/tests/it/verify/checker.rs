@@ -32,9 +32,13 @@ pub(crate) fn with_all_capabilities(config: Config) -> Config {
         .set("limits.checks_per_s", "50")
 }
 
-/// Has the collection read over the Redis protocol too, with near caches of both modes.
+/// Has the collection read over the Redis protocol too, with near caches of both modes, and its
+/// changes followed.
 pub(crate) fn with_near_caches(config: Config) -> Config {
-    config.set("listen.redis", REDIS_ADDRESS).set(&format!("collections.{NAME}.changes"), "true")
+    config
+        .set("listen.redis", REDIS_ADDRESS)
+        .set(&format!("collections.{NAME}.changes"), "true")
+        .set("follow.heartbeat", "\"200ms\"")
 }
 
 /// Value of `listen.redis` with which the checker reads over it.
@@ -182,6 +186,22 @@ impl Ended {
 pub(crate) fn assert_all_rules(report: &Value, rules: &[&str]) {
     for rule in rules {
         assert!(report["checked"][rule].as_u64() > Some(0), "{rule} did not apply: {report:#}");
+    }
+}
+
+/// Asserts that followers got changes, returned, kept copies, and were judged.
+#[track_caller]
+pub(crate) fn assert_followers(report: &Value) {
+    for path in [
+        "/followers/changes",
+        "/followers/heartbeats",
+        "/followers/returns",
+        "/followers/copies_read",
+        "/reads/forms/followed_copy",
+        "/checked/followed",
+    ] {
+        let count = report.pointer(path).and_then(Value::as_u64);
+        assert!(count > Some(0), "{path}: {report:#}");
     }
 }
 

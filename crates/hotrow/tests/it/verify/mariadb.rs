@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::maria::Maria;
 use crate::verify::checker::{
-    ALL_RULES, MODEST, assert_all_rules, assert_near_caches, assert_self_checked,
+    ALL_RULES, MODEST, assert_all_rules, assert_followers, assert_near_caches, assert_self_checked,
     with_all_capabilities, with_near_caches,
 };
 use crate::verify::faults::{Fault, assert_writers_were_interrupted};
@@ -85,5 +85,6 @@ fn a_sound_service_passes_while_its_server_is_killed() {
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&deployment.one);
     assert_near_caches(&report);
+    assert_followers(&report);
     assert_writers_were_interrupted(&report);
 }

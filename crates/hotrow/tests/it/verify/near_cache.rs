@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::verify::checker::{
-    Checker, MODEST, NAME, assert_near_caches, with_all_capabilities, with_near_caches,
+    Checker, MODEST, NAME, assert_followers, assert_near_caches, with_all_capabilities,
+    with_near_caches,
 };
 use hotrow_testkit::harness::{Config, Database, Server};
 
@@ -44,6 +45,7 @@ fn copies_are_checked_in_both_modes() {
         assert!(count(&report, path) > 50, "{path}: {report:#}");
     }
     assert_near_caches(&report);
+    assert_followers(&report);
 }
 
 #[test]

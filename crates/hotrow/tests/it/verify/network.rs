@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::verify::faults::{Fault, assert_writers_were_interrupted, run_faults};
 use crate::verify::stage::{Deployment, Stage, wait_for};
-#[cfg(feature = "failpoints")]
-use crate::verify::traps::assert_found;
 use crate::verify::traps::{Trap, assert_harmless};
+#[cfg(feature = "failpoints")]
+use crate::verify::traps::{assert_found, assert_found_by};
 
 /// Delay of reads, long enough that rows change in between.
 const READS_DELAY: Duration = Duration::from_millis(50);
@@ -36,6 +36,9 @@ macro_rules! network_tests {
             #[cfg(feature = "failpoints")]
             $(#[$attribute])*
             network::the_time_of_the_probe_is_missed,
+            #[cfg(feature = "failpoints")]
+            $(#[$attribute])*
+            network::rules_of_followers_are_missed,
             #[ignore = "long: a minute of faults of every kind"]
             network::a_sound_service_passes_under_every_fault,
         }
@@ -112,12 +115,14 @@ fn common_faults<S: NetworkStage>() -> [Fault<S>; 8] {
     ]
 }
 
-fn traps<S: NetworkStage>() -> [Trap<S>; 4] {
+fn traps<S: NetworkStage>() -> [Trap<S>; 6] {
     [
         Trap { safeguards: "lease,fence", trigger: late_answers },
         Trap { safeguards: "fence", trigger: hidden_commits },
         Trap { safeguards: "epoch", trigger: changes_without_a_feed },
         Trap { safeguards: "probe", trigger: late_stream },
+        Trap { safeguards: "follow-proof", trigger: hidden_commits },
+        Trap { safeguards: "follow-beginning", trigger: changes_without_a_feed },
     ]
 }
 
@@ -176,6 +181,13 @@ pub(crate) fn the_epoch_is_missed<S: NetworkStage>() {
 #[cfg(feature = "failpoints")]
 pub(crate) fn the_time_of_the_probe_is_missed<S: NetworkStage>() {
     assert_found(&traps::<S>(), "probe");
+}
+
+/// The order of its events alone shows a missing beginning.
+#[cfg(feature = "failpoints")]
+pub(crate) fn rules_of_followers_are_missed<S: NetworkStage>() {
+    assert_found_by(&traps::<S>(), "follow-proof", &["followed"]);
+    assert_found_by(&traps::<S>(), "follow-beginning", &["followed", "committed"]);
 }
 
 pub(crate) fn a_sound_service_passes_under_every_fault<S: NetworkStage>() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::backend::postgres::Postgres;
 use crate::verify::checker::{
-    ALL_RULES, MODEST, assert_all_rules, assert_near_caches, assert_self_checked,
+    ALL_RULES, MODEST, assert_all_rules, assert_followers, assert_near_caches, assert_self_checked,
     with_all_capabilities, with_near_caches,
 };
 use crate::verify::faults::Fault;
@@ -65,5 +65,6 @@ fn a_sound_service_passes_while_its_connections_are_cut() {
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&deployment.one);
     assert_near_caches(&report);
+    assert_followers(&report);
     assert!(report["feed_losses"][0].as_u64() > Some(0), "cut connections are losses: {report:#}");
 }

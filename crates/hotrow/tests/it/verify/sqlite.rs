@@ -292,6 +292,13 @@ const TRAPS: [Trap<Sqlite>; 2] = [
     Trap { safeguards: "lease", trigger: changes_during_reads },
     Trap { safeguards: "epoch", trigger: changes_without_a_log },
 ];
+/// What goes wrong for followers that leave and return, which those of the checker do.
+#[cfg(feature = "failpoints")]
+const FOLLOWER_TRAPS: [Trap<Sqlite>; 3] = [
+    Trap { safeguards: "follow-last-id", trigger: changes_during_reads },
+    Trap { safeguards: "follow-rest", trigger: changes_during_reads },
+    Trap { safeguards: "follow-replay", trigger: changes_during_reads },
+];
 
 /// Race A: rows are read slowly and changed during the read, which always happens here.
 fn changes_during_reads(_: &mut Fixture) {
@@ -314,8 +321,8 @@ fn traps_are_harmless_with_all_safeguards() {
 
 #[cfg(feature = "failpoints")]
 mod disabled {
-    use super::TRAPS;
-    use crate::verify::traps::assert_found;
+    use super::{FOLLOWER_TRAPS, TRAPS};
+    use crate::verify::traps::{assert_found, assert_found_by};
 
     #[test]
     fn leases_are_missed() {
@@ -325,6 +332,14 @@ mod disabled {
     #[test]
     fn the_epoch_is_missed() {
         assert_found(&TRAPS, "epoch");
+    }
+
+    #[test]
+    fn rules_of_followers_are_missed() {
+        // The order of the events shows it.
+        assert_found_by(&FOLLOWER_TRAPS, "follow-last-id", &["committed"]);
+        assert_found_by(&FOLLOWER_TRAPS, "follow-rest", &["followed"]);
+        assert_found_by(&FOLLOWER_TRAPS, "follow-replay", &["followed"]);
     }
 }
 

@@ -217,7 +217,7 @@ impl FollowerThread {
             Some(position) if is_elsewhere => {
                 (other, Requirement::Followed { position, is_sent: true })
             }
-            _ => (self.instances[0], self.follower.copies.requirement(event)),
+            _ => (self.instances[0], self.requirement(event)),
         };
         let request = ReadRequest::One { key, requirement, known: None };
         self.reader.send_and_receive(instance, &[request]);
@@ -228,6 +228,16 @@ impl FollowerThread {
         }
         if matches!(self.reader.last_seen().map(|read| &read.seen), Some(Claim::Refused(_))) {
             std::thread::sleep(BACK_OFF);
+        }
+    }
+
+    /// Returns what a read at the followed instance must reflect. A follower that changes instances
+    /// may know more than the present one, and sends the position.
+    fn requirement(&self, event: Option<Position>) -> Requirement {
+        let is_sent = self.extent == Extent::Few;
+        match self.follower.copies.requirement(event) {
+            Requirement::Followed { position, .. } => Requirement::Followed { position, is_sent },
+            other => other,
         }
     }
 
