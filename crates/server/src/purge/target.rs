@@ -40,7 +40,8 @@ pub(super) async fn send_all(purger: Arc<Purger>, index: usize, shutdown: Shutdo
     let target = &purger.targets[index];
     // A task before this one may have ended with a batch.
     target.queue.lock().abandon();
-    let mut sender = Sender { purger: &purger, target, connection: None };
+    let mut sender =
+        Sender { purger: &purger, target, connection: None, has_logged_failure: false };
     tokio::select! {
         () = shutdown.ending() => {}
         () = sender.send_without_end() => {}
@@ -62,6 +63,8 @@ struct Sender<'a> {
     purger: &'a Purger,
     target: &'a Target,
     connection: Option<Connection>,
+    /// A failure was logged, and no success since.
+    has_logged_failure: bool,
 }
 
 impl Sender<'_> {
@@ -115,7 +118,8 @@ impl Sender<'_> {
                 let records = batch.purges.iter().filter(records).count();
                 counts.accepted(records, batch.purges.len() - records);
                 self.target.queue.lock().complete(batch);
-                if self.target.last_error.lock().take().is_some() {
+                *self.target.last_error.lock() = None;
+                if std::mem::take(&mut self.has_logged_failure) {
                     let purge_target = &*self.target.settings.name;
                     tracing::info!(purge_target, "purges are accepted again");
                 }
@@ -138,10 +142,12 @@ impl Sender<'_> {
         }
     }
 
-    fn log_failure(&self, error: &AttemptError, entries: usize, failures: u32) {
+    fn log_failure(&mut self, error: &AttemptError, entries: usize, failures: u32) {
         *self.target.last_error.lock() = Some(error.to_string());
         let purge_target = &*self.target.settings.name;
+        let has_logged = &mut self.has_logged_failure;
         self.target.failure_log.warn(|suppressed| {
+            *has_logged = true;
             tracing::warn!(
                 purge_target,
                 %error,

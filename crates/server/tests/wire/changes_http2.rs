@@ -87,6 +87,22 @@ fn several_followers_share_a_connection_with_other_requests() {
 }
 
 #[test]
+fn events_go_on_after_many_at_once() {
+    let server = start(&over_http2(followed()));
+    server.begin(100);
+    let mut streams = Streams::over(Http2Client::connect(server.address));
+    streams.client.get(1, ALL);
+    streams.read_until(1, "event: begin");
+    for round in 1..=3 {
+        let of_round = |n: u64| 1_000_000_000 * round + 10 * n;
+        (1..=400).for_each(|n| server.deliver(n, of_round(n), &[n as i64]));
+        server.advance(of_round(500), Some(&[]));
+        (1..=400).for_each(|n| streams.read_until(1, &format!("\"key\":\"{n}\"")));
+        streams.read_until(1, "event: heartbeat");
+    }
+}
+
+#[test]
 fn a_follower_whose_window_stays_closed_is_reset_and_others_are_not() {
     let limits = Limits { write_timeout: Duration::from_millis(500), ..limits() };
     let server = start(&over_http2(Config { limits, ..followed() }));

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::contract::board::Board;
 use crate::contract::engine::Engine;
 use crate::contract::faults::is_refused;
+use crate::contract::pushed::followers::Extent;
+use crate::contract::pushed::{judge_followers, with_changes};
 use crate::contract::reader::ReadProfile;
 use crate::contract::rows::Random;
 use crate::contract::run::{Plan, Run, Trial};
@@ -59,13 +61,16 @@ fn mixed_run(name: &str, plan: Plan, (reads, changes): (u64, u64), within: Durat
     let mut run = Run::new(plan);
     // Short TTLs, so that entries expire during the run.
     let config = run.config().set("cache.ttl", "\"4s\"").set("cache.negative_ttl", "\"3s\"");
-    run.serve(&config, &[]);
+    let config = with_changes(config);
+    let first = run.serve(&config, &[]);
+    run.start_follower(Extent::Collection, &[first]);
     run.start_writers();
     run.start_readers(6, ReadProfile::default());
     run.start_readers(2, ReadProfile { pipeline: 6, ..ReadProfile::default() });
     purge_until(&mut run, reads / 2, changes / 2, within);
     // The second instance starts on a warm database and a long log.
-    run.serve(&config, &[]);
+    let second = run.serve(&config, &[]);
+    run.start_follower(Extent::Few, &[second, first]);
     purge_until(&mut run, reads, changes, within);
     run.stop_writers();
     run.converged();
@@ -75,6 +80,7 @@ fn mixed_run(name: &str, plan: Plan, (reads, changes): (u64, u64), within: Durat
     summary["log_pruned_to"] = json!(log_pruned_to(&run));
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = report.rules_applied();
+    judge_followers(&run, &mut summary);
     println!("{summary:#}");
     save_summary(name, &summary);
     assert_counts(&summary, reads, changes);
