@@ -198,7 +198,7 @@ impl FollowReader {
             let is_within = event.id.is_none();
             let one_in = if is_within { RETURN_WITHIN_ONE_IN } else { RETURN_ONE_IN };
             if self.random.below(one_in) == 0 {
-                self.follower.leave();
+                self.follower.leave_once(None);
             }
         } else if self.random.percent(50) {
             let key = self.choose_key();

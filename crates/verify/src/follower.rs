@@ -257,6 +257,8 @@ pub struct Follower {
     path: String,
     timeout: Duration,
     stream: Option<EventStream>,
+    /// Last id with which it has left a stream.
+    left_with: Option<String>,
     /// Its copies.
     pub copies: FollowedCopies,
 }
@@ -265,7 +267,8 @@ impl Follower {
     /// Creates a follower without a stream.
     #[must_use]
     pub fn new(target: Arc<Target>, path: String, timeout: Duration) -> Self {
-        Self { target, path, timeout, stream: None, copies: FollowedCopies::default() }
+        let copies = FollowedCopies::default();
+        Self { target, path, timeout, stream: None, left_with: None, copies }
     }
 
     /// Opens a stream unless there is one. Returns whether it did.
@@ -291,20 +294,22 @@ impl Follower {
         let stream = self.stream.as_mut().ok_or(RequestError::Closed)?;
         let next = stream.next(wait);
         if next.is_err() {
-            self.leave();
+            self.stream = None;
         }
         next
     }
 
-    /// Closes the stream; the copies stay.
-    pub fn leave(&mut self) {
+    /// Closes the stream, unless it was closed so with the same last id: a client that leaves within
+    /// each commit gets nowhere. The copies stay. The next stream is one of `target`, if there is
+    /// one.
+    pub fn leave_once(&mut self, target: Option<Arc<Target>>) -> bool {
+        if self.left_with == self.copies.last_id {
+            return false;
+        }
+        self.left_with.clone_from(&self.copies.last_id);
         self.stream = None;
-    }
-
-    /// Closes the stream, and returns to another instance.
-    pub fn leave_for(&mut self, target: Arc<Target>) {
-        self.leave();
-        self.target = target;
+        self.target = target.unwrap_or_else(|| Arc::clone(&self.target));
+        true
     }
 }
 

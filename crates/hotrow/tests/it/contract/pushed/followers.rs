@@ -163,10 +163,13 @@ impl FollowerThread {
             oldest.into_iter().chain([recent]).for_each(|key| self.look(key, covered));
         }
         if self.random.below(RETURN_ONE_IN) == 0 {
+            let mut instances = self.instances.clone();
             if self.extent == Extent::Few {
-                self.instances.rotate_left(1);
+                instances.rotate_left(1);
             }
-            self.follower.leave_for(target(&self.instances));
+            if self.follower.leave_once(Some(target(&instances))) {
+                self.instances = instances;
+            }
         }
     }
 
