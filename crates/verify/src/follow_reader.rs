@@ -31,8 +31,9 @@ const ELSEWHERE: u64 = 20;
 /// One of this many events is followed by a return; within a commit, one of fewer.
 const RETURN_ONE_IN: u64 = 200;
 const RETURN_WITHIN_ONE_IN: u64 = 20;
-/// Longest wait at the end for the event that covers the last commit.
-const LAST_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait at the end for the event that covers the last commit. The run has compared all
+/// records with the database before; a heartbeat may be further away.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// An instance whose changes are followed.
 #[derive(Clone, Debug)]
