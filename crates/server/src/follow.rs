@@ -5,8 +5,8 @@
 //! `judge` (its credential, again and again).
 //!
 //! [`hotrow_push`] decides when a change may leave and what is replayed. A follower is a body of an
-//! answer that is never complete. It reads from the shared log when its worker wakes it, at most
-//! [`FRAME_BYTES`] at a time, and nothing more before its client has taken that.
+//! answer that is never complete. It reads from the shared log when its worker wakes it, a little
+//! more than [`FRAME_BYTES`] at a time at most, and nothing more before its client has taken that.
 
 mod counts;
 mod events;

@@ -299,9 +299,9 @@ impl Follower {
         next
     }
 
-    /// Closes the stream, unless it was closed so with the same last id: a client that leaves within
-    /// each commit gets nowhere. The copies stay. The next stream is one of `target`, if there is
-    /// one.
+    /// Closes the stream, unless it was closed so with the same last id: a client that leaves
+    /// within each commit gets nowhere. The copies stay. The next stream is one of `target`, if
+    /// there is one. Returns whether it was closed.
     pub fn leave_once(&mut self, target: Option<Arc<Target>>) -> bool {
         if self.left_with == self.copies.last_id {
             return false;
