@@ -28,7 +28,7 @@ pub(crate) mod mix;
 mod mixed;
 mod mongodb;
 mod mysql;
-mod networked;
+pub(crate) mod networked;
 mod postgres;
 mod pushed;
 #[cfg(feature = "failpoints")]

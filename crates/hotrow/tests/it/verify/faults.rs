@@ -15,12 +15,15 @@ use hotrow_testkit::harness::{SOON, await_until};
 
 /// Duration of the checker's run.
 const CHECK_DURATION: Duration = Duration::from_secs(60);
+/// Duration of one that is to make a million reads of records with parts.
+const LONG_CHECK_DURATION: Duration = Duration::from_secs(180);
 /// Durations of faults, in turn: one shorter and one longer than the bound of 1 s.
 const DURATIONS: [Duration; 2] = [Duration::from_millis(400), Duration::from_millis(2200)];
 /// Time without faults between two of them.
 const UNDISTURBED: Duration = Duration::from_millis(500);
-/// Latest start of a fault, so that the last one ends before the final comparison.
-const LAST_AFTER: Duration = Duration::from_secs(57);
+/// Time before the end in which no fault begins, so that the last one ends before the final
+/// comparison.
+const LAST_BEFORE_END: Duration = Duration::from_secs(3);
 /// Fewest checks; the tests share two cores.
 const READS_MIN: u64 = 5_000;
 const CHANGES_MIN: u64 = 500;
@@ -86,11 +89,22 @@ fn common<S>() -> [Fault<S>; 2] {
 /// after each fault, and each fault must have occurred. Returns the checker's report.
 #[track_caller]
 pub(crate) fn run_faults<S: Stage>(own: &[Fault<S>]) -> Value {
+    run_faults_for(own, CHECK_DURATION)
+}
+
+/// Does the same for three times as long.
+#[track_caller]
+pub(crate) fn run_faults_longer<S: Stage>(own: &[Fault<S>]) -> Value {
+    run_faults_for(own, LONG_CHECK_DURATION)
+}
+
+#[track_caller]
+fn run_faults_for<S: Stage>(own: &[Fault<S>], check_duration: Duration) -> Value {
     let mut deployment = Deployment::<S>::of_two();
     let balancer =
         Balancer::start([deployment.one.data, deployment.other.as_ref().expect("two").data]);
     let url = format!("http://{}", balancer.address);
-    let duration = format!("{}s", CHECK_DURATION.as_secs());
+    let duration = format!("{}s", check_duration.as_secs());
     let arguments =
         ["--balancer", &url, "-d", &duration, "--rate", "200", "--keys", "500", "--timeout", "5s"];
     let mut checker = deployment.check(&arguments);
@@ -99,7 +113,7 @@ pub(crate) fn run_faults<S: Stage>(own: &[Fault<S>]) -> Value {
     let mut occurred = BTreeMap::<&str, u64>::new();
     for (turn, fault) in own.iter().chain(&common).cycle().enumerate() {
         pass_while(&mut checker, UNDISTURBED);
-        if began.elapsed() > LAST_AFTER || !checker.runs() {
+        if began.elapsed() + LAST_BEFORE_END > check_duration || !checker.runs() {
             break;
         }
         let before = deployment.losses();
@@ -115,7 +129,7 @@ pub(crate) fn run_faults<S: Stage>(own: &[Fault<S>]) -> Value {
         deployment.instances().into_iter().for_each(|instance| instance.await_ready());
         *occurred.entry(fault.name).or_default() += 1;
     }
-    let report = checker.ended(CHECK_DURATION).assert_passed(READS_MIN, CHANGES_MIN);
+    let report = checker.ended(check_duration).assert_passed(READS_MIN, CHANGES_MIN);
     println!("faults: {occurred:#?}");
     assert_eq!(occurred.len(), own.len() + common.len(), "not every fault occurred: {occurred:?}");
     assert_all_rules(&report, &ALL_RULES);

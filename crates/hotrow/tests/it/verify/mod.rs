@@ -4,9 +4,10 @@
 //! Reading order: [`checker`] (running it), [`command`] (usage and refusals), [`stage`] (a database
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
-//! [`parts`] (aliases and embedded rows), [`clock`] (an adjustable clock), [`balancer`] (two
-//! instances behind one address), [`writers`] (the checker's database access), `near_cache`, `hub`
-//! and [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix sockets, credentials).
+//! [`parts`] and [`parts_faults`] (aliases and embedded rows), [`clock`] (an adjustable clock),
+//! [`balancer`] (two instances behind one address), [`writers`] (the checker's database access),
+//! `near_cache`, `hub` and [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix sockets,
+//! credentials).
 mod balancer;
 mod checker;
 mod clock;
@@ -19,6 +20,7 @@ mod mongo;
 mod near_cache;
 mod network;
 mod parts;
+mod parts_faults;
 mod postgres;
 mod sqlite;
 mod stage;

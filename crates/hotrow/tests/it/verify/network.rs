@@ -58,7 +58,7 @@ pub(crate) fn restore_normal<S: NetworkStage>(deployment: &mut Deployment<S>) {
 }
 
 /// Returns the faults of all engines behind a network.
-fn common_faults<S: NetworkStage>() -> [Fault<S>; 8] {
+pub(crate) fn common_faults<S: NetworkStage>() -> [Fault<S>; 8] {
     [
         Fault {
             name: "database killed",

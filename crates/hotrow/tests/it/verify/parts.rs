@@ -20,12 +20,12 @@ const RUN: Duration = Duration::from_secs(5);
 /// Time limit for finding a mistake.
 const FOUND_WITHIN: Duration = Duration::from_secs(60);
 
-fn with_alias(config: Config) -> Config {
+pub(crate) fn with_alias(config: Config) -> Config {
     with_all_capabilities(config)
         .set(&format!("collections.{NAME}.by.handle.columns"), "\"handle\"")
 }
 
-fn with_children(config: Config) -> Config {
+pub(crate) fn with_children(config: Config) -> Config {
     let parts = format!("collections.{NAME}.embed.parts");
     config
         .set(&format!("{parts}.table"), "\"verified_parts\"")
@@ -58,14 +58,14 @@ fn passed(config: &Config, database: &[&str]) -> Value {
 }
 
 #[track_caller]
-fn assert_covered(report: &Value, what: &str, counts: &[&str]) {
+pub(crate) fn assert_covered(report: &Value, what: &str, counts: &[&str]) {
     let covered = report.pointer(what).expect("a member of covered");
     for count in counts {
         assert!(covered[count].as_u64() > Some(0), "{what} {count}: {report:#}");
     }
 }
 
-const CHILDREN: [&str; 2] = ["children_changed", "children_moved"];
+pub(crate) const CHILDREN: [&str; 2] = ["children_changed", "children_moved"];
 
 #[test]
 fn a_sound_service_over_sqlite_passes() {
