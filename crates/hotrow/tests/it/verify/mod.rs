@@ -6,8 +6,8 @@
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`parts`] and [`parts_faults`] (aliases and embedded rows), [`clock`] (an adjustable clock),
 //! [`balancer`] (two instances behind one address), [`writers`] (the checker's database access),
-//! `near_cache`, `hub` and [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix sockets,
-//! credentials).
+//! `near_cache`, `hub` and [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix
+//! sockets, credentials).
 mod balancer;
 mod checker;
 mod clock;
