@@ -1,6 +1,7 @@
 """Measured processes: start, pinning, CPU time, memory, stop and continue, end."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -12,6 +13,14 @@ STOP_TIMEOUT_S = 10
 
 class Failed(Exception):
     """A run without a result; the message is for the user."""
+
+
+def allow_open_files(wanted, option):
+    """Raises this process's limit, which those that it starts inherit. `option`: what to lower."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < wanted:
+        raise Failed(f"{wanted} open files are needed and {most} allowed: lower {option}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def free_port():

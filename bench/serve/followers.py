@@ -8,7 +8,6 @@ begins. Memory must not grow with the events, which are kept once for all follow
 
 import argparse
 import os
-import resource
 import select
 import socket
 import sqlite3
@@ -19,7 +18,7 @@ import time
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
 from lib import cli, data, report, subjects  # noqa: E402
-from lib.process import Failed  # noqa: E402
+from lib.process import Failed, allow_open_files  # noqa: E402
 
 RECORDS = 1_000
 SETTLE_S = 1
@@ -100,10 +99,7 @@ def change(database, revision, count):
 def main():
     args = arguments()
     wanted = args.followers + 500
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < wanted:
-        raise Failed(f"{wanted} open files are needed and {most} allowed: lower --followers")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    allow_open_files(wanted, "--followers")
     followers, marks = Followers(), []
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         path = os.path.join(folder, "products.db")

@@ -3,7 +3,6 @@
 
 import argparse
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -12,7 +11,7 @@ sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), ".."
 
 from lib import cli, data, report, subjects  # noqa: E402
 from lib.http import Connection  # noqa: E402
-from lib.process import Failed  # noqa: E402
+from lib.process import Failed, allow_open_files  # noqa: E402
 
 AIM_BYTES = 2_048
 SETTLE_S = 1
@@ -46,10 +45,7 @@ def open_idle(process, count, body_bytes):
 def main():
     args = arguments()
     wanted = args.connections + 500
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < wanted:
-        raise Failed(f"{wanted} open files are needed and {most} allowed: lower --connections")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    allow_open_files(wanted, "--connections")
     cases = {}
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         # A body of 20 kB leaves larger buffers behind than one of 319 bytes, if any stay.

@@ -4,7 +4,7 @@
 //!
 //! [`Follower`] has the stream; [`FollowedCopies`] is pure.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct FollowerCounts {
     pub streams: u64,
     /// Streams that were to continue behind an id.
     pub returns: u64,
+    /// Streams that were refused by a status.
+    pub refused: u64,
     /// Events of changed records.
     pub changes: u64,
     /// Events after which any record may have changed.
@@ -46,7 +48,23 @@ impl FollowerCounts {
         self.flushes += other.flushes;
         self.resets += other.resets;
         self.heartbeats += other.heartbeats;
+        self.refused += other.refused;
         self.copies_read += other.copies_read;
+    }
+
+    /// Returns them by their names in JSON.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::from([
+            ("streams", self.streams),
+            ("returns", self.returns),
+            ("refused", self.refused),
+            ("changes", self.changes),
+            ("flushes", self.flushes),
+            ("resets", self.resets),
+            ("heartbeats", self.heartbeats),
+            ("copies_read", self.copies_read),
+        ])
     }
 }
 
@@ -161,10 +179,9 @@ impl FollowedCopies {
         let is_behind = |point: Position| {
             self.covered.is_some_and(|covered| covered.log == point.log && point.at < covered.at)
         };
-        let is_known = |point: Position| self.covered == Some(point);
         match (kind, position, event.covered()) {
             (EventKind::Change { .. } | EventKind::Flush, Some(point), _)
-                if is_behind(*point) || is_known(*point) =>
+                if is_behind(*point) || self.covered == Some(*point) =>
             {
                 Err(format!("everything up to {:?} was sent before {event:?}", self.covered))
             }
@@ -280,7 +297,9 @@ impl Follower {
             return Ok(false);
         }
         let last_id = self.copies.last_id.as_deref();
-        self.stream = Some(EventStream::open(&self.target, &self.path, last_id, self.timeout)?);
+        let opened = EventStream::open(&self.target, &self.path, last_id, self.timeout);
+        self.copies.counts.refused += u64::from(matches!(opened, Err(FollowError::Refused(_))));
+        self.stream = Some(opened?);
         self.copies.opened();
         Ok(true)
     }

@@ -112,19 +112,11 @@ fn near_caches(report: &Report) -> Value {
 }
 
 fn followers(report: &Report) -> Value {
-    let counts = &report.followers.counts;
     let target =
         |(url, why): &(String, Option<String>)| json!({ "url": url, "followed": why.is_none() });
-    json!({
-        "targets": report.followers.targets.iter().map(target).collect::<Value>(),
-        "changes": counts.changes,
-        "flushes": counts.flushes,
-        "resets": counts.resets,
-        "heartbeats": counts.heartbeats,
-        "streams": counts.streams,
-        "returns": counts.returns,
-        "copies_read": counts.copies_read,
-    })
+    let mut followers = json!(report.followers.counts.by_name());
+    followers["targets"] = report.followers.targets.iter().map(target).collect();
+    followers
 }
 
 fn targets(report: &Report) -> Value {

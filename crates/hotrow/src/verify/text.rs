@@ -178,13 +178,14 @@ fn write_followers(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(
         out,
         "followers {} changes, {} flushes, {} resets and {} heartbeats in {} streams, {} of which \
-         continued; {} copies read",
+         continued ({} refused); {} copies read",
         counts.changes,
         counts.flushes,
         counts.resets,
         counts.heartbeats,
         counts.streams,
         counts.returns,
+        counts.refused,
         counts.copies_read
     )?;
     for (url, why) in targets {

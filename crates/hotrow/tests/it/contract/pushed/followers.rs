@@ -180,7 +180,7 @@ impl FollowerThread {
             (EventKind::Reset, None) => self.entries.push(Entry::Lost),
             (EventKind::Change { key }, Some(at)) => {
                 let key: u32 = key.parse().expect("a key of the run");
-                assert!(key < self.keys, "nobody follows {key}");
+                assert!(key < self.keys, "an event of {key}, which was not asked for");
                 self.entries.push(Entry::Change { key, at });
                 self.unread.add(key, event.position.expect("just read"));
             }
@@ -269,15 +269,8 @@ pub(super) fn judge<E: Engine>(run: &Trial<E>) -> Value {
         commits += delivered.commits;
         counts.add(&followed.counts);
     }
-    json!({
-        "followers": run.followed.len(),
-        "changes": counts.changes,
-        "flushes": counts.flushes,
-        "resets": counts.resets,
-        "heartbeats": counts.heartbeats,
-        "streams": counts.streams,
-        "returns": counts.returns,
-        "copies_read": counts.copies_read,
-        "delivered": commits,
-    })
+    let mut summary = json!(counts.by_name());
+    summary["followers"] = json!(run.followed.len());
+    summary["delivered"] = json!(commits);
+    summary
 }

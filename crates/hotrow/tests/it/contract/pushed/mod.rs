@@ -59,7 +59,7 @@ const OTHERS: [&str; 12] = [
     "front/purges_of_keys",
     "front/purges_of_all",
     "front/refused",
-    "front/purged_commits",
+    "front/commits_purged_by_key",
 ];
 
 /// Checks what was delivered to the clients of a run, and adds its counts to the summary.
