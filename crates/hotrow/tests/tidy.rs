@@ -9,6 +9,10 @@ mod crates;
 mod dependencies;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/house.rs"]
+mod house;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/language.rs"]
 mod language;
 #[path = "tidy/monitoring.rs"]
@@ -25,6 +29,7 @@ type Check = fn(&Tree) -> Vec<String>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("dependencies between crates", crates::arrows),
+    ("budgets", house::budgets),
     ("lints from the workspace", crates::lints),
     ("crates with HTTP, crates with databases", crates::protocols),
     ("no side effects in `cache`", sources::pure_cache),

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::house;
 use super::tree::Tree;
 
 /// Licences that allow everything that we do with the code.
@@ -135,8 +136,10 @@ fn dependencies_are_allowed() {
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert!(of_program(&metadata, "hotrow").contains("hotrow-server"), "the graph was not found");
-    let complaints = complaints(&metadata);
+    let shipped = of_program(&metadata, "hotrow");
+    assert!(shipped.contains("hotrow-server"), "the graph was not found");
+    let mut complaints = complaints(&metadata);
+    complaints.extend(house::packages_complaint(&Tree::of_repository(), shipped.len()));
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
