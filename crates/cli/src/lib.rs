@@ -1,16 +1,20 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
+pub mod described;
 pub mod names;
 pub mod output;
 pub mod pages;
 pub mod signals;
+pub mod transport_args;
 pub mod version;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hotrow_load::plan::DURATION_MAX;
 use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Longest duration of an option: a week.
+pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

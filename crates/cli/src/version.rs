@@ -12,6 +12,30 @@ pub fn commit() -> Option<&'static str> {
     known(option_env!("HOTROW_COMMIT"), ARCHIVED)
 }
 
+/// Variable by which `hotrow` names itself to the `hotrow-lab` that it starts.
+pub const STARTED_BY: &str = "HOTROW_STARTED_BY";
+
+/// Returns version and commit: programs with equal ones belong together.
+#[must_use]
+pub fn identity() -> String {
+    format!("{} {}", env!("CARGO_PKG_VERSION"), commit().unwrap_or("unknown"))
+}
+
+/// Checks that the program which has started this one belongs to it.
+///
+/// # Errors
+/// Returns the refusal.
+pub fn check_started_by() -> Result<(), String> {
+    let Ok(starter) = std::env::var(STARTED_BY) else { return Ok(()) };
+    let own = identity();
+    if starter == own {
+        return Ok(());
+    }
+    Err(format!(
+        "this is hotrow-lab {own}, and hotrow {starter} has started it; install both of one version"
+    ))
+}
+
 /// Returns the version for `--version`: the number, the commit and the features.
 #[must_use]
 pub fn long(number: &str, features: &[&str]) -> String {

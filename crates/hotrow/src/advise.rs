@@ -6,13 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
-use hotrow_load::fetch::{self, FetchError, FetchedResponse};
-use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_transport::fetch::{self, FetchError, FetchedResponse, RequestError};
 use hotrow_transport::target::{TargetError, Url};
 use hotrow_transport::tls::{HttpVersion, Tls};
 use serde::Deserialize;
 
-use crate::transport_args::{TransportArgs, TransportError};
+use hotrow_cli::transport_args::{TransportArgs, TransportError};
 
 /// Largest `/status` that is read.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -260,7 +259,7 @@ fn table(curve: &Curve) -> String {
 /// A request that is ready to be sent.
 struct Request {
     url: Url,
-    mix: RequestMix,
+    bytes: Vec<u8>,
     tls: Option<Tls>,
 }
 
@@ -275,23 +274,15 @@ impl Request {
             url.path = STATUS_PATH.to_owned();
         }
         let headers = args.transport.headers()?;
-        let spec = RequestSpec {
-            method: "GET",
-            path: &url.path,
-            host: &url.host_header(),
-            headers: &headers,
-            body: None,
-            weight: 1,
-            keepalive: false,
-        };
-        let mix = RequestMix::new(&[spec], None)?;
+        let bytes = fetch::get(&url.path, &url.host_header(), &headers)?;
         let tls = args.transport.tls(&url, HttpVersion::Http1)?;
-        Ok(Self { url, mix, tls })
+        Ok(Self { url, bytes, tls })
     }
 
     fn send(&self, timeout: Duration) -> Result<FetchedResponse, AdviseError> {
         let address = self.url.resolve(timeout)?;
-        fetch::fetch(&address, self.tls.as_ref(), &self.mix, 1, timeout, BODY_BYTES_MAX)
+        let request = fetch::Request { bytes: &self.bytes, answer_has_body: true };
+        fetch::fetch(&address, self.tls.as_ref(), request, timeout, BODY_BYTES_MAX)
             .map_err(|error| AdviseError::NoAnswer { target: self.url.clone(), error })
     }
 }

@@ -14,29 +14,21 @@ use hotrow_cli::signals::OnAbort;
 use hotrow_server::config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
-use crate::capacity::CapacityError;
-use crate::capacity::args::CapacityArgs;
 use crate::check::CheckArgs;
 use crate::config::{ConfigError, Overrides};
 use crate::demo;
-use crate::doctor::DoctorError;
-use crate::doctor::args::DoctorArgs;
+use crate::describe::DescribeArgs;
 use crate::health::{HealthArgs, HealthError};
 use crate::init::auto::{self, AutoError, Loaded};
 use crate::init::{InitArgs, InitError};
 use crate::key::{KeyArgs, NoRandomness};
-use crate::lab::{LabArgs, LabError};
-use crate::load::LoadError;
-use crate::load::args::LoadArgs;
 use crate::logging;
 #[cfg(feature = "hub")]
 use crate::relay::{RelayArgs, RelayError};
 use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
-use crate::top::{TopArgs, TopError};
+use crate::tool::{ToolArgs, ToolError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
-use crate::verify::VerifyError;
-use crate::verify::args::VerifyArgs;
 
 /// Records by id over HTTP, at memory speed, never staler than promised.
 #[derive(Debug, Parser)]
@@ -75,11 +67,6 @@ pub enum Command {
         hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
     )]
     Health(HealthArgs),
-    /// Show running instances in the terminal: requests, latency, hit ratio, staleness, refusals
-    #[command(after_help = "Examples:\n  hotrow top\n  \
-        hotrow top --token-file token http://10.0.0.1:8081 http://10.0.0.2:8081\n  \
-        hotrow top --json http://10.0.0.1:8081")]
-    Top(TopArgs),
     /// Ask a running service how much memory is worth it: its hit ratio at other capacities
     #[command(after_help = "Examples:\n  hotrow advise\n  hotrow advise --token-file admin.token \
         http://10.0.0.1:8081\n  hotrow advise --json")]
@@ -92,22 +79,28 @@ pub enum Command {
         hotrow uninstall-triggers --database shop.db")]
     UninstallTriggers(UninstallTriggersArgs),
     /// Load an HTTP server, measure it, and name its limit
-    #[command(after_help = LOAD_EXAMPLES)]
-    Load(Box<LoadArgs>),
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow load --help")]
+    Load(ToolArgs),
     /// Find the highest rate that meets an objective, or the best number of connections, and name
     /// the limit
-    #[command(after_help = CAPACITY_EXAMPLES)]
-    Capacity(Box<CapacityArgs>),
-    /// Compare whole deployments: services with proxies, caches and balancers
-    #[command(disable_help_flag = true, after_help = LAB_EXAMPLES)]
-    Lab(LabArgs),
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow capacity --help")]
+    Capacity(ToolArgs),
     /// Check the consistency contract: write to a reserved table, read over HTTP, and check every
     /// response
-    #[command(after_help = VERIFY_EXAMPLES)]
-    Verify(Box<VerifyArgs>),
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow verify --help")]
+    Verify(ToolArgs),
+    /// Show running instances in the terminal: requests, latency, hit ratio, staleness, refusals
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow top --help")]
+    Top(ToolArgs),
     /// Compare this machine's limits with a goal, and print how to raise them
-    #[command(after_help = DOCTOR_EXAMPLES)]
-    Doctor(DoctorArgs),
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow doctor --help")]
+    Doctor(ToolArgs),
+    /// Compare whole deployments: services with proxies, caches and balancers
+    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow lab list")]
+    Lab(ToolArgs),
+    /// Write the resolved configuration for hotrow-lab, with its secrets
+    #[command(hide = true, after_help = "Example:\n  hotrow describe --config hotrow.toml")]
+    Describe(DescribeArgs),
     /// Write the manual pages and shell completions; for packages
     #[command(hide = true, after_help = "Example:\n  hotrow pages target/pages")]
     Pages(PagesArgs),
@@ -127,49 +120,11 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     hotrow_cli::version::long(env!("CARGO_PKG_VERSION"), &enabled)
 });
 
-const CAPACITY_EXAMPLES: &str = "Examples:
-  hotrow capacity --slo 'p99<10ms,errors<0.1%' http://127.0.0.1:8080/products/1
-  hotrow capacity --slo 'p99<10ms' --at-least 5000 --ids 1..100000 \\
-      'http://127.0.0.1:8080/products/{id}'
-  hotrow capacity --slo 'p95<50ms' --start-rate 1000 --time 5m --pid 4711 --html capacity.html \\
-      http://127.0.0.1:8080/
-  hotrow capacity --closed --connections-max 256 --json http://127.0.0.1:8080/products/1";
-
-const DOCTOR_EXAMPLES: &str = "Examples:
-  hotrow doctor
-  hotrow doctor --connections 50000 --rate 20000 --no-keepalive
-  hotrow doctor --threads 20000 --verify-limits threads
-  hotrow doctor --connections 100000 --fail-below --json";
-
 const INIT_EXAMPLES: &str = "Examples:
   hotrow init --from sqlite:shop.db
   DATABASE_URL=postgres://hotrow:secret@db/shop hotrow init --from env:DATABASE_URL \\
       --output hotrow.toml
   hotrow init --from mysql://hotrow@db/shop --tables products,prices --output hotrow.toml --force";
-
-const LAB_EXAMPLES: &str = "Examples:
-  hotrow lab list
-  hotrow lab run backends-limited-cpu";
-
-const VERIFY_EXAMPLES: &str = "Examples:
-  hotrow verify --config hotrow.toml --collection verify --create
-  hotrow verify --config hotrow.toml --collection verify --url http://127.0.0.1:8080 -d 1m
-  hotrow verify --config hotrow.toml --collection verify --url http://10.0.0.1:8080 \\
-      --url http://10.0.0.2:8080 --balancer http://10.0.0.9 --admin http://10.0.0.1:8081 \\
-      --rate 500 --json";
-
-const LOAD_EXAMPLES: &str = "Examples:
-  hotrow load http://127.0.0.1:8080/products/1
-  hotrow load -c 100 -d 30s --rate 20000 --ids 1..100000 --distribution zipf:0.99 \\
-      'http://127.0.0.1:8080/products/{id}'
-  hotrow load -d 10s --rate 5000 --slo 'p99<5ms,errors<0.1%,rate>=99%' \\
-      http://127.0.0.1:8080/products/1
-  hotrow load -d 5m --rate 1000..20000 --hdr run.hlog --csv run.csv http://127.0.0.1:8080/products/1
-  hotrow load --html run.html http://127.0.0.1:8080/products/1
-  hotrow load compare before.json after.json
-  hotrow load --calibrate
-  hotrow load --json -n 100000 '9*http://127.0.0.1:8080/products/1' \\
-      '1*http://127.0.0.1:8080/products/2'";
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -235,9 +190,6 @@ pub enum Failure {
     /// The probed service is not healthy.
     #[error(transparent)]
     Health(#[from] HealthError),
-    /// Nothing can be shown of the instances.
-    #[error(transparent)]
-    Top(#[from] TopError),
     /// There is no advice.
     #[error(transparent)]
     Advise(#[from] AdviseError),
@@ -247,21 +199,9 @@ pub enum Failure {
     /// No key could be made.
     #[error(transparent)]
     Key(#[from] NoRandomness),
-    /// The load run has no result.
+    /// The workshop could not be started.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The search for a capacity has no result.
-    #[error(transparent)]
-    Capacity(#[from] CapacityError),
-    /// The experiment has no result.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// The verification has no result.
-    #[error(transparent)]
-    Verify(#[from] VerifyError),
-    /// The machine could not be examined.
-    #[error(transparent)]
-    Doctor(#[from] DoctorError),
+    Tool(#[from] ToolError),
 }
 
 impl From<AutoError> for Failure {
@@ -300,28 +240,8 @@ impl Failure {
                 print_line(std::io::stderr(), &format!("hotrow health: {e}"));
                 e.exit()
             }
-            Self::Top(e) => {
-                print_line(std::io::stderr(), &format!("hotrow top: {e}"));
-                e.exit()
-            }
             Self::Advise(e) => {
                 print_line(std::io::stderr(), &format!("hotrow advise: {e}"));
-                e.exit()
-            }
-            Self::Load(e) => {
-                print_line(std::io::stderr(), &format!("hotrow load: {e}"));
-                e.exit()
-            }
-            Self::Capacity(e) => {
-                print_line(std::io::stderr(), &format!("hotrow capacity: {e}"));
-                e.exit()
-            }
-            Self::Lab(e) => {
-                print_line(std::io::stderr(), &format!("hotrow lab: {e}"));
-                Exit::Failed
-            }
-            Self::Verify(e) => {
-                print_line(std::io::stderr(), &format!("hotrow verify: {e}"));
                 e.exit()
             }
             other => {
@@ -404,22 +324,9 @@ mod tests {
             "hotrow advise unix:/s",
             "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
-            "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m \
-             --json --keep-going",
-            "hotrow load -c 10 -d 5s --rate 100..200 --arrivals poisson http://a/{id} --ids 1..9 \
-             --distribution zipf:1",
-            "hotrow load --slo p99<5ms,errors<0.1%,rate>=10000 --hdr f --csv g --percentiles \
-             http://a",
-            "hotrow load --calibrate -c 10 -t 1 --json -q",
-            "hotrow load --html f http://a",
-            "hotrow load compare a.json b.json --html f",
-            "hotrow load compare --a 1.json 2.json --b 3.json",
-            "hotrow capacity --slo p99<10ms,errors<0.1% --start-rate 5 --time 1m --at-least 9 \
-             --pid 1 --pid 2 http://a",
-            "hotrow capacity --closed --connections-max 64 --rounds 5 --port 80 --html f --json -q \
-             http://a",
-            "hotrow doctor --connections 5 --threads 5 --rate 0.5 --no-keepalive --fail-below \
-             --verify-limits threads --json",
+            "hotrow load",
+            "hotrow verify --anything x --help",
+            "hotrow describe --config f",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
         }
@@ -441,41 +348,6 @@ mod tests {
             ("hotrow init --from sqlite:f --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),
             ("hotrow uninstall-triggers", ErrorKind::MissingRequiredArgument),
-            ("hotrow load", ErrorKind::MissingRequiredArgument),
-            ("hotrow load --arrivals poisson http://a", ErrorKind::MissingRequiredArgument),
-            ("hotrow load --rate 0 http://a", ErrorKind::ValueValidation),
-            ("hotrow load --slo p99=5ms http://a", ErrorKind::ValueValidation),
-            ("hotrow load compare", ErrorKind::MissingRequiredArgument),
-            ("hotrow load compare a.json", ErrorKind::MissingRequiredArgument),
-            ("hotrow load compare --a 1.json", ErrorKind::MissingRequiredArgument),
-            (
-                "hotrow load compare a.json b.json --a 1.json --b 2.json",
-                ErrorKind::ArgumentConflict,
-            ),
-            ("hotrow load --calibrate http://a", ErrorKind::ArgumentConflict),
-            ("hotrow load --calibrate --rate 5", ErrorKind::ArgumentConflict),
-            ("hotrow load --json --percentiles http://a", ErrorKind::ArgumentConflict),
-            ("hotrow load --connections 0 http://a", ErrorKind::ValueValidation),
-            ("hotrow load --body x --form a=b http://a", ErrorKind::ArgumentConflict),
-            ("hotrow verify --url http://a", ErrorKind::MissingRequiredArgument),
-            ("hotrow verify --config f", ErrorKind::MissingRequiredArgument),
-            ("hotrow verify --config f --url http://a --keys 0", ErrorKind::ValueValidation),
-            ("hotrow verify --config f --url http://a --rate 0", ErrorKind::ValueValidation),
-            ("hotrow capacity http://a", ErrorKind::MissingRequiredArgument),
-            ("hotrow capacity --slo p99<1ms", ErrorKind::MissingRequiredArgument),
-            ("hotrow capacity --slo p99=1ms http://a", ErrorKind::ValueValidation),
-            ("hotrow capacity --closed --slo p99<1ms http://a", ErrorKind::ArgumentConflict),
-            ("hotrow capacity --closed -c 5 http://a", ErrorKind::ArgumentConflict),
-            ("hotrow capacity --slo p99<1ms --step 1ms http://a", ErrorKind::ValueValidation),
-            ("hotrow capacity --slo p99<1ms --abort-errors 0 http://a", ErrorKind::ValueValidation),
-            (
-                "hotrow capacity --slo p99<1ms --pid 1 --port 80 http://a",
-                ErrorKind::ArgumentConflict,
-            ),
-            ("hotrow doctor --connections 0", ErrorKind::ValueValidation),
-            ("hotrow doctor --rate 0", ErrorKind::ValueValidation),
-            ("hotrow doctor --verify-limits files", ErrorKind::InvalidValue),
-            ("hotrow doctor --child x --json", ErrorKind::ArgumentConflict),
             ("hotrow unknown", ErrorKind::InvalidSubcommand),
             ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {

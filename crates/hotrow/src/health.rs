@@ -10,14 +10,13 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
-use hotrow_load::fetch::{self, FetchError, FetchedResponse};
-use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
 use hotrow_server::config::transport::Transport;
+use hotrow_transport::fetch::{self, FetchError, FetchedResponse, Request, RequestError};
 use hotrow_transport::target::{Address, TargetError, Url};
 use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions};
 
 use crate::config::{self, ConfigError, Overrides};
-use crate::transport_args::TlsArgs;
+use hotrow_cli::transport_args::TlsArgs;
 
 /// The admin address when a configuration names none.
 const DEFAULT_URL: &str = "http://127.0.0.1:8081";
@@ -144,7 +143,7 @@ pub fn health(args: &HealthArgs) -> Result<(), HealthError> {
 struct Probe {
     url: Url,
     unix: Option<PathBuf>,
-    request: RequestMix,
+    request: Vec<u8>,
     tls: TlsOptions,
     timeout: Duration,
 }
@@ -160,18 +159,7 @@ impl Probe {
         if url.path == "/" {
             url.path = if args.ready { "/readyz" } else { "/healthz" }.to_owned();
         }
-        let request = RequestMix::new(
-            &[RequestSpec {
-                method: "GET",
-                path: &url.path,
-                host: &url.host_header(),
-                headers: &[],
-                body: None,
-                weight: 1,
-                keepalive: false,
-            }],
-            None,
-        )?;
+        let request = fetch::get(&url.path, &url.host_header(), &[])?;
         let tls = args.tls.options(HttpVersion::Http1);
         Ok(Self { url, unix, request, tls, timeout: args.timeout })
     }
@@ -193,7 +181,8 @@ impl Probe {
             true => Some(Tls::new(&self.url.host, &self.tls)?),
             false => None,
         };
-        fetch::fetch(&address, tls.as_ref(), &self.request, 1, self.timeout, BODY_BYTES_MAX)
+        let request = Request { bytes: &self.request, answer_has_body: true };
+        fetch::fetch(&address, tls.as_ref(), request, self.timeout, BODY_BYTES_MAX)
             .map_err(|error| HealthError::NoAnswer { target: self.target(), error })
     }
 }

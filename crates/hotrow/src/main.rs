@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use hotrow::cli::{Cli, Command, Failure};
+use hotrow::tool;
 use hotrow::uninstall_triggers::uninstall_triggers;
 use hotrow_cli::Exit;
 
@@ -20,7 +21,6 @@ fn main() -> std::process::ExitCode {
         Command::Health(args) => {
             hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
-        Command::Top(args) => hotrow::top::top(&args).map_err(Failure::from),
         Command::Advise(args) => {
             hotrow::advise::advise(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
@@ -29,11 +29,15 @@ fn main() -> std::process::ExitCode {
         Command::UninstallTriggers(args) => {
             uninstall_triggers(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
-        Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
-        Command::Capacity(args) => hotrow::capacity::capacity(&args).map_err(Failure::from),
-        Command::Lab(args) => Err(Failure::from(hotrow::lab::lab(&args))),
-        Command::Verify(args) => hotrow::verify::verify(&args).map_err(Failure::from),
-        Command::Doctor(args) => hotrow::doctor::doctor(&args).map_err(Failure::from),
+        Command::Describe(args) => {
+            hotrow::describe::describe(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
+        Command::Lab(args) => Err(Failure::from(tool::start(None, &args))),
+        Command::Load(args) => Err(Failure::from(tool::start(Some("load"), &args))),
+        Command::Capacity(args) => Err(Failure::from(tool::start(Some("capacity"), &args))),
+        Command::Verify(args) => Err(Failure::from(tool::start(Some("verify"), &args))),
+        Command::Top(args) => Err(Failure::from(tool::start(Some("top"), &args))),
+        Command::Doctor(args) => Err(Failure::from(tool::start(Some("doctor"), &args))),
     };
     match done {
         Ok(exit) => exit,

@@ -23,9 +23,9 @@ use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::key::CollectionId;
 use tokio::sync::{mpsc, watch};
 
+use crate::accept_queue;
 use crate::catalog_checks;
 use crate::config::Resolved;
-use crate::doctor;
 #[cfg(feature = "failpoints")]
 use crate::failpoints::Failpoints;
 use crate::handover::give::{self, Offer};
@@ -162,9 +162,9 @@ fn prepare(
     }
     fit_connections(&mut resolved)?;
     fit_cache(&mut resolved, 0);
-    if let Some(short) =
-        doctor::server_warning(hotrow_server::listen::BACKLOG.unsigned_abs().into())
-    {
+    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+    let somaxconn = somaxconn.ok().and_then(|text| text.trim().parse().ok());
+    if let Some(short) = somaxconn.and_then(accept_queue::warning) {
         tracing::warn!("{short}");
     }
     compose((resolved, file), host, process, ready)

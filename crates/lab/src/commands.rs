@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Command, Subcommand};
+use hotrow_commands::cli::{MeasureCommand, MeasureError};
 use hotrow_lab::delay::DelayError;
 use hotrow_lab::experiment::ExperimentError;
 use hotrow_lab::nginx::NginxError;
@@ -39,6 +40,8 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
+    #[command(flatten)]
+    Measure(MeasureCommand),
     /// Run an experiment and write its report
     Run(Box<run::RunArgs>),
     /// List the shipped experiments
@@ -81,6 +84,9 @@ const NGINX_EXAMPLES: &str = "Examples:
 /// Reason for a missing result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LabError {
+    /// A command that measures or checks a service has no result.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// The experiment file is invalid.
     #[error("{0}")]
     Experiment(#[from] ExperimentError),
@@ -217,6 +223,7 @@ impl LabError {
                 | NginxError::Workers
                 | NginxError::Path { .. },
             ) => Exit::Usage,
+            Self::Measure(error) => error.exit(),
             _ => Exit::Failed,
         }
     }
@@ -228,6 +235,7 @@ impl LabError {
 /// Returns the reason for a missing result.
 pub(crate) fn lab(args: &LabArgs, program: &Command) -> Result<Exit, LabError> {
     match &args.command {
+        LabCommand::Measure(command) => Ok(command.run()?),
         LabCommand::Run(args) => run::run(args),
         LabCommand::List(args) => results::list(args),
         LabCommand::Report(args) => results::report(args),

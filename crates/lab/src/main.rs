@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser};
 use hotrow_cli::output::print_line;
+use hotrow_cli::{Exit, version};
 
-use crate::commands::LabArgs;
+use crate::commands::{LabArgs, LabError};
 
-/// Compare whole deployments: services with proxies, caches and balancers.
+/// Measure and check services, and compare whole deployments.
 #[derive(Debug, Parser)]
 #[command(name = "hotrow-lab", version, long_version = LONG_VERSION.as_str())]
 #[command(arg_required_else_help = true, after_help = HELP)]
@@ -20,7 +21,7 @@ struct Cli {
 
 /// Version with the commit of the build.
 static LONG_VERSION: LazyLock<String> =
-    LazyLock::new(|| hotrow_cli::version::long(env!("CARGO_PKG_VERSION"), &[]));
+    LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
 
 const HELP: &str = "Examples:
   hotrow-lab list
@@ -35,11 +36,17 @@ const HELP: &str = "Examples:
 Exit status: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.";
 
 fn main() -> std::process::ExitCode {
+    if let Err(refusal) = version::check_started_by() {
+        print_line(std::io::stderr(), &refusal);
+        return Exit::Usage.into();
+    }
     // Wrong usage ends here with a message and status 2.
     match commands::lab(&Cli::parse().lab, &Cli::command()) {
         Ok(exit) => exit,
         Err(error) => {
-            print_line(std::io::stderr(), &format!("hotrow-lab: {error}"));
+            // Commands that `hotrow` starts name themselves.
+            let program = if matches!(error, LabError::Measure(_)) { "" } else { "hotrow-lab: " };
+            print_line(std::io::stderr(), &format!("{program}{error}"));
             error.exit()
         }
     }

@@ -2,6 +2,7 @@
 
 mod http2;
 
+use hotrow_transport::fetch::Request;
 use std::sync::Arc;
 
 use crate::ids::{Distribution, IdSampler, Ids};
@@ -180,6 +181,13 @@ impl RequestMix {
             Template { pieces, ..template.clone() }
         };
         Self { templates: self.templates.iter().map(without).collect(), ids: self.ids.clone() }
+    }
+
+    /// Passes the first request of this `seed` to `send`, as it is sent.
+    pub fn with_first<T>(&self, seed: u64, send: impl FnOnce(Request<'_>) -> T) -> T {
+        let mut share = self.share(seed, 0, 1);
+        let PreparedRequest { bytes, answer_has_body, .. } = share.next();
+        send(Request { bytes, answer_has_body })
     }
 
     /// Returns the requests of thread `index` of `threads`.

@@ -13,6 +13,7 @@
 )]
 
 pub mod browser;
+pub mod doc_sync;
 pub mod harness;
 pub mod mongo;
 pub mod mutate;

@@ -8,6 +8,7 @@
 
 pub mod credential;
 pub mod explain;
+pub mod fetch;
 pub mod stream;
 pub mod target;
 pub mod tls;

@@ -1,16 +1,9 @@
-//! One-line warnings of `serve` and `load` at their start, for limits whose effect would show only
-//! under load. Limits that stop them, or that lower their own settings, they report themselves.
+//! One-line warnings of `load` at its start, for limits whose effect would show only under load.
+//! Limits that stop it, or that lower its own settings, it reports itself.
 
 use super::limit_verdict::rounded_up;
 use super::rate::TIME_WAIT_S;
 use crate::root::Root;
-
-/// A server's requirements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Requested accept queue length of one listener.
-    pub backlog: u64,
-}
 
 /// A load generator's requirements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,21 +14,6 @@ pub struct Generator {
     pub new_per_s: Option<f64>,
     /// True if the target is on this machine, so that these limits apply to it.
     pub local: bool,
-}
-
-/// Returns a warning when the kernel shortens the server's accept queue. Unreadable values give no
-/// warning.
-#[must_use]
-pub fn server(root: &Root, wanted: &Server) -> Option<String> {
-    let somaxconn: u64 = root.value("proc/sys/net/core/somaxconn").ok()?;
-    (somaxconn < wanted.backlog).then(|| {
-        format!(
-            "net.core.somaxconn ({somaxconn}) shortens the accept queue of {} that is asked for: \
-             connections that come in a burst are dropped; sysctl -w net.core.somaxconn={}; see \
-             hotrow doctor",
-            wanted.backlog, wanted.backlog
-        )
-    })
 }
 
 /// Returns a warning when a generator overruns the accept queue of a server on this machine, or

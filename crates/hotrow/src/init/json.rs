@@ -53,8 +53,8 @@ mod tests {
     use hotrow_source::discovery::{ListedColumn, ListedTable, joined};
 
     use super::*;
-    use crate::doc_sync::assert_keys_documented;
     use crate::init::choice;
+    use hotrow_testkit::doc_sync::assert_keys_documented;
 
     #[test]
     fn every_key_is_documented() {

@@ -50,13 +50,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trial", &["diagnose", "load", "measure"]),
     ("verify", &["measure", "transport"]),
     ("activity", &["diagnose", "trial", "verify"]),
-    ("cli", &["load", "supervisor"]),
+    ("cli", &["supervisor", "transport"]),
     ("reference", &[]),
     (
         "lab",
         &[
             "admission",
             "cli",
+            "commands",
             "diagnose",
             "load",
             "measure",
@@ -69,18 +70,28 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "hotrow",
+        "commands",
         &[
-            "access",
             "activity",
-            "admission",
-            "cache",
             "cli",
             "diagnose",
-            "hub-nats",
             "load",
             "measure",
             "report",
+            "transport",
+            "trial",
+            "verify",
+        ],
+    ),
+    (
+        "hotrow",
+        &[
+            "access",
+            "admission",
+            "cache",
+            "cli",
+            "hub-nats",
+            "measure",
             "server",
             "source",
             "source-mongodb",
@@ -89,9 +100,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "source-sqlite",
             "supervisor",
             "transport",
-            "trial",
             "types",
-            "verify",
         ],
     ),
     ("replay", &["cache", "measure", "types"]),
@@ -107,6 +116,7 @@ const TEST_ARROWS: &[(&str, &str)] = &[
     ("source-mysql", "admission"),
     ("source-sqlite", "admission"),
     ("hotrow", "lab"),
+    ("hotrow", "verify"),
 ];
 
 const HTTP: &[&str] = &[
@@ -122,7 +132,8 @@ const HTTP: &[&str] = &[
     "reqwest",
     "ureq",
 ];
-const HTTP_SPEAKERS: &[&str] = &["http1", "http2", "server", "load", "reference", "verify"];
+const HTTP_SPEAKERS: &[&str] =
+    &["http1", "http2", "server", "load", "reference", "transport", "verify"];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",
@@ -153,6 +164,7 @@ const DATABASE_KNOWERS: &[&str] = &[
 const DATABASE_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("hotrow", "dependencies", "rusqlite"),
     ("lab", "dev-dependencies", "rusqlite"),
+    ("lab", "dev-dependencies", "tokio-postgres"),
     ("hotrow", "dev-dependencies", "mongodb"),
     ("hotrow", "dev-dependencies", "mysql_async"),
     ("hotrow", "dev-dependencies", "tokio-postgres"),

@@ -29,7 +29,15 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Packages that nothing may use: a second TLS provider, and OpenSSL.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 /// Packages of the laboratory: no part of a server that faces a network.
-const LABORATORY: &[&str] = &["axum", "hotrow-lab", "hotrow-reference", "rcgen", "sea-orm"];
+const LABORATORY: &[&str] = &[
+    "axum",
+    "hotrow-commands",
+    "hotrow-load",
+    "hotrow-lab",
+    "hotrow-reference",
+    "rcgen",
+    "sea-orm",
+];
 
 /// Returns whether an SPDX expression can be met with [`LICENCES`]: one side of each `OR`, both
 /// sides of each `AND`. Old manifests write `/` for `OR`.

@@ -162,30 +162,49 @@ fn program_alone() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn without_the_laboratory_the_command_says_how_to_get_it() {
-    let (_folder, program) = program_alone();
-    let output =
-        Command::new(program).args(["lab", "list"]).env("PATH", "").output().expect("it starts");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
-    assert!(err.contains("hotrow-lab is not installed") && err.contains("cargo build"), "{err}");
+fn without_the_workshop_its_commands_say_how_to_get_it() {
+    let (folder, program) = program_alone();
+    // One on the path may be another version.
+    let path = folder.path().join("path");
+    std::fs::create_dir(&path).expect("a folder");
+    write_script(&path.join("hotrow-lab"), "#!/bin/sh\nexit 0\n");
+    for command in ["lab", "load", "capacity", "verify", "top", "doctor"] {
+        let output =
+            Command::new(&program).arg(command).env("PATH", &path).output().expect("it starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        let expected = "/hotrow-lab does not exist; install the package hotrow-lab";
+        assert!(err.contains(expected) && err.contains("cargo build"), "{err}");
+    }
 }
 
 #[test]
-fn the_laboratory_on_the_path_gets_all_arguments_and_its_status_is_kept() {
+fn the_workshop_gets_all_arguments_and_its_status_is_kept() {
     let (folder, program) = program_alone();
-    let path = folder.path().join("path");
-    std::fs::create_dir(&path).expect("a folder");
-    let laboratory = path.join("hotrow-lab");
-    write_script(&laboratory, "#!/bin/sh\necho \"$@\"\nexit 7\n");
-    for arguments in [&["run", "--rounds", "5", "a b"][..], &["--help"], &["list", "--", "-x"]] {
-        let output = Command::new(&program)
-            .arg("lab")
-            .args(arguments)
-            .env("PATH", format!("{}:/bin:/usr/bin", path.display()))
-            .output()
-            .expect("it starts");
+    write_script(&folder.path().join("hotrow-lab"), "#!/bin/sh\necho \"$@\"\nexit 7\n");
+    for (arguments, passed) in [
+        (&["lab", "run", "--rounds", "5", "a b"][..], "run --rounds 5 a b"),
+        (&["load", "--help"], "load --help"),
+        (&["verify", "-d", "--", "-x"], "verify -d -- -x"),
+    ] {
+        let output = Command::new(&program).args(arguments).output().expect("it starts");
         let out = String::from_utf8_lossy(&output.stdout);
-        assert_eq!((output.status.code(), out.trim_end()), (Some(7), &*arguments.join(" ")));
+        assert_eq!((output.status.code(), out.trim_end()), (Some(7), passed));
     }
+}
+
+#[test]
+fn the_workshop_of_another_commit_is_refused() {
+    let program = Path::new(env!("CARGO_BIN_EXE_hotrow")).with_file_name("hotrow-lab");
+    let output = Command::new(program)
+        .args(["doctor", "--json"])
+        .env("HOTROW_STARTED_BY", "0.1.0 0123abc")
+        .output()
+        .expect("hotrow-lab is built with the workspace");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("hotrow 0.1.0 0123abc has started it") && err.lines().count() == 1,
+        "{err}"
+    );
 }

@@ -1,9 +1,6 @@
-//! The command line, and the commands that measure: `load`, `capacity`, `doctor`.
+//! The command line, the demonstration and the packages.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
-mod capacity;
 mod cli;
 mod demo;
-mod doctor;
-mod load;
 mod packaging;

@@ -47,6 +47,9 @@ fn commands(name: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
+/// Commands of `hotrow` that start `hotrow-lab`.
+const STARTED: [&str; 6] = ["load", "capacity", "verify", "top", "doctor", "lab"];
+
 #[test]
 fn every_command_has_a_valid_manual_page() {
     for name in ["hotrow", "hotrow-lab"] {
@@ -64,10 +67,11 @@ fn every_command_has_a_valid_manual_page() {
         }
         for command in &commands {
             let page = folder.path().join(format!("man1/{name}-{command}.1"));
-            // `hotrow lab` starts another program, whose pages are its own.
-            assert_eq!(page.exists(), (name, &**command) != ("hotrow", "lab"), "{page:?}");
+            // Commands of another program have their pages there.
+            let is_started = name == "hotrow" && STARTED.contains(&command.as_str());
+            assert_eq!(page.exists(), !is_started, "{page:?}");
         }
-        assert!(found >= commands.len(), "{found} pages of {name}");
+        assert!(found + STARTED.len() >= commands.len(), "{found} pages of {name}");
     }
 }
 

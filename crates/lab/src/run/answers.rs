@@ -4,8 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hotrow_load::fetch::{self, FetchedResponse};
-use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_transport::fetch::{self, FetchedResponse, Request};
 use hotrow_transport::target::Address;
 
 use super::deployment::{Backend, Deployment};
@@ -22,20 +21,6 @@ const SHOWN_CHARS_MAX: usize = 120;
 /// Most checks through the entry point, however many backends there are.
 const ROUNDS_MAX: usize = 16;
 
-/// Returns a plain GET request.
-pub(super) fn get(path: &str, host: &str) -> Result<RequestMix, RequestError> {
-    let request = RequestSpec {
-        method: "GET",
-        path,
-        host,
-        headers: &[],
-        body: None,
-        weight: 1,
-        keepalive: false,
-    };
-    RequestMix::new(&[request], None)
-}
-
 /// Sends a load's request to every backend, and through the entry point at least once per backend.
 /// Returns the first problem.
 pub(super) fn check(load: &Load, deployment: &Deployment, seed: u64) -> Result<(), String> {
@@ -48,7 +33,9 @@ pub(super) fn check(load: &Load, deployment: &Deployment, seed: u64) -> Result<(
     let patience = RESPONSE_TIME_MAX.max(load.timeout);
     let ask = |reach: &Reach, seed| {
         let tls = reach.tls.as_ref();
-        fetch::fetch(&reach.address, tls, &requests, seed, patience, ANSWER_BYTES_MAX)
+        requests.with_first(seed, |request| {
+            fetch::fetch(&reach.address, tls, request, patience, ANSWER_BYTES_MAX)
+        })
     };
     for backend in deployment.backends.iter().filter(|backend| backend.running) {
         let reply = ask(&backend.reach, seed).map_err(|e| wrong(&backend.name, e.to_string()))?;
@@ -137,16 +124,11 @@ pub(super) fn metrics(service: &Service, backend: &Backend) -> Result<Metrics, S
 
 fn page(address: SocketAddr, path: &str, name: &str) -> Result<String, String> {
     let wrong = |why: String| format!("{name} did not answer {path}: {why}");
-    let request = get(path, &address.to_string()).map_err(|e| wrong(e.to_string()))?;
-    let reply = fetch::fetch(
-        &Address::Tcp(address),
-        None,
-        &request,
-        1,
-        RESPONSE_TIME_MAX,
-        ANSWER_BYTES_MAX,
-    )
-    .map_err(|e| wrong(e.to_string()))?;
+    let request = fetch::get(path, &address.to_string(), &[]).map_err(|e| wrong(e.to_string()))?;
+    let request = Request { bytes: &request, answer_has_body: true };
+    let address = Address::Tcp(address);
+    let reply = fetch::fetch(&address, None, request, RESPONSE_TIME_MAX, ANSWER_BYTES_MAX)
+        .map_err(|e| wrong(e.to_string()))?;
     if reply.status != 200 {
         return Err(wrong(format!("status {}", reply.status)));
     }

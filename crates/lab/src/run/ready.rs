@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotrow_load::fetch;
+use hotrow_transport::fetch::{self, Request};
 use hotrow_transport::target::Address;
 
 use super::deployment::stopped;
@@ -32,7 +32,7 @@ pub(super) enum ReadyError {
     #[error(transparent)]
     Stage(#[from] StageError),
     #[error("the path of its ready check: {0}")]
-    Path(#[from] hotrow_load::request::RequestError),
+    Path(#[from] fetch::RequestError),
 }
 
 /// Readiness check of a service.
@@ -94,13 +94,13 @@ pub(super) fn wait_http(
     within: Duration,
     stop: &AtomicBool,
 ) -> Result<(), ReadyError> {
-    let request = super::answers::get(path, &at.to_string())?;
+    let request = fetch::get(path, &at.to_string(), &[])?;
+    let request = Request { bytes: &request, answer_has_body: true };
     let address = Address::Tcp(at);
     poll_until(stage, process, within, stop, &mut |_| match fetch::fetch(
         &address,
         None,
-        &request,
-        1,
+        request,
         REQUEST_TIME_MAX.min(within),
         ANSWER_BYTES_MAX,
     ) {

@@ -1,0 +1,276 @@
+//! Command-line arguments of `hotrow load`. Values are checked individually here, and together in
+//! `resolve`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use hotrow_cli::duration;
+use hotrow_load::ids::Distribution;
+use hotrow_load::objective::{self, Objective};
+use hotrow_load::plan::Rate;
+
+use super::compare::CompareArgs;
+use crate::diagnosis::watch_args::WatchArgs;
+use crate::tui::terminal::ProgressArgs;
+use hotrow_cli::transport_args::TransportArgs;
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct LoadArgs {
+    /// A subcommand instead of a run.
+    #[command(subcommand)]
+    pub(super) command: Option<LoadCommand>,
+    /// URLs to load; --ids fills {id}. Several URLs of one server are mixed by weight: '9*http://…'
+    #[arg(value_name = "URL", required_unless_present = "calibrate")]
+    pub(super) urls: Vec<String>,
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    /// Length of the measurement, as in 500ms, 10s or 5m [default: 10s, without --requests]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
+    pub(super) duration: Option<Duration>,
+    /// Number of requests
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(super) requests: Option<u64>,
+    /// Requests per second, independent of the target (open loop), or FROM..TO for a ramp; without
+    /// it, as fast as responses arrive (closed loop)
+    #[arg(long, value_name = "R", value_parser = rate)]
+    pub(super) rate: Option<Rate>,
+    /// Spacing of requests with --rate
+    #[arg(long, value_name = "HOW", default_value = "uniform", requires = "rate")]
+    pub(super) arrivals: ArrivalsArg,
+    /// Time before the measurement in which requests are sent but not counted
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(super) warmup: Duration,
+    /// Objectives; exit with status 3 if missed, as in 'p99<5ms,errors<0.1%,rate>=10000': p50 to
+    /// p9999, mean and max of the latency (or service.p99, lag.p99) in us, ms or s; errors (lost,
+    /// wrong, timed out or never sent) in % or as a number; rate in requests per second or in % of
+    /// --rate; compared with <, <=, > or >=
+    #[arg(long, value_name = "OBJECTIVES", value_parser = objectives)]
+    pub(super) slo: Option<Objectives>,
+    /// Write each second's latencies and service times (Tag=service), in ns, to an HdrHistogram
+    /// interval log
+    #[arg(long, value_name = "FILE")]
+    pub(super) hdr: Option<PathBuf>,
+    /// Write each second's figures to a CSV file
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
+    /// Write the result as a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) watch: WatchArgs,
+    /// Test what limited it: after the run the load is repeated several times, for a second each,
+    /// with one change. Without --rate, or where it was missed, these loads are as fast as
+    /// responses arrive
+    #[arg(long)]
+    pub(super) confirm: bool,
+    /// With --confirm: maximum time of these tests
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    #[arg(requires = "confirm")]
+    pub(super) confirm_time: Duration,
+    /// With --confirm: these tests may reduce the CPU quota of the target's cgroup for a second at
+    /// a time, and restore it
+    #[arg(long, requires = "confirm")]
+    pub(super) allow_changes: bool,
+    /// Print all percentiles of the latency, in ms, in the format of HdrHistogram's plotter
+    #[arg(long, conflicts_with = "json")]
+    pub(super) percentiles: bool,
+    /// Measure the maximum of this generator on this machine for some seconds, against a server of
+    /// its own that does nothing; later results report the share used. Accepts no URL, only -c, -t,
+    /// --json, -q and --progress
+    #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
+    pub(super) calibrate: bool,
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
+}
+
+/// The target and its requests: options of every command that applies load.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Connections
+    #[arg(short = 'c', long, value_name = "N", default_value = "50")]
+    pub(crate) connections: NonZeroUsize,
+    /// Threads [default: half of the processors]
+    #[arg(short = 't', long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Open a new connection for each request
+    #[arg(long)]
+    pub(crate) no_keepalive: bool,
+    /// Requests in flight on one connection of HTTP/1.1
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "http2")]
+    pub(crate) pipeline: NonZeroUsize,
+    /// With --http2: requests in flight on one connection, each on a stream of its own
+    #[arg(long, value_name = "N", default_value = "1", requires = "http2")]
+    pub(crate) streams: NonZeroUsize,
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'm', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// The body, or @FILE for the contents of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "form")]
+    pub(crate) body: Option<String>,
+    /// A form field (sent urlencoded); may be repeated
+    #[arg(long, value_name = "K=V", value_parser = field)]
+    pub(crate) form: Vec<(String, String)>,
+    /// Range of whole numbers that fill {id}
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "ids_file")]
+    pub(crate) ids: Option<(u64, u64)>,
+    /// File of ids that fill {id}, one per line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ids_file: Option<PathBuf>,
+    /// Distribution of ids: uniform, zipf:S or sequential
+    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = distribution)]
+    pub(crate) distribution: Distribution,
+    /// Time-out of a request; timed-out requests stay in the percentiles
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Expected status codes, as in 200,404 [default: 2xx and 3xx]
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(200..=999))]
+    pub(crate) expect_status: Vec<u16>,
+    /// Seed of ids and arrival times; equal seeds repeat a run
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    /// Connect to this Unix socket; the URL still provides host and path
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unix_socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
+}
+
+/// Subcommands of `load`.
+#[derive(Debug, Subcommand)]
+pub(super) enum LoadCommand {
+    /// Compare results printed by --json, and report whether they differ
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+}
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  hotrow load compare before.json after.json
+  hotrow load compare --a before-*.json --b after-*.json --html compare.html";
+
+/// Options about a target, which a calibration refuses.
+const NOT_CALIBRATED: [&str; 32] = [
+    "urls",
+    "duration",
+    "requests",
+    "rate",
+    "arrivals",
+    "no_keepalive",
+    "pipeline",
+    "streams",
+    "http2",
+    "method",
+    "header",
+    "body",
+    "form",
+    "ids",
+    "ids_file",
+    "distribution",
+    "warmup",
+    "timeout",
+    "expect_status",
+    "seed",
+    "unix_socket",
+    "token_file",
+    "cacert",
+    "insecure",
+    "cert",
+    "key",
+    "slo",
+    "hdr",
+    "csv",
+    "html",
+    "percentiles",
+    "confirm",
+];
+
+/// The objectives of one `--slo`, as one value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objectives(pub(crate) Vec<Objective>);
+
+/// `--arrivals`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArrivalsArg {
+    /// Even
+    Uniform,
+    /// A Poisson process, as from many independent users
+    Poisson,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let number = |text: &str| {
+        text.parse::<f64>().map_err(|_| format!("{text:?} is not a number of requests per second"))
+    };
+    Rate::new(number(from)?, number(to)?).map_err(|e| e.to_string())
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "must be two whole numbers, as in 1..100000".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    Ok((from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?))
+}
+
+pub(crate) fn objectives(text: &str) -> Result<Objectives, String> {
+    objective::parse(text).map(Objectives).map_err(|e| e.to_string())
+}
+
+fn distribution(text: &str) -> Result<Distribution, String> {
+    /// Above this exponent nearly every draw is the first id.
+    const EXPONENT_MAX: f64 = 10.0;
+    match text {
+        "uniform" => Ok(Distribution::Uniform),
+        "sequential" => Ok(Distribution::Sequential),
+        _ => {
+            let exponent = text.strip_prefix("zipf:").and_then(|s| s.parse::<f64>().ok());
+            let exponent = exponent.filter(|s| (0.0..=EXPONENT_MAX).contains(s));
+            exponent.map(Distribution::Zipf).ok_or_else(|| {
+                format!(
+                    "must be uniform, sequential, or zipf:S with S between 0 and \
+                    {EXPONENT_MAX}, as in zipf:0.99"
+                )
+            })
+        }
+    }
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be K=V")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_parsed_with_their_units() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "5", "s", "1..5s", "-1s", "1d", "9999999h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(rate("1000..20000").map(|r| (r.from(), r.to())), Ok((1000.0, 20000.0)));
+        assert_eq!(rate("0.5").map(|r| (r.from(), r.to())), Ok((0.5, 0.5)));
+        for bad in ["0", "-1", "x", "1..", "nan", "inf", "1e9"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        assert_eq!(range("1..9"), Ok((1, 9)));
+        assert!(range("1-9").is_err() && range("a..b").is_err());
+        assert_eq!(distribution("zipf:0.99"), Ok(Distribution::Zipf(0.99)));
+        assert!(
+            distribution("zipf").is_err()
+                && distribution("zipf:-1").is_err()
+                && distribution("zipf:nan").is_err()
+        );
+        assert!(field("a").is_err());
+    }
+}
