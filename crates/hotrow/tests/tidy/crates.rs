@@ -115,7 +115,6 @@ const TEST_ARROWS: &[(&str, &str)] = &[
     ("source-postgres", "cache"),
     ("source-mysql", "admission"),
     ("source-sqlite", "admission"),
-    ("hotrow", "lab"),
     ("hotrow", "verify"),
 ];
 

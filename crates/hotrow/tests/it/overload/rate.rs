@@ -338,7 +338,7 @@ fn behind_a_real_nginx_each_client_counts_for_itself_and_a_forged_field_does_not
         ("limits.rate.trusted_proxies", "[\"127.0.0.1\"]"),
         ("limits.rate.client_header", "\"x-forwarded-for\""),
     ]);
-    let nginx = Nginx::start(database.folder(), server.data);
+    let nginx = Nginx::start(server.data);
     let ask = |from: &str, forged: &str| {
         nginx.status(from, "/products/1", &format!("X-Forwarded-For: {forged}"))
     };
