@@ -17,7 +17,7 @@ import sys
 
 PROGRAMS = ["hotrow", "hotrow-lab"]
 LICENCE_NAME = re.compile(r"^(licen[cs]e|copying|copyright|notice|unlicense)", re.IGNORECASE)
-UPLOT = "crates/report/src/uplot"
+UPLOT = "assets/uplot"
 """Parts that are not crates: what this folder holds is in the pages of the programs."""
 
 

@@ -2,7 +2,7 @@
 //! faster or a busier one it becomes another test, or none; slowness comes from a failpoint, a lock
 //! or a fake server. None expects a line of the log at once: the log has a thread of its own.
 
-use crate::tree::{Tree, has_word, is_test_cfg, without_comments};
+use crate::tree::{Tree, crate_of, has_word, is_test_cfg, without_comments};
 use crate::{assert_complains, assert_silent};
 
 /// Refuses a test function that reads a stopwatch (`elapsed()`) and also grows an amount by a share
@@ -10,7 +10,7 @@ use crate::{assert_complains, assert_silent};
 /// (`x += 1`) and deadlines are allowed. Both halves must be in the same function.
 pub(crate) fn calibration(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (path, text) in tree.rust().filter(|(path, _)| path.starts_with("crates/")) {
+    for (path, text) in tree.rust().filter(|(path, _)| crate_of(path).is_some()) {
         // Contains samples of refused code.
         if path == "crates/hotrow/tests/tidy/calibration.rs" {
             continue;

@@ -1,7 +1,7 @@
 //! Checks of the manifests: dependencies between crates, lints, and the crates that may use HTTP
 //! and databases.
 
-use crate::tree::Tree;
+use crate::tree::{TOOLS, Tree};
 use crate::{assert_complains, assert_silent};
 
 /// Dependencies that each crate may have on others. `source` may depend on `measure` for the
@@ -171,6 +171,7 @@ const DATABASE_EXCEPTIONS: &[(&str, &str, &str)] = &[
 
 struct Manifest<'a> {
     name: &'a str,
+    is_tool: bool,
     text: &'a str,
     table: toml::Table,
 }
@@ -179,14 +180,16 @@ struct Manifest<'a> {
 fn manifests(tree: &Tree) -> (Vec<Manifest<'_>>, Vec<String>) {
     let mut manifests = Vec::new();
     let mut complaints = Vec::new();
-    for name in tree.crate_names() {
-        let path = format!("crates/{name}/Cargo.toml");
+    for (name, folder) in tree.crates() {
+        let path = format!("{folder}/{name}/Cargo.toml");
         let Some(text) = tree.text(&path) else {
             complaints.push(format!("{path} is missing"));
             continue;
         };
         match text.parse() {
-            Ok(table) => manifests.push(Manifest { name, text, table }),
+            Ok(table) => {
+                manifests.push(Manifest { name, is_tool: folder == TOOLS, text, table });
+            }
             Err(e) => complaints.push(format!("{path}: {e}")),
         }
     }
@@ -218,18 +221,25 @@ fn list_of(table: &toml::Table) -> impl Iterator<Item = &str> {
 
 pub(crate) fn arrows(tree: &Tree) -> Vec<String> {
     let (manifests, mut complaints) = manifests(tree);
+    let tools: Vec<&str> = manifests.iter().filter(|m| m.is_tool).map(|m| m.name).collect();
     for m in &manifests {
         let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == m.name) else {
-            complaints.push(format!("crates/{} is not in the table of crates and arrows", m.name));
+            complaints.push(format!("{} is not in the table of crates and arrows", m.name));
             continue;
         };
         for (kind, package) in m.kinds_and_dependencies() {
             let Some(dependency) = package.strip_prefix("hotrow-") else { continue };
             let is_for_tests = kind == "dev-dependencies"
                 && (dependency == "testkit" || TEST_ARROWS.contains(&(m.name, dependency)));
+            if !m.is_tool && tools.contains(&dependency) && !is_for_tests {
+                complaints.push(format!(
+                    "{} must not depend on {dependency}: the service depends on no tool",
+                    m.name
+                ));
+            }
             if !allowed.contains(&dependency) && !is_for_tests {
                 complaints.push(format!(
-                    "crates/{} must not depend on {dependency}; it may depend on {allowed:?}",
+                    "{} must not depend on {dependency}; it may depend on {allowed:?}",
                     m.name
                 ));
             }
@@ -245,7 +255,7 @@ pub(crate) fn lints(tree: &Tree) -> Vec<String> {
     };
     let without = manifests.iter().filter(|m| !opted_in(m));
     without
-        .map(|m| format!("crates/{}/Cargo.toml must say [lints] workspace = true", m.name))
+        .map(|m| format!("the manifest of {} must say [lints] workspace = true", m.name))
         .collect()
 }
 
@@ -256,20 +266,20 @@ pub(crate) fn protocols(tree: &Tree) -> Vec<String> {
         for (kind, dependency) in m.kinds_and_dependencies() {
             if HTTP.contains(&dependency) && !HTTP_SPEAKERS.contains(&m.name) {
                 complaints.push(format!(
-                    "crates/{} must not use HTTP ({dependency}); only {HTTP_SPEAKERS:?} do",
+                    "{} must not use HTTP ({dependency}); only {HTTP_SPEAKERS:?} do",
                     m.name
                 ));
             }
             if DATABASES.contains(&dependency) && !DATABASE_KNOWERS.contains(&m.name) {
                 if !DATABASE_EXCEPTIONS.contains(&(m.name, kind, dependency)) {
                     complaints.push(format!(
-                        "crates/{} must not use databases ({dependency}); only \
+                        "{} must not use databases ({dependency}); only \
                          {DATABASE_KNOWERS:?} do",
                         m.name
                     ));
                 } else if !has_reason(m.text, dependency) {
                     complaints.push(format!(
-                        "crates/{}/Cargo.toml must give the reason in a comment above {dependency}",
+                        "the manifest of {} must give the reason in a comment above {dependency}",
                         m.name
                     ));
                 }
@@ -309,17 +319,20 @@ fn arrows_complains() {
         &manifest("[target.'cfg(unix)'.dependencies]\nx = {package = 'hotrow-lab'}\n"),
         "depend on lab",
     );
+    // Its second complaint is that the table does not allow it.
+    let tool = [
+        ("crates/cache/Cargo.toml", "[dependencies]\nhotrow-lab = {}\n"),
+        ("tools/lab/Cargo.toml", ""),
+    ];
+    let found = crate::complaints(arrows, &tool);
+    assert!(found.len() == 2 && found[0].ends_with("depends on no tool"), "{found:?}");
     assert_complains(arrows, &manifest("not toml"), "crates/cache/Cargo.toml");
     assert_complains(
         arrows,
         &[("crates/cache/src/lib.rs", "")],
         "crates/cache/Cargo.toml is missing",
     );
-    assert_complains(
-        arrows,
-        &[("crates/novel/Cargo.toml", "")],
-        "crates/novel is not in the table",
-    );
+    assert_complains(arrows, &[("crates/novel/Cargo.toml", "")], "novel is not in the table");
 }
 
 #[test]

@@ -12,16 +12,16 @@ pub(crate) fn architecture(tree: &Tree) -> Vec<String> {
     let Some(text) = tree.text(ARCHITECTURE) else {
         return vec![format!("{ARCHITECTURE} is missing")];
     };
-    let exist = tree.crate_names();
+    let exist: BTreeSet<&str> = tree.crates().into_keys().collect();
     let named = crates_named(text);
     let mut complaints: Vec<String> = exist
         .difference(&named)
-        .map(|name| format!("{ARCHITECTURE} does not name crates/{name}"))
+        .map(|name| format!("{ARCHITECTURE} does not name the crate {name}"))
         .collect();
     complaints.extend(
         named
             .difference(&exist)
-            .map(|name| format!("{ARCHITECTURE} names crates/{name}, which does not exist")),
+            .map(|name| format!("{ARCHITECTURE} names the crate {name}, which does not exist")),
     );
     complaints
 }
@@ -36,6 +36,7 @@ fn crates_named(text: &str) -> BTreeSet<&str> {
     let mut named: BTreeSet<&str> = text
         .split("crates/")
         .skip(1)
+        .chain(text.split("tools/").skip(1))
         .map(|rest| &rest[..name_at(rest)])
         .filter(|name| !name.is_empty())
         .collect();
@@ -48,8 +49,10 @@ fn crates_named(text: &str) -> BTreeSet<&str> {
         let first = cells.split('|').next().unwrap_or_default().trim();
         in_crate_table |= first.eq_ignore_ascii_case("crate");
         let name = first.strip_prefix('`').and_then(|n| n.strip_suffix('`'));
-        named
-            .extend(name.filter(|_| in_crate_table).map(|name| name.trim_start_matches("crates/")));
+        named.extend(
+            name.filter(|_| in_crate_table)
+                .map(|name| name.trim_start_matches("crates/").trim_start_matches("tools/")),
+        );
     }
     named
 }
@@ -185,9 +188,9 @@ fn documented_keys(text: &str) -> BTreeMap<String, String> {
 #[test]
 fn architecture_complains() {
     let with = |text: &'static str| {
-        [(ARCHITECTURE, text), ("crates/cache/Cargo.toml", ""), ("crates/lab/Cargo.toml", "")]
+        [(ARCHITECTURE, text), ("crates/cache/Cargo.toml", ""), ("tools/lab/Cargo.toml", "")]
     };
-    assert_silent(architecture, &with("see crates/cache/src and [lab](crates/lab)."));
+    assert_silent(architecture, &with("see crates/cache/src and [lab](tools/lab)."));
     assert_silent(
         architecture,
         &with("| crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n"),
@@ -195,17 +198,17 @@ fn architecture_complains() {
     assert_complains(
         architecture,
         &with("crates/cache only, and `lab` outside a table"),
-        "does not name crates/lab",
+        "does not name the crate lab",
     );
     assert_complains(
         architecture,
-        &with("crates/cache, crates/lab, crates/ghost"),
-        "crates/ghost, which does not exist",
+        &with("crates/cache, tools/lab, crates/ghost"),
+        "ghost, which does not exist",
     );
     let table = "| Crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n| `ghost` | z \
         |\n\n\
         | word | x |\n| `other` | y |\n";
-    assert_complains(architecture, &with(table), "crates/ghost, which does not exist");
+    assert_complains(architecture, &with(table), "ghost, which does not exist");
     assert_complains(
         architecture,
         &[("crates/cache/Cargo.toml", "")],

@@ -1,12 +1,12 @@
 //! The size and the structure of the repository against `budgets.toml`, which only falls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use crate::assert_complains;
 use crate::imports::{self, Module};
-use crate::tree::{Tree, without_comments};
+use crate::tree::{TOOLS, Tree, crate_of, without_comments};
 
 const BUDGETS: &str = "budgets.toml";
 /// Figure that `cargo metadata` shows: the others are in the files.
@@ -18,13 +18,11 @@ const NOT_COUNTED: [&str; 3] = ["bench/", "examples/", "fuzz/"];
 /// Markdown without a budget: results, decision records, history.
 const UNBOUNDED_WORDS: [&str; 3] = ["bench/runs/", "docs/adr/", "CHANGELOG.md"];
 /// Code of others.
-const FOREIGN: &str = "crates/report/src/uplot/";
+const FOREIGN: &str = "assets/uplot/";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budgets {
-    /// Crates of the tools; the others are the service.
-    tools: BTreeSet<String>,
     budgets: BTreeMap<String, usize>,
     /// Growth that is granted until what is named is built.
     #[serde(default)]
@@ -57,7 +55,7 @@ pub(crate) fn budgets(tree: &Tree) -> Vec<String> {
         Ok(budgets) => budgets,
         Err(complaint) => return vec![complaint],
     };
-    let figures = figures(tree, &budgets.tools);
+    let figures = figures(tree);
     let known = |name: &&String| figures.contains_key(name.as_str()) || **name == PACKAGES;
     let names = budgets.budgets.keys().chain(budgets.growth.values().flat_map(BTreeMap::keys));
     let unknown = names.filter(|name| !known(name));
@@ -74,10 +72,10 @@ pub(crate) fn packages_complaint(tree: &Tree, packages: usize) -> Option<String>
 }
 
 /// Returns the figures that have budgets, by name.
-fn figures(tree: &Tree, tools: &BTreeSet<String>) -> BTreeMap<&'static str, usize> {
+fn figures(tree: &Tree) -> BTreeMap<&'static str, usize> {
     let mut lines = Lines::default();
     for (path, text) in tree.texts().filter(|(path, _)| !path.starts_with(FOREIGN)) {
-        lines.add(path, text, tools);
+        lines.add(path, text);
     }
     let crates = crate_files(tree);
     let circles = crates.values().flat_map(|files| imports::circles(&imports::graph(files)));
@@ -109,7 +107,7 @@ struct Lines {
 
 impl Lines {
     /// Counts a file of Rust, or a script.
-    fn add(&mut self, path: &str, text: &str, tools: &BTreeSet<String>) {
+    fn add(&mut self, path: &str, text: &str) {
         let is_rust = path.ends_with(".rs");
         let is_script =
             [".sh", ".py", ".js"].iter().any(|end| path.ends_with(end)) || text.starts_with("#!");
@@ -120,14 +118,12 @@ impl Lines {
         }
         let (product, tests) = if is_rust { split_tests(text) } else { (text, "") };
         let product_lines = product.lines().count();
-        let crate_name = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
-        if is_test(path) || crate_name.is_none() {
-            self.tests += product_lines + tests.lines().count();
-            return;
-        }
         self.tests += tests.lines().count();
-        let name = crate_name.unwrap_or_default();
-        let total = if tools.contains(name) { &mut self.tools } else { &mut self.service };
+        let Some((folder, name)) = crate_of(path).filter(|_| !is_test(path)) else {
+            self.tests += product_lines;
+            return;
+        };
+        let total = if folder == TOOLS { &mut self.tools } else { &mut self.service };
         *total += product_lines;
         *self.of_crates.entry(name.to_owned()).or_default() += product_lines;
     }
@@ -190,14 +186,14 @@ fn lines_of_products_and_tests_are_told_apart() {
     let tree = Tree::of(&[
         ("crates/a/src/lib.rs", "one\ntwo\n#[cfg(test)]\n#[x]\nmod tests {\n}\n"),
         ("crates/a/src/page.js", "one\n"),
-        ("crates/b/src/tests/x.rs", "one\ntwo\n"),
-        ("crates/b/src/main.rs", "/*\n*/\n#[cfg(testing)]\nmod tests {\n}\n"),
+        ("tools/b/src/tests/x.rs", "one\ntwo\n"),
+        ("tools/b/src/main.rs", "/*\n*/\n#[cfg(testing)]\nmod tests {\n}\n"),
         ("scripts/dist", "#!/bin/sh\n"),
         ("bench/x.rs", "not counted"),
         ("README.md", "three words here"),
         ("bench/runs/x.md", "without a budget"),
     ]);
-    let found = figures(&tree, &["b".to_owned()].into());
+    let found = figures(&tree);
     let expected = [
         ("largest_crate_lines", 5),
         ("markdown_words", 3),
@@ -212,7 +208,7 @@ fn lines_of_products_and_tests_are_told_apart() {
 
 #[test]
 fn figures_over_or_far_below_their_budget_are_found() {
-    let text = "tools = []\n[budgets]\na = 100\n[growth.lists]\na = 10\n";
+    let text = "[budgets]\na = 100\n[growth.lists]\na = 10\n";
     let tree = Tree::of(&[(BUDGETS, text)]);
     let parsed = Budgets::of(&tree).expect("budgets");
     assert_eq!(parsed.complaint("a", 110), None);

@@ -253,7 +253,7 @@ fn threads_complains() {
     let builder = "std::thread::Builder::new().spawn(f)";
     assert_silent(
         threads,
-        &[("crates/source/src/supervisor.rs", builder), ("crates/load/src/a.rs", builder)],
+        &[("crates/source/src/supervisor.rs", builder), ("tools/load/src/a.rs", builder)],
     );
     assert_silent(
         threads,

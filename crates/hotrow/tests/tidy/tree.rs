@@ -8,6 +8,9 @@ const SKIPPED: [&str; 5] = [".git", "target", ".test", "node_modules", "__pycach
 /// Stored results: links may point there, but they are not written by hand.
 const RESULTS: &str = "bench/runs/";
 
+/// Folder of the crates of the workshop.
+pub(crate) const TOOLS: &str = "tools";
+
 /// Files of the repository: paths from its root, with `/`, and the content of text files.
 pub(crate) struct Tree {
     paths: BTreeSet<String>,
@@ -77,7 +80,7 @@ impl Tree {
         let mut test_modules = Vec::new();
         let mut code = Vec::new();
         for (path, text) in
-            self.rust().filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"))
+            self.rust().filter(|(path, _)| crate_of(path).is_some() && path.contains("/src/"))
         {
             let (kept, modules) = without_tests(text);
             let folder = match path.rsplit_once('/') {
@@ -96,10 +99,18 @@ impl Tree {
         code
     }
 
-    pub(crate) fn crate_names(&self) -> BTreeSet<&str> {
-        let in_crates = self.paths.iter().filter_map(|p| p.strip_prefix("crates/"));
-        in_crates.filter_map(|p| p.split_once('/')).map(|(name, _)| name).collect()
+    /// Returns the crates with their folders: the service's are in `crates`, those of the workshop
+    /// in `tools`.
+    pub(crate) fn crates(&self) -> BTreeMap<&str, &str> {
+        self.paths.iter().filter_map(|path| crate_of(path)).map(|(at, name)| (name, at)).collect()
     }
+}
+
+/// Returns folder and name of the crate that a file belongs to.
+pub(crate) fn crate_of(path: &str) -> Option<(&str, &str)> {
+    let (folder, rest) = path.split_once('/')?;
+    let (name, _) = rest.split_once('/')?;
+    matches!(folder, "crates" | TOOLS).then_some((folder, name))
 }
 
 /// Blanks out modules under a `cfg` with `test`. Also returns their names, by which their files are

@@ -16,8 +16,8 @@ const PARTS: [Part; 7] = [
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/tables.js", SCRIPT, include_str!("page/tables.js")),
-    ("/uplot.js", SCRIPT, include_str!("../../../report/src/uplot/uPlot.iife.min.js")),
-    ("/uplot.css", STYLE, include_str!("../../../report/src/uplot/uPlot.min.css")),
+    ("/uplot.js", SCRIPT, include_str!("../../../../assets/uplot/uPlot.iife.min.js")),
+    ("/uplot.css", STYLE, include_str!("../../../../assets/uplot/uPlot.min.css")),
 ];
 
 /// `Content-Security-Policy` of every answer of the admin side: resources from this address only,

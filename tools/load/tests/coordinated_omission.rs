@@ -11,10 +11,10 @@
 //! 5. Known delays come back within the histogram's error. [`known_delays_come_back`].
 //! 6. Delays beyond the time-out stay in the tail. [`time_outs_stay_in_the_tail`].
 //! 7. A starved generator reports that it was the limit. `a_starved_generator_names_itself` in
-//!    `crates/hotrow/tests/tools/load/verdicts.rs`, with the real binary.
+//!    `tools/lab/tests/measure/load/verdicts.rs`, with the real binary.
 //! 8. Each planted bottleneck is named, and none without one.
 //!    `bottleneck::tests::each_limit_is_named`, [`a_slow_target_is_not_blamed_on_the_generator`],
-//!    `without_a_limit_none_is_named` in `crates/hotrow/tests/tools/load/verdicts.rs`.
+//!    `without_a_limit_none_is_named` in `tools/lab/tests/measure/load/verdicts.rs`.
 //! 9. Traps of the protocol. All of `protocol`, `large_bodies_arrive_whole` in `ways`,
 //!    `response::tests`.
 //! 10. A step of the wall clock changes nothing. `a_step_of_the_wall_clock_changes_nothing` in

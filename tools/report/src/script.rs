@@ -4,12 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// Version of the files in `src/uplot`, as released.
+/// Version of the files in `assets/uplot`, as released.
 pub(crate) const UPLOT_VERSION: &str = "1.6.32";
-const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
-const UPLOT_LICENSE: &str = include_str!("uplot/LICENSE");
+const UPLOT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
 /// Style of uPlot's elements.
-pub(crate) const UPLOT_STYLE: &str = include_str!("uplot/uPlot.min.css");
+pub(crate) const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
 const CHARTS: &str = include_str!("charts.js");
 
 /// Returns the whole script. The comment at uPlot's beginning, an address, makes way for its
