@@ -333,7 +333,7 @@ fn rules_can_be_changed_during_operation_by_authorized_requests_only() {
 
 #[test]
 fn behind_a_real_nginx_each_client_counts_for_itself_and_a_forged_field_does_not_help() {
-    let (database, server) = start(&[
+    let (_database, server) = start(&[
         ("limits.rate.clients.rate", "\"5/h\""),
         ("limits.rate.trusted_proxies", "[\"127.0.0.1\"]"),
         ("limits.rate.client_header", "\"x-forwarded-for\""),
