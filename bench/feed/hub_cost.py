@@ -3,7 +3,7 @@
 instance, and of an instance; and the bytes of its message.
 
 With two instances and with ten, the same writes are made, and then none for as long. The difference
-is the cost of the changes; that of NATS is divided by the instances. The model of docs/scale.md has
+is the cost of the changes; that of NATS is divided by the instances. The model of docs/routing.md has
 these figures as inputs.
 """
 

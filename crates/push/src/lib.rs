@@ -1,7 +1,7 @@
 //! Changes for followers, without I/O, clock or threads: when a change may be pushed, and what a
 //! follower that comes back still needs.
 //!
-//! A feed delivers a change before readers can see it (Race B, `docs/races.md`). A follower that
+//! A feed delivers a change before readers can see it (Race B, `docs/design.md`). A follower that
 //! were informed at once would read the old row, and nothing would inform it again. So a change
 //! waits ([`ChangeLog`], `pending`) until a version that every new read sees contains it, and with
 //! it all changes after it: followers get commits in the order of the log. Then it enters the

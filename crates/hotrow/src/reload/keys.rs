@@ -95,7 +95,7 @@ mod tests {
     /// The page lists the keys that do not change, with their tables; all others change.
     #[test]
     fn the_page_names_every_key_that_is_left() {
-        let page = include_str!("../../../../docs/configuration.md");
+        let page = include_str!("../../../../docs/rollout.md");
         let (_, section) = page.split_once("These keys do not change while running").unwrap();
         let section = section.split("\n## ").next().unwrap_or_default();
         let listed: BTreeSet<&str> = section.split('`').skip(1).step_by(2).collect();

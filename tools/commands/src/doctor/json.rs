@@ -1,5 +1,5 @@
 //! The machine-readable result: one object, `schema` `hotrow.doctor/1`, described in
-//! docs/doctor.md.
+//! docs/diagnosis.md.
 
 use hotrow_diagnose::doctor::Goal;
 use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Unit};
@@ -93,7 +93,7 @@ mod tests {
         let document =
             serde_json::from_str(&line(&Goal::default(), &[verdict], &[checks])).unwrap();
         assert_keys_documented(
-            include_str!("../../../../docs/doctor.md"),
+            include_str!("../../../../docs/diagnosis.md"),
             "hotrow.doctor/1",
             &document,
             &[],

@@ -15,10 +15,10 @@ pub(super) const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Kernel memory of an idle TCP connection with its file and epoll entry, in bytes: 2.7 to 3.7 KiB
-/// on Linux 6.18 (docs/doctor.md), rounded up.
+/// on Linux 6.18 (docs/diagnosis.md), rounded up.
 pub const CONNECTION_BYTES: u64 = 4 << 10;
 /// Memory of an idle thread, in bytes: a kernel stack of 16 KiB, its task, page tables, and touched
-/// stack pages (docs/doctor.md).
+/// stack pages (docs/diagnosis.md).
 pub const THREAD_BYTES: u64 = 40 << 10;
 /// TCP buffer pages of a connection with little to send and receive.
 const PAGES_PER_CONNECTION: u64 = 2;
@@ -114,5 +114,5 @@ fn room(
     let total = wanted.saturating_mul(each) >> 20;
     let note =
         format!("the goal takes {total} MiB; what the program itself keeps for each comes on top");
-    Ok(Some(verdict.because(formula, "docs/doctor.md").noting(note)))
+    Ok(Some(verdict.because(formula, "docs/diagnosis.md").noting(note)))
 }

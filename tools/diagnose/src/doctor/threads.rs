@@ -81,7 +81,7 @@ fn max_map_count(limits: &Limits, goal: &Goal) -> ProbeResult<Option<LimitVerdic
         "({max} − {own} of this process) / {MAPS_PER_THREAD} maps for each thread of Rust's std"
     );
     let note = format!("C threads take {MAPS_PER_C_THREAD}: {} of them", left / MAPS_PER_C_THREAD);
-    Ok(Some(verdict.because(formula, "proc_sys_vm(5); docs/doctor.md").noting(note)))
+    Ok(Some(verdict.because(formula, "proc_sys_vm(5); docs/diagnosis.md").noting(note)))
 }
 
 fn pids_max(limits: &Limits, goal: &Goal) -> ProbeResult<Option<LimitVerdict>> {

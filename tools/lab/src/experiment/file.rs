@@ -1,5 +1,5 @@
 //! Every key of an experiment file, as written. Unknown keys are refused.
-//! `docs/experiments.md` documents them.
+//! `docs/lab/experiments.md` documents them.
 
 use std::collections::BTreeMap;
 

@@ -56,7 +56,7 @@ fn each_key_is_described() {
     );
     let document = serde_json::from_str(&line(&report)).unwrap();
     assert_keys_documented(
-        include_str!("../../../../../docs/load-reference.md"),
+        include_str!("../../../../../docs/load.md"),
         SCHEMA,
         &document,
         &["status", "refused_us"],
