@@ -244,7 +244,7 @@ fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
         Ok(_) => Outcome::Answered,
         Err(SourceError::Timeout { .. }) => Outcome::TimedOut,
         Err(SourceError::Unavailable { .. }) => Outcome::Failed,
-        Err(SourceError::Broken { .. }) => return,
+        Err(SourceError::Broken { .. } | SourceError::Data { .. }) => return,
     };
     query.ended(outcome, now);
 }
