@@ -202,6 +202,9 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             breaker_permit.record(&result, now);
             record(query, &result, now);
         }
+        if matches!(result, Err(SourceError::Data { .. })) && loader.split() {
+            continue;
+        }
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
         let collection = fetcher.collections.get(id);
         // What is stored from now on is stored by the settings in force.
