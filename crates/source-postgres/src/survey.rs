@@ -41,7 +41,7 @@ impl Survey {
     pub(crate) async fn take(
         client: &Client,
         config: &Config,
-        repair: Repair,
+        repair: Repair<'_>,
     ) -> Result<Self, Error> {
         let mut tables = inspect::tables(client, &config.server.collections).await?;
         let wanted: Vec<Wanted> = tables

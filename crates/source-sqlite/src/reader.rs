@@ -361,11 +361,11 @@ fn translate(e: &rusqlite::Error, fits: impl FnOnce() -> bool) -> (SourceError, 
         {
             (SourceError::Unavailable { detail }, Condition::Usable)
         }
-        Fault::Damage | Fault::Statement if e.sqlite_error().is_some() && fits() => {
-            (SourceError::Data { detail }, Condition::Usable)
-        }
-        Fault::Damage => (SourceError::Unavailable { detail }, Condition::Unusable),
-        Fault::Statement => (SourceError::Broken { detail }, Condition::Usable),
+        fault => match (fault, e.sqlite_error().is_some() && fits()) {
+            (_, true) => (SourceError::Data { detail }, Condition::Usable),
+            (Fault::Damage, false) => (SourceError::Unavailable { detail }, Condition::Unusable),
+            (_, false) => (SourceError::Broken { detail }, Condition::Usable),
+        },
     }
 }
 
