@@ -271,7 +271,9 @@ impl World {
         let is_of_data = failure == Some(ReadFailure::Unreadable);
         match query.permit {
             None => {}
-            Some(permit) if is_cut_short || is_of_data => instance.admission.give_back(permit, now, random),
+            Some(permit) if is_cut_short || is_of_data => {
+                instance.admission.give_back(permit, now, random)
+            }
             Some(permit) => {
                 let size = (usize::from(loader.collection.0), query.keys.len());
                 let has_opened = instance.admission.record(permit, size, failure, now, random);
