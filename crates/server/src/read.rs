@@ -16,6 +16,7 @@ use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
+use hotrow_types::version::Version;
 use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
@@ -269,12 +270,19 @@ fn convert_result(
         // An error would tell everybody that the record exists.
         Some(_) => Fetched::Missing,
     };
-    let read = result.map_err(|error| {
+    let read = result.or_else(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             let trace_ids = traces.text();
             tracing::warn!(collection, keys, suppressed, trace_ids, %error, "query failed");
         });
-        ReadFailure::from(&error)
+        match (&error, tenancy) {
+            // As for a row without a form: an error would show that the record exists.
+            (SourceError::Data { .. }, Some(_)) if keys == 1 => {
+                let rows = vec![Row::Uncacheable(None)];
+                Ok(ReadSet { version: Version::Unknown, position: None, rows })
+            }
+            _ => Err(ReadFailure::from(&error)),
+        }
     })?;
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => found(body).map_or_else(unreadable, Fetched::Found),
