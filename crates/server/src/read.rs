@@ -203,14 +203,13 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             breaker_permit.record(&result, now);
             record(query, &result, now);
         }
-        if matches!(result, Err(SourceError::Data { .. })) && loader.split() {
-            continue;
-        }
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
         let collection = fetcher.collections.get(id);
         // What is stored from now on is stored by the settings in force.
         loader.follow(fetcher.cache.get());
-        loader.arrived(convert_result(result, count, collection, &traces), now);
+        if !(matches!(result, Err(SourceError::Data { .. })) && loader.split()) {
+            loader.arrived(convert_result(result, count, collection, &traces), now);
+        }
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
         }
