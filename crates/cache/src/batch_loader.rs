@@ -7,6 +7,7 @@ mod cancelled;
 mod fills;
 mod interest;
 mod made;
+mod split;
 mod standby;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ use hotrow_types::version::{Position, Version};
 
 pub use self::fills::Fills;
 pub use self::interest::Interest;
+pub use self::split::SPLIT_QUERIES_MAX;
 
 /// Result of one query.
 #[derive(Debug)]
@@ -100,6 +102,9 @@ pub struct BatchLoader<E: Clone> {
     waited: Duration,
     /// Of the last query whose waiters were answered.
     fills: Fills,
+    /// Parts of failed queries, the next one last; see [`BatchLoader::split`].
+    halves: Vec<Vec<Arc<Flight<E>>>>,
+    split_queries_left: u8,
     over: bool,
 }
 
@@ -119,6 +124,8 @@ impl<E: Clone> BatchLoader<E> {
             number: 0,
             waited: Duration::ZERO,
             fills: Fills::default(),
+            halves: Vec::new(),
+            split_queries_left: SPLIT_QUERIES_MAX,
             over: false,
         }
     }
@@ -179,19 +186,28 @@ impl<E: Clone> BatchLoader<E> {
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
         self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
-        let taken = fetches.next_batch(
-            self.lease,
-            self.keys_max,
-            cache.settings_of(self.collection),
-            stats,
-        );
+        let mut refused = Vec::new();
+        let taken = loop {
+            let half = self.halves.pop();
+            if half.is_none() {
+                self.split_queries_left = SPLIT_QUERIES_MAX;
+            }
+            let settings = cache.settings_of(self.collection);
+            let mut taken = fetches.next_batch(self.lease, self.keys_max, half, settings, stats);
+            refused.append(&mut taken.refused);
+            // Nothing may be left to read in one half.
+            if !taken.query.is_empty() || self.halves.is_empty() {
+                break taken;
+            }
+        };
         self.over = taken.query.is_empty();
-        if !self.over {
-            self.number = fetches.fence.query_sent();
+        match self.over {
+            true => fetches.end_loader(),
+            false => self.number = fetches.fence.query_sent(),
         }
         self.choose_standby(collection, &mut fetches, &taken.query, now);
         drop(fetches);
-        taken.refused.iter().for_each(|flight| flight.finish(Err(LookupError::Overdue)));
+        refused.iter().for_each(|flight| flight.finish(Err(LookupError::Overdue)));
         if self.over {
             return None;
         }

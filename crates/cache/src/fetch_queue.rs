@@ -154,16 +154,20 @@ impl<E: Clone> FetchQueue<E> {
     /// Without a query the loader is done. A batch is split only when it is larger than a query may
     /// be.
     ///
-    /// `keys_max` bounds the keys of this one query further, but not below one.
+    /// `keys_max` bounds the keys of this one query further, but not below one. `half`: queued
+    /// flights to take alone ([`FetchQueue::queue_again`]).
     pub(crate) fn next_batch(
         &mut self,
         lease: Lease,
         keys_max: usize,
+        half: Option<Vec<Arc<Flight<E>>>>,
         source: &SourceSettings,
         stats: &CollectionStats,
     ) -> Taken<E> {
         let now = lease.started_at;
         let order = self.policy.order(now);
+        let keys_max = half.as_ref().map_or(keys_max, |half| keys_max.min(half.len()));
+        half.into_iter().flatten().rev().for_each(|flight| self.retry_queue.push_front(flight));
         let keys_max = keys_max.clamp(1, source.query_keys.max(1));
         let keys_aim = self.policy.query_keys(source.query_keys);
         let mut taken =
@@ -192,8 +196,12 @@ impl<E: Clone> FetchQueue<E> {
             self.refuse_old(now, &mut taken, stats);
         }
         stats.lifo.set(u64::from(self.policy.order(now) == Order::Lifo));
-        self.loaders -= usize::from(taken.query.is_empty());
         taken
+    }
+
+    /// Unregisters a loader that has nothing to read.
+    pub(crate) fn end_loader(&mut self) {
+        self.loaders -= 1;
     }
 
     /// Returns the number of keys, and their bytes, of the batch that is next.
@@ -309,12 +317,17 @@ impl<E: Clone> FetchQueue<E> {
         stats: &CollectionStats,
     ) {
         for flight in flights {
-            if flight.kind != Kind::Alone {
-                self.in_flight.entry(flight.key.clone()).or_insert_with(|| flight.clone());
-            }
+            self.queue_again(&flight, stats);
             self.retry_queue.push_back(flight);
-            stats.waiting_keys.add(1);
         }
+    }
+
+    /// Counts a flight as queued and lets requests join it. Its loader holds it until its query.
+    pub(crate) fn queue_again(&mut self, flight: &Arc<Flight<E>>, stats: &CollectionStats) {
+        if flight.kind != Kind::Alone {
+            self.in_flight.entry(flight.key.clone()).or_insert_with(|| flight.clone());
+        }
+        stats.waiting_keys.add(1);
     }
 
     /// Empties the queue. No request can join the returned flights; the caller finishes them after
@@ -330,8 +343,14 @@ impl<E: Clone> FetchQueue<E> {
 
     /// Unregisters a cancelled loader. Returns the flights whose waiters must be asked to lead; any
     /// one of them may be the only one with a waiter.
-    pub(crate) fn abandon_loader(&mut self) -> Vec<Arc<Flight<E>>> {
-        self.loaders -= 1;
+    ///
+    /// `held`: flights that the loader has queued again and holds.
+    pub(crate) fn abandon_loader(
+        &mut self,
+        held: impl Iterator<Item = Arc<Flight<E>>>,
+    ) -> Vec<Arc<Flight<E>>> {
+        self.end_loader();
+        self.retry_queue.extend(held);
         self.retry_queue.iter().chain(&self.queue).cloned().collect()
     }
 

@@ -39,7 +39,7 @@ mod sync;
 #[cfg(test)]
 mod testkit;
 
-pub use batch_loader::{Answers, BatchLoader, Fetched, Fills, Interest};
+pub use batch_loader::{Answers, BatchLoader, Fetched, Fills, Interest, SPLIT_QUERIES_MAX};
 pub use cache::{Attached, Cache, Lookup, LookupError, ReadMode};
 pub use freshness::{Ages, Freshness};
 pub use min_position::NotReached;

@@ -102,7 +102,7 @@ async fn probe(fetcher: &Fetcher, reads: &SourceReads) {
     let answered = match read {
         // The database has answered, with an error of its own. Counted as neutral, one dropped
         // table would keep the breaker half open.
-        Ok(_) | Err(SourceError::Broken { .. }) => Ok(()),
+        Ok(_) | Err(SourceError::Broken { .. } | SourceError::Data { .. }) => Ok(()),
         Err(failure) => Err(failure),
     };
     breaker_permit.record(&answered, Nanos::now());

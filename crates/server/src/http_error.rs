@@ -140,7 +140,7 @@ impl HttpError {
             Self::Overloaded(_) => "Overloaded",
             Self::Unavailable(_) => "Not available",
             Self::Timeout(_) => "Timed out",
-            Self::Unreadable => "Record not representable",
+            Self::Unreadable => "Record not readable",
             Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
                 "Too many requests"
             }
@@ -192,7 +192,7 @@ impl HttpError {
                     .into()
             }
             Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
-            Self::Unreadable => "the record exists but cannot be converted to JSON".into(),
+            Self::Unreadable => "the record cannot be read from the database or has no JSON form; the log has the cause".into(),
             Self::TooManyRequests(why) => why.detail.clone(),
             Self::Unauthorized(denial) => denial.to_string(),
             Self::TooManyFailures { .. } => {

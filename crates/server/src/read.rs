@@ -16,6 +16,7 @@ use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
+use hotrow_types::version::Version;
 use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
@@ -206,7 +207,9 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         let collection = fetcher.collections.get(id);
         // What is stored from now on is stored by the settings in force.
         loader.follow(fetcher.cache.get());
-        loader.arrived(convert_result(result, count, collection, &traces), now);
+        if !(matches!(result, Err(SourceError::Data { .. })) && loader.split()) {
+            loader.arrived(convert_result(result, count, collection, &traces), now);
+        }
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
         }
@@ -244,7 +247,7 @@ fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
         Ok(_) => Outcome::Answered,
         Err(SourceError::Timeout { .. }) => Outcome::TimedOut,
         Err(SourceError::Unavailable { .. }) => Outcome::Failed,
-        Err(SourceError::Broken { .. }) => return,
+        Err(SourceError::Broken { .. } | SourceError::Data { .. }) => return,
     };
     query.ended(outcome, now);
 }
@@ -266,12 +269,19 @@ fn convert_result(
         // An error would tell everybody that the record exists.
         Some(_) => Fetched::Missing,
     };
-    let read = result.map_err(|error| {
+    let read = result.or_else(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             let trace_ids = traces.text();
             tracing::warn!(collection, keys, suppressed, trace_ids, %error, "query failed");
         });
-        ReadFailure::from(&error)
+        match (&error, tenancy) {
+            // As for a row without a form: an error would show that the record exists.
+            (SourceError::Data { .. }, Some(_)) if keys == 1 => {
+                let rows = vec![Row::Uncacheable(None)];
+                Ok(ReadSet { version: Version::Unknown, position: None, rows })
+            }
+            _ => Err(ReadFailure::from(&error)),
+        }
     })?;
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => found(body).map_or_else(unreadable, Fetched::Found),

@@ -141,6 +141,9 @@ impl World {
             Err(ReadFailure::Timeout)
         } else if self.is_failing || self.has_faults && self.random.one_in(256) {
             Err(self.random.pick(&[ReadFailure::Unavailable, ReadFailure::Timeout]))
+        } else if self.has_faults && self.random.one_in(256) {
+            // Of the data of a record, as an engine reports it for a whole statement.
+            Err(ReadFailure::Unreadable)
         } else if is_waiting {
             self.put_query(i, id, query);
             return self.push(i, VISIBLE_CHECK_EVERY, InstanceEvent::Snapshot(id));
@@ -265,16 +268,21 @@ impl World {
                     .iter()
                     .any(|row| !matches!(row, Fetched::Found(_) | Fetched::Missing))
         });
+        let is_of_data = failure == Some(ReadFailure::Unreadable);
         match query.permit {
             None => {}
-            Some(permit) if is_cut_short => instance.admission.give_back(permit, now, random),
+            Some(permit) if is_cut_short || is_of_data => {
+                instance.admission.give_back(permit, now, random)
+            }
             Some(permit) => {
                 let size = (usize::from(loader.collection.0), query.keys.len());
                 let has_opened = instance.admission.record(permit, size, failure, now, random);
                 self.counts.breaker_openings += u64::from(has_opened);
             }
         }
-        loader.batches.arrived(result, now);
+        if !(is_of_data && loader.batches.split()) {
+            loader.batches.arrived(result, now);
+        }
         self.admit_waiting(i);
         self.answer_some(i, id);
     }

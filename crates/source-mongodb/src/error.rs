@@ -75,6 +75,15 @@ fn is_transient(code: i32) -> bool {
     )
 }
 
+/// Returns whether a stored document is the cause, and not the query or the server: TypeMismatch,
+/// Overflow, InvalidBSON, ConversionFailure, BSONObjectTooLarge.
+///
+/// Source: MongoDB's list of error codes.
+fn is_of_data(code: i32) -> bool {
+    matches!(code, 14 | 15 | 22 | 241 | 10_334)
+}
+
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The connection or the primary is gone: another attempt may succeed.
     Retry(SourceError),
@@ -84,16 +93,24 @@ pub(crate) enum Fault {
 pub(crate) fn fault(e: &Error, limit: Duration) -> Fault {
     let detail = text(e);
     match (code(e), e.kind.as_ref()) {
-        (Some(MAX_TIME_EXPIRED), _) => {
-            let detail = format!("the query took longer than {} ms: {detail}", limit.as_millis());
-            Fault::Final(SourceError::Timeout { detail })
-        }
-        (Some(code), _) if is_transient(code) => Fault::Retry(SourceError::Unavailable { detail }),
-        (Some(_), _) => Fault::Final(SourceError::Broken { detail }),
+        (Some(code), _) => answered(code, detail, limit),
         (None, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. }) => {
             Fault::Retry(SourceError::Unavailable { detail })
         }
         (None, _) => Fault::Final(SourceError::Unavailable { detail }),
+    }
+}
+
+/// Classifies an error that the server answered.
+fn answered(code: i32, detail: String, limit: Duration) -> Fault {
+    match code {
+        MAX_TIME_EXPIRED => {
+            let detail = format!("the query took longer than {} ms: {detail}", limit.as_millis());
+            Fault::Final(SourceError::Timeout { detail })
+        }
+        code if is_transient(code) => Fault::Retry(SourceError::Unavailable { detail }),
+        code if is_of_data(code) => Fault::Final(SourceError::Data { detail }),
+        _ => Fault::Final(SourceError::Broken { detail }),
     }
 }
 
@@ -144,4 +161,28 @@ impl Ended {
 
 pub(crate) fn finding(collection: &str, what: &str, remedy: impl Into<String>) -> Finding {
     Finding::new(format!("collection `{collection}`: {what}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_of_the_server_has_its_class() {
+        let limit = Duration::from_secs(1);
+        let of = |code| answered(code, "as the test says".to_owned(), limit);
+        assert!(matches!(of(MAX_TIME_EXPIRED), Fault::Final(SourceError::Timeout { .. })));
+        let transient =
+            [6, 7, 89, 91, 134, 189, 262, 9001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 72];
+        for code in transient {
+            assert!(matches!(of(code), Fault::Retry(SourceError::Unavailable { .. })), "{code}");
+        }
+        for code in [14, 15, 22, 241, 10_334] {
+            assert!(matches!(of(code), Fault::Final(SourceError::Data { .. })), "{code}");
+        }
+        // Not permitted, a bad value of the query, a code that is not known here.
+        for code in [UNAUTHORIZED, 2, 99_999] {
+            assert!(matches!(of(code), Fault::Final(SourceError::Broken { .. })), "{code}");
+        }
+    }
 }

@@ -48,7 +48,7 @@ impl MongoSource {
             Err(e @ (SourceError::Unavailable { .. } | SourceError::Timeout { .. })) => {
                 self.shared.outage.failed(&e.to_string())
             }
-            Err(SourceError::Broken { .. }) => {}
+            Err(SourceError::Broken { .. } | SourceError::Data { .. }) => {}
         }
         answer
     }

@@ -227,7 +227,11 @@ fn options(target: &Target, settings: Settings, role: Role) -> String {
         "-c statement_timeout={} -c default_transaction_read_only=on \
          -c plan_cache_mode=force_generic_plan -c jit=off \
          -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off \
-         -c enable_mergejoin=off \
+         -c enable_mergejoin=off -c enable_indexscan=on -c enable_nestloop=on \
+         -c default_transaction_isolation=read\\ committed \
+         -c default_transaction_deferrable=off -c row_security=on -c transform_null_equals=off \
+         -c standard_conforming_strings=on \
+         -c xmlbinary=base64 -c lc_monetary=C \
          -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c extra_float_digits=1 \
          -c bytea_output=hex",
         settings.statement_timeout.as_millis().clamp(1, i32::MAX as u128),

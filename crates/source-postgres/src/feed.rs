@@ -70,8 +70,15 @@ impl PostgresFeed {
     /// end of a session is no loss.
     pub async fn follow(&self, sink: &dyn Sink, place: Option<&dyn Place>) -> Infallible {
         let kept = place.zip(self.config.slot.as_ref());
-        let (server, incarnation, gaps) = (None, None, Mutex::default());
-        let mut feed_loop = FeedLoop { feed: self, sink, kept, server, incarnation, gaps };
+        let mut feed_loop = FeedLoop {
+            feed: self,
+            sink,
+            kept,
+            server: None,
+            incarnation: None,
+            gaps: Mutex::default(),
+            published: Mutex::default(),
+        };
         feed_loop::follow(&mut feed_loop, sink).await
     }
 }
@@ -87,6 +94,8 @@ struct FeedLoop<'a> {
     incarnation: Option<u64>,
     /// Collections whose gaps the last session opened.
     gaps: Mutex<Vec<CollectionId>>,
+    /// OIDs of the tables that were published before. They are not added again.
+    published: Mutex<Vec<u32>>,
 }
 
 impl Sessions for FeedLoop<'_> {
@@ -110,7 +119,7 @@ impl Sessions for FeedLoop<'_> {
         let scanner = timely(tuning.silence_max, "preparing the catalogue check", prepared).await?;
         let check_sent_at = Nanos::now();
         let print = self.scan(client, &scanner).await?;
-        let survey = self.take_survey(client, Repair::Yes).await?;
+        let survey = self.complete(client).await?;
         // Readers first: they can answer, by policy, while the feed waits for its start.
         shared.publish(sql.identity, &preflight::readable(&survey.tables));
         shared.confirm_shapes(check_sent_at);
@@ -257,7 +266,20 @@ impl FeedLoop<'_> {
         .await
     }
 
-    async fn take_survey(&self, client: &Client, repair: Repair) -> Result<Survey, Ended> {
+    /// Completes the publication and surveys the catalogue. What an operator took out of the
+    /// publication while it was followed stays out.
+    async fn complete(&self, client: &Client) -> Result<Survey, Ended> {
+        let before = self.published.lock().clone();
+        let survey = self.take_survey(client, Repair::Without(&before)).await?;
+        let mut published = before;
+        published.extend(survey.oids.iter().chain(survey.child_oids.iter().flatten()).flatten());
+        published.sort_unstable();
+        published.dedup();
+        *self.published.lock() = published;
+        Ok(survey)
+    }
+
+    async fn take_survey(&self, client: &Client, repair: Repair<'_>) -> Result<Survey, Ended> {
         let limit = self.feed.tuning.silence_max;
         match tokio::time::timeout(limit, Survey::take(client, &self.feed.config, repair)).await {
             Ok(Ok(mut survey)) => {
@@ -311,7 +333,7 @@ impl CatalogWatcher for Catalogue<'_> {
                 if seen == *self.survey.lock() {
                     return Ok(CheckResult::Same);
                 }
-                self.feed_loop.take_survey(client, Repair::Yes).await.map(|now| self.compare(now))
+                self.feed_loop.complete(client).await.map(|now| self.compare(now))
             };
             let result = result.await.unwrap_or_else(CheckResult::Ended);
             let shared = &self.feed_loop.feed.shared;

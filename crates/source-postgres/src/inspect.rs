@@ -278,6 +278,7 @@ pub(crate) async fn table(
         }
     });
     let of_record = chosen.as_deref().unwrap_or_default();
+    findings.extend(rules::check_names(spec, &types, of_record));
     if let Some(key) = &key {
         findings.extend(rules::check_privileges(spec, &facts, key, of_record));
     }

@@ -183,27 +183,92 @@ impl Connection {
     }
 }
 
-/// Classifies an error of the driver. Source: PostgreSQL documentation, "Error Codes".
+/// Classifies an error of the driver.
 pub(crate) fn fault(e: &Error) -> Fault {
     let detail = full_text(e);
-    let Some(db) = e.as_db_error() else { return Fault::Gone(SourceError::unavailable(detail)) };
-    match db.code().code() {
+    match e.code() {
+        Some(state) => answered(state.code(), detail),
+        None => Fault::Gone(SourceError::unavailable(detail)),
+    }
+}
+
+/// Classifies an error that the server answered, by its SQLSTATE.
+///
+/// Source: PostgreSQL documentation, "Error Codes".
+fn answered(state: &str, detail: String) -> Fault {
+    match state {
         // Query cancelled (its time-out), lock not available.
         "57014" | "55P03" => Fault::Query(SourceError::timeout(detail)),
-        // Cached plan must not change result type; unknown column, table, function, type, schema;
-        // no such operator for the changed types; the prepared statement is gone; a renamed label
-        // of an enum.
-        "22P02" | "0A000" | "42703" | "42P01" | "42883" | "42704" | "3F000" | "42804" | "26000"
-        | "42809" => Fault::Stale(SourceError::broken(detail)),
+        // Cached plan must not change result type; the prepared statement is gone; unknown schema.
+        "0A000" | "26000" | "3F000" => Fault::Stale(SourceError::broken(detail)),
+        // Unknown column, table, function or type; other types; a renamed label of an enum. If the
+        // table has not changed, an expression of its row is the cause.
+        "42703" | "42P01" | "42883" | "42704" | "42804" | "42809" | "22P02" => {
+            Fault::Stale(SourceError::data(detail))
+        }
+        // The user lacks a privilege, which concerns all rows.
+        "42501" => Fault::Query(SourceError::broken(detail)),
         // A server in recovery has no end of the log.
         "55000" => Fault::Gone(SourceError::unavailable(detail)),
-        // Connection, resources, intervention, system, internal; serialization with recovery.
-        code if ["08", "53", "57", "58", "XX", "40"]
-            .iter()
-            .any(|class| code.starts_with(class)) =>
-        {
-            Fault::Gone(SourceError::unavailable(detail))
+        // A damaged row or entry of an index. The rest of the class is unknown.
+        "XX001" | "XX002" => Fault::Query(SourceError::data(detail)),
+        _ => match state.get(..2).unwrap_or_default() {
+            // Cardinality, data, constraint; routines; definitions; errors raised in PL/pgSQL.
+            "21" | "22" | "23" | "2F" | "38" | "39" | "42" | "P0" => {
+                Fault::Query(SourceError::data(detail))
+            }
+            // Connection, resources, intervention, system, internal; conflict with recovery.
+            "08" | "53" | "57" | "58" | "XX" | "40" => {
+                Fault::Gone(SourceError::unavailable(detail))
+            }
+            _ => Fault::Query(SourceError::broken(detail)),
+        },
+    }
+}
+
+/// Returns whether the server rejected a key because no text of the database's encoding has its
+/// characters: untranslatable character, character not in the repertoire.
+pub(crate) fn is_unrepresentable(e: &Error) -> bool {
+    e.code().is_some_and(|state| matches!(state.code(), "22P05" | "22021"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_of_errors_has_its_consequence() {
+        let detail = || "as the test says".to_owned();
+        let gone = Fault::Gone(SourceError::unavailable(detail()));
+        let stale = Fault::Stale(SourceError::broken(detail()));
+        let stale_data = Fault::Stale(SourceError::data(detail()));
+        let data = Fault::Query(SourceError::data(detail()));
+        let broken = Fault::Query(SourceError::broken(detail()));
+        let table: [(&Fault, &[&str]); 6] = [
+            (&Fault::Query(SourceError::timeout(detail())), &["57014", "55P03"]),
+            (&stale, &["0A000", "26000", "3F000"]),
+            (&stale_data, &["42703", "42P01", "42883", "42704", "42804", "42809", "22P02"]),
+            (
+                &data,
+                &[
+                    "XX001", "XX002", "21000", "22003", "22012", "22P05", "22021", "23502",
+                    "2F003", "38000", "39000", "42846", "42P22", "P0001",
+                ],
+            ),
+            (
+                &gone,
+                &[
+                    "08006", "53100", "53200", "53300", "57P01", "57P03", "58030", "XX000",
+                    "40001", "55000",
+                ],
+            ),
+            // Privileges, limits of the program, and what is unknown.
+            (&broken, &["42501", "54001", "0L000", "ZZ999", ""]),
+        ];
+        for (expected, states) in table {
+            for state in states {
+                assert_eq!(&answered(state, detail()), expected, "{state}");
+            }
         }
-        _ => Fault::Query(SourceError::broken(detail)),
     }
 }

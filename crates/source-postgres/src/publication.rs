@@ -14,9 +14,10 @@ const DUPLICATE_OBJECT: &str = "42710";
 
 /// Handling of a publication that lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repair {
-    /// Completes it as far as permitted.
-    Yes,
+pub(crate) enum Repair<'a> {
+    /// Completes it as far as permitted, but without the tables of these OIDs, which were published
+    /// before: an operator removed them, or the whole publication.
+    Without(&'a [u32]),
     /// Changes nothing and reports what is missing.
     No,
     /// Changes nothing and reports only what could not be completed.
@@ -70,10 +71,10 @@ pub(crate) async fn check(
     client: &Client,
     name: &str,
     wanted: &[Wanted],
-    repair: Repair,
+    repair: Repair<'_>,
 ) -> Result<Checked, Error> {
-    if repair == Repair::Yes {
-        create_or_complete(client, name, wanted).await?;
+    if let Repair::Without(removed) = repair {
+        create_or_complete(client, name, wanted, removed).await?;
     }
     let mut checked = inspect(client, name, wanted).await?;
     if repair == Repair::Later && may_repair(client, name, wanted).await? {
@@ -86,10 +87,15 @@ pub(crate) async fn check(
 }
 
 /// Creates or completes the publication, as far as permitted.
-async fn create_or_complete(client: &Client, name: &str, wanted: &[Wanted]) -> Result<(), Error> {
+async fn create_or_complete(
+    client: &Client,
+    name: &str,
+    wanted: &[Wanted],
+    removed: &[u32],
+) -> Result<(), Error> {
     // Another instance may create the same one at this moment; the second check finds it.
     for _ in 0..2 {
-        let Some(sql) = repair_sql(client, name, wanted).await? else { break };
+        let Some(sql) = repair_sql(client, name, wanted, removed).await? else { break };
         // Checked first, because each refusal would be an error in the server's log.
         if !may_repair(client, name, wanted).await? {
             break;
@@ -127,17 +133,19 @@ async fn may_repair(client: &Client, name: &str, wanted: &[Wanted]) -> Result<bo
     client.query_one(SQL, &[&name, &oids]).await?.try_get(0)
 }
 
-/// Returns the SQL that creates or completes the publication; `None` if it is complete.
+/// Returns the SQL that creates or completes the publication; `None` if nothing is to be done.
 async fn repair_sql(
     client: &Client,
     name: &str,
     wanted: &[Wanted],
+    removed: &[u32],
 ) -> Result<Option<String>, Error> {
     let Some(publication) = Publication::read(client, name).await? else {
-        return Ok(Some(create_sql(name, wanted)));
+        return Ok(removed.is_empty().then(|| create_sql(name, wanted)));
     };
     let published = publication.tables(client, name, wanted).await?;
-    let lacking: Vec<&Wanted> = wanted.iter().filter(|w| !published.contains(&w.oid)).collect();
+    let is_lacking = |w: &&Wanted| !published.contains(&w.oid) && !removed.contains(&w.oid);
+    let lacking: Vec<&Wanted> = wanted.iter().filter(is_lacking).collect();
     Ok((!lacking.is_empty()).then(|| add_sql(name, &lacking)))
 }
 
@@ -167,8 +175,8 @@ fn distinct<'a>(wanted: impl Iterator<Item = &'a Wanted>) -> Vec<String> {
 async fn inspect(client: &Client, name: &str, wanted: &[Wanted]) -> Result<Checked, Error> {
     let Some(publication) = Publication::read(client, name).await? else {
         let what = format!(
-            "the publication `{name}` does not exist, \
-             and this user may not create it (this requires \
+            "the publication `{name}` does not exist: it was dropped, \
+             or this user may not create it (this requires \
              CREATE on the database and ownership of the tables)"
         );
         let findings = vec![Finding::new(what, create_sql(name, wanted))];
@@ -180,8 +188,8 @@ async fn inspect(client: &Client, name: &str, wanted: &[Wanted]) -> Result<Check
     let mut narrowed = Vec::new();
     for w in wanted.iter().filter(|w| !published.contains(&w.oid)) {
         let what = format!(
-            "collection `{}`: the publication `{name}` lacks `{}.{}`, and this user may not add \
-             it (this requires ownership of both)",
+            "collection `{}`: the publication `{name}` lacks `{}.{}`: it was removed, or this user \
+             may not add it (this requires ownership of both)",
             w.collection, w.namespace, w.name
         );
         lacking.push((w.collection.clone(), Finding::new(what, add_sql(name, &[w]))));

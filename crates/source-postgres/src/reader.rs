@@ -17,7 +17,7 @@ use super::connect::full_text;
 use super::inspect;
 use super::json::JsonError;
 use super::plan::{ReadPlan, fence};
-use super::pool::{Connection, Lease, fault};
+use super::pool::{Connection, Lease, fault, is_unrepresentable};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::json::Pace;
@@ -144,14 +144,15 @@ impl PostgresSource {
             inspect::table(&connection.session.client, CollectionId(index as u16), spec);
         match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => {
-                self.shared.set_table(
-                    index,
-                    failed,
-                    &table.map_err(|findings| preflight::one_line(&findings)),
-                );
+                let table = table.map_err(|findings| preflight::one_line(&findings));
+                let is_other = self.shared.set_table(index, failed, &table);
                 self.shared.confirm_shape(index, inspection_sent_at);
                 lease.release();
-                AttemptError::Replanned(e)
+                match e {
+                    // The same statement would fail again.
+                    SourceError::Data { .. } if !is_other => AttemptError::Final(e),
+                    _ => AttemptError::Replanned(e),
+                }
             }
             Ok(Err(_)) => {
                 lease.discard();
@@ -211,8 +212,14 @@ impl PostgresSource {
         let index = usize::from(collection.0);
         let prepared = connection.prepared(index, statement).await?;
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
-        let rows =
-            connection.session.client.query_raw(&prepared, statement.arguments(keys)).await?;
+        let client = &connection.session.client;
+        let rows = match client.query_raw(&prepared, statement.arguments(keys)).await {
+            // No row has this key: what is left to read is the snapshot.
+            Err(e) if keys.len() == 1 && is_unrepresentable(&e) => {
+                client.query_raw(&prepared, statement.arguments(&[])).await?
+            }
+            sent => sent?,
+        };
         let mut rows = pin!(rows);
         // Another run of the server has its own positions, also before the feed has reached it.
         let incarnation = connection.session.incarnation ^ plan.history;

@@ -22,11 +22,12 @@ use tokio_postgres::{Client, Error};
 use super::config::Config;
 use super::connect::{Settings, full_text};
 use super::plan::ReadPlan;
-use super::pool::{Connection, Connector, Pool};
+use super::pool::{Connection, Connector, Pool, fault};
 use super::reader::Answer;
 use super::shared::{Plan, Shared};
 use super::target::Target;
 use super::{OpenError, PostgresSource};
+use hotrow_source::attempts::Fault;
 use hotrow_source::background::Background;
 use hotrow_source::json::Pace;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView, StateAfter, judge};
@@ -210,7 +211,13 @@ impl PostgresSource {
             }
             // The drop of the lease closes the connection.
             Ok(Ok(Err(refused))) => Err(refused),
-            Ok(Err(error)) => Err((class_of(&error), full_text(&error))),
+            Ok(Err(error)) => {
+                let class = class_of(&error);
+                if class == StandbyRefusal::Data {
+                    lease.release();
+                }
+                Err((class, full_text(&error)))
+            }
             Err(_) => Err((StandbyRefusal::Timeout, "the standby did not answer in time".into())),
         }
     }
@@ -292,7 +299,10 @@ fn class_of(error: &Error) -> StandbyRefusal {
         "40001" | "40P01" => StandbyRefusal::Conflict,
         "57014" => StandbyRefusal::Timeout,
         code if code.starts_with("57") || code.starts_with("08") => StandbyRefusal::Unreachable,
-        _ => StandbyRefusal::Failed,
+        _ => match fault(error) {
+            Fault::Query(SourceError::Data { .. }) => StandbyRefusal::Data,
+            _ => StandbyRefusal::Failed,
+        },
     }
 }
 
@@ -330,6 +340,7 @@ impl Standby {
             StandbyRefusal::Behind
             | StandbyRefusal::Busy
             | StandbyRefusal::Conflict
+            | StandbyRefusal::Data
             | StandbyRefusal::FeedBehind => return,
             StandbyRefusal::Unreachable
             | StandbyRefusal::NotStreaming

@@ -41,7 +41,7 @@ impl Survey {
     pub(crate) async fn take(
         client: &Client,
         config: &Config,
-        repair: Repair,
+        repair: Repair<'_>,
     ) -> Result<Self, Error> {
         let mut tables = inspect::tables(client, &config.server.collections).await?;
         let wanted: Vec<Wanted> = tables
@@ -217,7 +217,9 @@ async fn dependencies(
                UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a \
                  WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped \
                UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r \
-               WHERE r.rngtypid = t.oid) AS next \
+               WHERE r.rngtypid = t.oid \
+               UNION ALL SELECT r.rngtypid FROM pg_catalog.pg_range r WHERE t.typtype = 'm' \
+                 AND (pg_catalog.to_jsonb(r)->>'rngmultitypid')::oid = t.oid) AS next \
              WHERE next.oid <> 0) \
          SELECT ARRAY(SELECT $1::oid UNION SELECT relid::oid \
          FROM pg_catalog.pg_partition_ancestors($1)), \

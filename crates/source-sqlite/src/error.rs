@@ -293,8 +293,11 @@ pub(crate) enum Fault {
     Interrupted,
     /// The file is damaged, missing or out of reach; the connection is of no more use.
     Unusable,
-    /// The statement does not fit the schema, or another problem of this one statement.
+    /// The statement does not fit the schema, or another problem of this one statement. Of a
+    /// statement that still fits, a row is the cause.
     Statement,
+    /// A part of the file is damaged: of a statement that still fits, the part that has the row.
+    Damage,
 }
 
 pub(crate) fn fault(e: &rusqlite::Error) -> Fault {
@@ -302,8 +305,7 @@ pub(crate) fn fault(e: &rusqlite::Error) -> Fault {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Busy,
         Some(ErrorCode::OperationInterrupted) => Fault::Interrupted,
         Some(
-            ErrorCode::DatabaseCorrupt
-            | ErrorCode::NotADatabase
+            ErrorCode::NotADatabase
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
             | ErrorCode::PermissionDenied
@@ -316,6 +318,7 @@ pub(crate) fn fault(e: &rusqlite::Error) -> Fault {
             // Only after SQLite itself has tried again many times.
             | ErrorCode::SchemaChanged,
         ) => Fault::Unusable,
+        Some(ErrorCode::DatabaseCorrupt) => Fault::Damage,
         _ => Fault::Statement,
     }
 }
@@ -337,6 +340,47 @@ impl OpenError {
                 Self::Permission { path, detail }
             }
             _ => Self::Other { path, detail },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn each_code_of_the_library_has_its_consequence() {
+        let table: [(Fault, &[i32]); 5] = [
+            (Fault::Busy, &[ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_BUSY_SNAPSHOT]),
+            (Fault::Interrupted, &[ffi::SQLITE_INTERRUPT]),
+            (Fault::Damage, &[ffi::SQLITE_CORRUPT, ffi::SQLITE_CORRUPT_INDEX]),
+            (
+                Fault::Unusable,
+                &[
+                    ffi::SQLITE_NOTADB,
+                    ffi::SQLITE_IOERR_SHORT_READ,
+                    ffi::SQLITE_CANTOPEN,
+                    ffi::SQLITE_PERM,
+                    ffi::SQLITE_AUTH,
+                    ffi::SQLITE_READONLY,
+                    ffi::SQLITE_FULL,
+                    ffi::SQLITE_NOMEM,
+                    ffi::SQLITE_PROTOCOL,
+                    ffi::SQLITE_INTERNAL,
+                    ffi::SQLITE_SCHEMA,
+                ],
+            ),
+            // An overflow in an expression or a missing table, a value of another type, one that is
+            // too large.
+            (Fault::Statement, &[ffi::SQLITE_ERROR, ffi::SQLITE_MISMATCH, ffi::SQLITE_TOOBIG]),
+        ];
+        for (expected, codes) in table {
+            for code in codes {
+                let error = rusqlite::Error::SqliteFailure(ffi::Error::new(*code), None);
+                assert_eq!(fault(&error), expected, "{code}");
+            }
         }
     }
 }

@@ -326,7 +326,7 @@ impl Reader {
         let (answer, connection) = match query.run(plan, prepared) {
             Ok(answer) => (answer, Condition::Usable),
             Err(e) => {
-                let (error, connection) = translate(&e);
+                let (error, connection) = translate(&e, || query.fits(plan, prepared));
                 (Err(error), connection)
             }
         };
@@ -347,7 +347,9 @@ enum Condition {
     Unusable,
 }
 
-fn translate(e: &rusqlite::Error) -> (SourceError, Condition) {
+/// `fits` returns whether the statement can be prepared again, in other words, whether the error is
+/// one of its rows.
+fn translate(e: &rusqlite::Error, fits: impl FnOnce() -> bool) -> (SourceError, Condition) {
     let detail = e.to_string();
     match fault(e) {
         Fault::Busy | Fault::Interrupted => (SourceError::Timeout { detail }, Condition::Usable),
@@ -359,7 +361,11 @@ fn translate(e: &rusqlite::Error) -> (SourceError, Condition) {
         {
             (SourceError::Unavailable { detail }, Condition::Usable)
         }
-        Fault::Statement => (SourceError::Broken { detail }, Condition::Usable),
+        fault => match (fault, e.sqlite_error().is_some() && fits()) {
+            (_, true) => (SourceError::Data { detail }, Condition::Usable),
+            (Fault::Damage, false) => (SourceError::Unavailable { detail }, Condition::Unusable),
+            (_, false) => (SourceError::Broken { detail }, Condition::Usable),
+        },
     }
 }
 
@@ -390,6 +396,6 @@ fn open(
         .and_then(|()| conn.pragma_update(None, "query_only", true))
         .and_then(|()| conn.pragma_update(None, "cache_size", -PAGE_CACHE_KIB));
     // Setting the cache size reads the schema, so it waits for locks as a query does.
-    set_up.map_err(|e| translate(&e).0)?;
+    set_up.map_err(|e| translate(&e, || false).0)?;
     Ok(counted)
 }

@@ -184,6 +184,14 @@ pub enum SourceError {
         /// Message of the driver.
         detail: String,
     },
+    /// The database answered that it cannot evaluate or read the data of at least one of the keys
+    /// (damage of a row, an overflow in a view). The connection and other keys are not affected, so
+    /// that a query for fewer keys may succeed.
+    #[error("a record cannot be read: {detail}")]
+    Data {
+        /// Message of the driver.
+        detail: String,
+    },
 }
 
 impl SourceError {
@@ -201,6 +209,11 @@ impl SourceError {
     pub fn broken(detail: impl Into<String>) -> Self {
         Self::Broken { detail: detail.into() }
     }
+
+    /// Creates a [`Self::Data`].
+    pub fn data(detail: impl Into<String>) -> Self {
+        Self::Data { detail: detail.into() }
+    }
 }
 
 /// Class of a failed read of one key: as much of its cause as a client may know. All waiters of the
@@ -213,7 +226,7 @@ pub enum ReadFailure {
     Timeout,
     /// See [`SourceError::Broken`].
     Broken,
-    /// See [`Row::Unreadable`].
+    /// See [`Row::Unreadable`] and [`SourceError::Data`].
     Unreadable,
     /// See [`Row::NoRoom`].
     NoRoom,
@@ -230,6 +243,7 @@ impl From<&SourceError> for ReadFailure {
             SourceError::Unavailable { .. } => Self::Unavailable,
             SourceError::Timeout { .. } => Self::Timeout,
             SourceError::Broken { .. } => Self::Broken,
+            SourceError::Data { .. } => Self::Unreadable,
         }
     }
 }

@@ -97,6 +97,9 @@ pub enum StandbyRefusal {
     Conflict,
     /// It did not answer in time.
     Timeout,
+    /// The data of a key cannot be read ([`crate::SourceError::Data`]); it says nothing about the
+    /// standby.
+    Data,
     /// Any other error of the query, for example because the table has another shape there.
     Failed,
     /// The feed did not deliver in time what the rows may show.
@@ -105,7 +108,7 @@ pub enum StandbyRefusal {
 
 impl StandbyRefusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Unreachable,
         Self::Busy,
         Self::Behind,
@@ -116,6 +119,7 @@ impl StandbyRefusal {
         Self::Timeout,
         Self::Failed,
         Self::FeedBehind,
+        Self::Data,
     ];
 
     /// Returns its name in metrics.
@@ -132,6 +136,7 @@ impl StandbyRefusal {
             Self::Timeout => "timeout",
             Self::Failed => "failed",
             Self::FeedBehind => "feed_behind",
+            Self::Data => "data",
         }
     }
 }

@@ -34,7 +34,9 @@ impl<E: Clone> Drop for BatchLoader<E> {
             return;
         }
         self.hand_over();
-        let queued = self.cache.collection(self.collection).0.fetch_queue.lock().abandon_loader();
+        let held = std::mem::take(&mut self.halves).into_iter().flatten();
+        let collection = self.cache.collection(self.collection).0;
+        let queued = collection.fetch_queue.lock().abandon_loader(held);
         queued.iter().for_each(|flight| flight.call_leader());
     }
 }

@@ -245,7 +245,7 @@ fn outcome<T>(result: &Result<T, SourceError>) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
         Err(SourceError::Unavailable { .. } | SourceError::Timeout { .. }) => Outcome::Failure,
-        Err(SourceError::Broken { .. }) => Outcome::Neutral,
+        Err(SourceError::Broken { .. } | SourceError::Data { .. }) => Outcome::Neutral,
     }
 }
 

@@ -152,5 +152,6 @@ fn class(error: &SourceError) -> &'static str {
         SourceError::Unavailable { .. } => "unavailable",
         SourceError::Timeout { .. } => "timeout",
         SourceError::Broken { .. } => "broken",
+        SourceError::Data { .. } => "data",
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct Rows {
     pub(crate) gate: watch::Sender<bool>,
 }
 
+/// Row whose data fails the whole statement.
+pub(crate) const FAILS_ALL: &str = "fails its statement";
+
 impl Source for Rows {
     fn read_within(
         &self,
@@ -53,8 +56,11 @@ impl Source for Rows {
             _ => Row::Missing,
         };
         // The snapshot is that of the beginning.
-        let rows = keys.iter().map(row).collect();
+        let rows: Vec<Row> = keys.iter().map(row).collect();
         let position = Position { incarnation: 1, at };
+        if rows.contains(&Row::Unreadable(FAILS_ALL.to_owned())) {
+            return Box::pin(std::future::ready(Err(SourceError::data(FAILS_ALL))));
+        }
         Box::pin(async move {
             self.gate.subscribe().wait_for(|is_open| *is_open).await.unwrap();
             Ok(ReadSet { version: Version::Log(position), position: Some(position), rows })

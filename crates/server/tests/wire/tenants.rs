@@ -5,7 +5,7 @@ use crate::common;
 use crate::common::authority::Authority;
 use crate::common::http2::Http2Connection;
 use crate::common::service::config;
-use crate::common::tenants::{Options, Raw, TenantService};
+use crate::common::tenants::{FAILS_ALL, Options, Raw, TenantService};
 use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::Roles;
 use hotrow_cache::config::WhenStale;
@@ -372,10 +372,13 @@ fn size_and_form_of_another_tenants_row_do_not_show() {
     let large = format!("\"acme\"{{\"id\":8,\"text\":\"{}\"}}", "x".repeat(100_000));
     service.source.rows.lock().insert(8, Row::Found(large.into_bytes()));
     service.source.rows.lock().insert(9, Row::Unreadable("as the test says".to_owned()));
+    service.source.rows.lock().insert(10, Row::Unreadable(FAILS_ALL.to_owned()));
     for is_warm in [false, true] {
         for (target, status) in [
             ("/accounts/8", 404),
             ("/accounts/9", 404),
+            ("/accounts/10", 404),
+            ("/accounts?ids=2,10", 200),
             ("/accounts?ids=8,9", 200),
             ("/accounts?ids=2,8", 200),
         ] {

@@ -185,6 +185,7 @@ fn checked(
         findings.extend(reference(spec, on, parent));
         findings.extend(rules::check_privileges(spec, facts, std::slice::from_ref(on), &read));
     }
+    findings.extend(rules::check_names(spec, types, &chosen));
     findings.extend(identity(spec, facts));
     let (Some([on]), true) = (on.as_deref(), findings.is_empty()) else { return Err(findings) };
     let served = chosen.into_iter().map(|column| {

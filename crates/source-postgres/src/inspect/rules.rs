@@ -2,6 +2,7 @@
 
 use super::super::config::CollectionConfig;
 use super::catalog::{Column, Facts};
+use super::types::Types;
 use super::{KeyColumn, listed, quote};
 use crate::Finding;
 
@@ -99,4 +100,27 @@ pub(super) fn check_privileges(
         ));
     }
     findings
+}
+
+/// Returns the served columns whose values contain names of other objects, as the server writes
+/// them.
+pub(super) fn check_names(
+    spec: &CollectionConfig,
+    types: &Types,
+    served: &[&Column],
+) -> Vec<Finding> {
+    let column = |column: &&&Column| types.reads_names(column.type_oid);
+    let finding = |column: &&Column| {
+        Finding::new(
+            format!(
+                "collection `{}`: the values of `{}` ({}) contain names of objects or roles, which \
+                 can be changed without a change of the row",
+                spec.name,
+                column.name,
+                types.name(column.type_oid)
+            ),
+            format!("exclude = [\"{}\"]", column.name),
+        )
+    };
+    served.iter().filter(column).map(finding).collect()
 }

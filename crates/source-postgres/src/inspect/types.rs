@@ -176,6 +176,30 @@ impl Types {
         }
     }
 
+    /// Returns whether the text or the JSON of a type, as the server makes it, depends on the names
+    /// of objects or roles. Such a value may change without a change of its row.
+    pub(super) fn reads_names(&self, oid: Oid) -> bool {
+        self.binary(oid, DEPTH_MAX).is_none() && self.contains_names(oid, DEPTH_MAX)
+    }
+
+    fn contains_names(&self, oid: Oid, depth: usize) -> bool {
+        let (Some(depth), Some(known)) = (depth.checked_sub(1), self.known.get(&oid)) else {
+            return false;
+        };
+        let inner = |oid: &Oid| self.contains_names(*oid, depth);
+        match &known.kind {
+            TypeKind::Base { of_system } => {
+                *of_system && (known.name == "aclitem" || known.name.starts_with("reg"))
+            }
+            TypeKind::Domain(of)
+            | TypeKind::Array(of)
+            | TypeKind::Range(of)
+            | TypeKind::Multirange(of) => inner(of),
+            TypeKind::Composite(members) => members.iter().any(|(_, of)| inner(of)),
+            TypeKind::Enum(_) | TypeKind::Other => false,
+        }
+    }
+
     /// Returns a type, domains resolved.
     fn resolved(&self, mut oid: Oid) -> Option<&TypeKind> {
         for _ in 0..DEPTH_MAX {
@@ -221,7 +245,12 @@ fn scalar(name: &str) -> Option<Scalar> {
         "int2" => Scalar::Int2,
         "int4" => Scalar::Int4,
         "int8" => Scalar::Int8,
-        "oid" => Scalar::Oid,
+        // The text of a reference is the present name of an object, which may change at any time
+        // without a change of the row: its number is served.
+        "oid" | "regclass" | "regproc" | "regprocedure" | "regoper" | "regoperator" | "regtype"
+        | "regrole" | "regnamespace" | "regcollation" | "regconfig" | "regdictionary" => {
+            Scalar::Oid
+        }
         "float4" => Scalar::Float4,
         "float8" => Scalar::Float8,
         "numeric" => Scalar::Numeric,

@@ -206,3 +206,36 @@ fn hooks_are_called_around_each_query() {
     reader.read(0, &["1", "2"]).unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), 202);
 }
+
+#[test]
+fn an_error_of_a_row_leaves_the_connection_and_the_other_rows() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE damaged (id int PRIMARY KEY, v text); \
+         ALTER TABLE damaged ALTER v SET STORAGE EXTERNAL; \
+         INSERT INTO damaged SELECT i, repeat(md5(i::text), 100) FROM generate_series(1, 9) i; \
+         CREATE TABLE parts (id int PRIMARY KEY, n int); \
+         INSERT INTO parts SELECT i, i - 1 FROM generate_series(1, 9) i; \
+         CREATE VIEW shares AS SELECT id, 100 / n AS share FROM parts; \
+         CREATE EXTENSION pg_surgery; \
+         SELECT heap_force_kill((SELECT reltoastrelid FROM pg_class WHERE relname = 'damaged')\
+           ::regclass, ARRAY['(0,1)'::tid])",
+    );
+    let reader = Reader::on(&server, &["damaged(id)", "shares(id)"]);
+    reader.read(0, &["9"]).unwrap();
+    let sessions = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity \
+                    WHERE application_name = 'hotrow' AND backend_type = 'client backend'";
+    let before = server.query(sessions);
+    // A chunk of a value that is missing (XX001), and a division by zero (22012).
+    for (collection, state) in [(0, "XX001"), (1, "22012")] {
+        for ids in [&["1"][..], &["1", "9"]] {
+            let error = reader.read(collection, ids).unwrap_err();
+            let is_of_data =
+                matches!(&error, SourceError::Data { detail } if detail.contains(state));
+            assert!(is_of_data, "{error}");
+        }
+        assert_eq!(reader.read(collection, &["9", "8"]).unwrap().rows.len(), 2);
+    }
+    assert_eq!(server.query(sessions), before, "no connection was closed");
+    assert_eq!(reader.source.health(), Ok(()));
+}

@@ -171,3 +171,14 @@ fn settings_that_do_not_fit_the_table_are_refused() {
     // Names are case-sensitive, as in the database.
     assert!(with(&|c| c.table = "T".into()).contains("there is no table `T`"));
 }
+
+#[test]
+fn inherited_settings_of_strings_do_not_blind_the_checks() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW v AS SELECT id, now() AS at FROM t; \
+         ALTER ROLE postgres SET standard_conforming_strings = off",
+    );
+    let text = refusal(config(&server.url(), &["v(id)"]));
+    assert!(text.contains("not immutable or not PostgreSQL's own: now"), "{text}");
+}

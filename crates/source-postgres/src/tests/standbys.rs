@@ -65,6 +65,22 @@ fn row(n: u32) -> Row {
 }
 
 #[test]
+fn an_error_of_a_row_is_none_of_the_standby() {
+    let primary = primary();
+    primary.batch(
+        "CREATE VIEW shares AS SELECT id, 100 / n AS share FROM t; \
+         INSERT INTO t VALUES (2, 4); GRANT SELECT ON shares TO hotrow",
+    );
+    let standby = primary.standby(&[]);
+    let mut config = config(&primary.url_for(ROLE, "postgres"), &["shares(id)"]);
+    config.server.read_urls = vec![standby.url_for(ROLE, "postgres")];
+    let reader = Reader::open(config);
+    refused(&reader, log_end(&primary), StandbyRefusal::Data);
+    let floor = log_end(&primary);
+    assert!(reader.read_standby(0, &["2"], floor).is_ok(), "it is asked again at once");
+}
+
+#[test]
 fn a_standby_answers_what_it_has_replayed() {
     let primary = primary();
     let standby = primary.standby(&[]);

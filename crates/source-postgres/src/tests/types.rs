@@ -8,9 +8,9 @@ use serde_json::Value;
 mod cases;
 
 use self::cases::{Case, cases};
-use super::harness::Reader;
+use super::harness::{Reader, config, refusal};
 use super::server::Server;
-use hotrow_source::Row;
+use hotrow_source::{Row, SourceError};
 
 /// Rows per round, and rounds per type.
 const VALUES: usize = 120;
@@ -28,6 +28,36 @@ const TYPES: &str = r#"
     CREATE TYPE textrange AS RANGE (subtype = text);
 "#;
 
+/// Settings of a server, a database or a role on which answers would depend if the session inherited
+/// them: output and input of values, the plan, the snapshot, and Hotrow's own statements.
+const INHERITED: [(&str, &str); 16] = [
+    ("DateStyle", "SQL, DMY"),
+    ("IntervalStyle", "sql_standard"),
+    ("TimeZone", "Asia/Kathmandu"),
+    ("extra_float_digits", "-15"),
+    ("bytea_output", "escape"),
+    ("xmlbinary", "hex"),
+    ("standard_conforming_strings", "off"),
+    ("array_nulls", "off"),
+    ("transform_null_equals", "on"),
+    ("quote_all_identifiers", "on"),
+    ("row_security", "off"),
+    ("enable_indexscan", "off"),
+    ("enable_nestloop", "off"),
+    ("plan_cache_mode", "force_custom_plan"),
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_deferrable", "on"),
+];
+
+/// Makes the settings those of a database, which count for more than those of the server.
+fn inherit(server: &Server) {
+    for (name, value) in INHERITED {
+        server.batch(&format!("ALTER DATABASE postgres SET {name} = '{value}'"));
+        // Those of a role count for more.
+        server.batch(&format!("ALTER ROLE postgres SET {name} = '{value}'"));
+    }
+}
+
 /// Compares machine numbers by value: 1, 1.0 and 1e0 are equal.
 fn agree(declared: &str, got: &str, expected: &str) -> bool {
     match declared {
@@ -41,6 +71,7 @@ fn agree(declared: &str, got: &str, expected: &str) -> bool {
 fn every_type_reads_as_the_database_says() {
     let server = Server::start(&[]);
     server.batch(TYPES);
+    inherit(&server);
     let cases = cases();
     for (i, case) in cases.iter().enumerate() {
         server.batch(&format!("CREATE TABLE t{i} (id int PRIMARY KEY, v {})", case.declared));
@@ -86,6 +117,8 @@ fn check(
         .collect();
     let expected = server.try_query(&format!(
         "SET TimeZone = 'UTC'; SET IntervalStyle = 'iso_8601'; SET extra_float_digits = 1; \
+         SET DateStyle = 'ISO, MDY'; SET bytea_output = 'hex'; SET xmlbinary = 'base64'; \
+         SET standard_conforming_strings = on; SET array_nulls = on; \
          TRUNCATE t{table};
          INSERT INTO t{table} VALUES {};
          SELECT json_agg(coalesce({}, 'null') ORDER BY id) FROM t{table}",
@@ -109,6 +142,39 @@ fn check(
         serde_json::from_str::<Value>(json).map_err(|e| format!("{json}: {e}"))?;
     }
     Ok(())
+}
+
+#[test]
+fn references_are_numbers_and_names_inside_other_types_are_refused() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE audited (x int); CREATE DOMAIN place AS regclass; \
+         CREATE TYPE pair AS (c regclass, n regnamespace); \
+         CREATE TABLE t (id int PRIMARY KEY, c regclass, p regproc, pp regprocedure, o regoper, \
+           oo regoperator, ty regtype, r regrole, n regnamespace, co regcollation, f regconfig, \
+           d regdictionary, l regclass[], dom place, comp pair); \
+         INSERT INTO t VALUES (1, 'audited', 'now', 'lower(text)', '||/', '+(int4,int4)', 'int4', \
+           'postgres', 'public', '\"C\"', 'simple', 'simple', ARRAY['audited'::regclass], \
+           'audited', ROW('audited', 'public'))",
+    );
+    let reader = Reader::on(&server, &["t(id)"]);
+    let expected = "SELECT json_build_object('id', 1, 'c', c::oid::int8, 'p', p::oid::int8, 'pp', pp::oid::int8, \
+         'o', o::oid::int8, 'oo', oo::oid::int8, 'ty', ty::oid::int8, 'r', r::oid::int8, 'n', n::oid::int8, 'co', co::oid::int8, \
+         'f', f::oid::int8, 'd', d::oid::int8, 'l', l::oid[]::int8[], 'dom', dom::oid::int8, 'comp', \
+         json_build_object('c', (comp).c::oid::int8, 'n', (comp).n::oid::int8)) FROM t";
+    let expected: Value = serde_json::from_str(&server.query(expected)).unwrap();
+    assert_eq!(reader.json(0, "1"), expected);
+    server.batch("ALTER TABLE audited RENAME TO other");
+    assert_eq!(reader.json(0, "1"), expected);
+    // These would be sent as the server's text or JSON.
+    server.batch("CREATE TYPE mixed AS (c regclass, v tsvector); CREATE DOMAIN acl AS aclitem[]");
+    for (i, declared) in ["mixed", "mixed[]", "aclitem", "acl"].iter().enumerate() {
+        server.batch(&format!("CREATE TABLE u{i} (id int PRIMARY KEY, v {declared})"));
+        let table = format!("u{i}(id)");
+        let refused = refusal(config(&server.url(), &[&table]));
+        assert!(refused.contains("contain names of objects or roles"), "{declared}: {refused}");
+        assert!(refused.contains("exclude = [\"v\"]"), "{declared}: {refused}");
+    }
 }
 
 #[test]
@@ -146,6 +212,13 @@ fn a_database_in_another_encoding_is_served_in_utf8() {
     let done =
         psql.args(["-X", "-q", "-d", &url, "-c", sql]).env("PGCLIENTENCODING", "UTF8").status();
     assert!(done.is_ok_and(|status| status.success()));
-    let reader = Reader::open(super::harness::config(&url, &["t(id)"]));
+    let reader = Reader::open(config(&url, &["t(id)"]));
     assert_eq!(reader.text(0, "%C3%BC"), r#"{"id":"ü","v":"ß"}"#);
+    // No row can have this key. The server rejects the statement, and says nothing of the other.
+    let (emoji, known) = ("%F0%9F%98%80", "%C3%BC");
+    let set = reader.read(0, &[emoji]).unwrap();
+    assert_eq!(set.rows, [Row::Missing]);
+    assert!(set.position.is_some(), "it is a row that is missing at a known point");
+    let error = reader.read(0, &[emoji, known]).unwrap_err();
+    assert!(matches!(error, SourceError::Data { .. }), "{error}");
 }

@@ -108,6 +108,16 @@ impl Query<'_> {
         Ok(Ok(set))
     }
 
+    /// Returns whether the statements of the collection can be prepared with the schema of now.
+    pub(super) fn fits(&self, plan: &Plan, prepared: &Prepared<'_>) -> bool {
+        let Some(Ok(statements)) = plan.collections.get(usize::from(self.collection.0)) else {
+            return false;
+        };
+        let of_children = statements.children.iter().map(|child| child.sql.clone());
+        let mut all = std::iter::once(statements.sql(1)).chain(of_children);
+        all.all(|sql| prepared.conn.prepare(&sql).is_ok())
+    }
+
     /// Reads keys that fit one statement, and returns the limit that ended the query early, if any.
     /// Keys not reached stay [`Row::NotRead`].
     fn part(

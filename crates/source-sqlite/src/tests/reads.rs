@@ -429,3 +429,41 @@ fn the_tenant_stands_before_the_record_in_every_form() {
     assert_eq!(rows(1, &["4", "5"]), [r#"7.0{"name":"four"}"#, r#""AA=="{"name":"five"}"#]);
     assert_eq!(rows(2, &["6"]), [r#"""{"id":6}"#]);
 }
+
+#[test]
+fn an_error_of_a_row_leaves_the_other_rows() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, -2), \
+         (3, -9223372036854775808); CREATE VIEW v AS SELECT id, abs(v) AS distance FROM t; \
+         CREATE TABLE damaged(id INTEGER PRIMARY KEY, v TEXT); \
+         INSERT INTO damaged VALUES (1, hex(zeroblob(15000))), (2, 'sound'); \
+         UPDATE damaged SET v = replace(v, '0', 'A') WHERE id = 1",
+    );
+    db.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    // The second overflow page of the value names a page that does not exist.
+    let bytes = std::fs::read(&db.path).unwrap();
+    let is_overflow = |page: &&[u8]| page[4..].iter().all(|byte| *byte == b'A');
+    let page = bytes.chunks(4096).filter(is_overflow).nth(1).expect("an overflow page");
+    let at = page.as_ptr() as usize - bytes.as_ptr() as usize;
+    let file = std::fs::OpenOptions::new().write(true).open(&db.path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &0x0fff_ffff_u32.to_be_bytes(), at as u64)
+        .unwrap();
+    // Closing it would release the locks of this process's connections to the same file.
+    std::mem::forget(file);
+    let engine = db.start(&["v(id)", "damaged(id)"]);
+    for (collection, bad, good, detail) in
+        [(0, "3", "2", "integer overflow"), (1, "1", "2", "malformed")]
+    {
+        for ids in [&[bad][..], &[bad, good]] {
+            let error = engine.read(collection, ids).unwrap_err();
+            let is_of_data =
+                matches!(&error, SourceError::Data { detail: why } if why.contains(detail));
+            assert!(is_of_data, "{error}");
+        }
+        assert!(engine.row(collection, good).is_some());
+    }
+    // A statement that no longer fits is not a fault of its rows.
+    db.run("DROP VIEW v");
+    let gone = engine.read(0, &["2"]).unwrap_err();
+    assert!(matches!(gone, SourceError::Broken { .. }), "{gone}");
+}

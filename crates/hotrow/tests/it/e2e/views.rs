@@ -65,3 +65,31 @@ fn an_alias_of_a_view_is_a_column_of_its_table() {
     await_status(&mut client, "/plain/by/title/n1", 404);
     await_status(&mut client, "/plain/by/title/other", 200);
 }
+
+#[test]
+fn a_record_that_cannot_be_read_fails_alone() {
+    let database = Database::with_products(99);
+    database.execute(
+        "UPDATE products SET price = -9223372036854775808 WHERE id = 5; \
+         CREATE VIEW distances AS SELECT id, abs(price) AS distance FROM products",
+    );
+    let config = Config::new(database.path())
+        .collection("distances")
+        .set("cache.error_ttl", "\"0s\"")
+        .set("limits.breaker.failures", "2");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    for _ in 0..3 {
+        // One failed read fails its batch, and no other: the rest was read, and is in the cache.
+        let answer = client.get("/distances?ids=6,5,7,8");
+        assert_eq!(answer.problem(500).0, "Record not readable");
+        assert_eq!(client.get("/distances/5").problem(500).0, "Record not readable");
+    }
+    for id in 6..9 {
+        let answer = client.get(&format!("/distances/{id}"));
+        assert_eq!((answer.status, answer.header("hotrow-cache")), (200, Some("hit")), "{id}");
+    }
+    // The breaker has counted nothing.
+    assert_eq!(client.get("/distances/9").status, 200);
+    assert_eq!(server.admin_client().get("/readyz").status, 200);
+}

@@ -360,7 +360,7 @@ fn a_failed_read_fails_the_batch_and_no_part_of_it_is_sent() {
     let mut client = server.client();
     let ids: Vec<u32> = (1..=20).chain([1000]).collect();
     let answer = client.post("/large", json!({ "ids": ids }).to_string());
-    assert_eq!(answer.problem(500).0, "Record not representable");
+    assert_eq!(answer.problem(500).0, "Record not readable");
     assert!(!answer.text().contains("items"));
     await_used(&server, "answers", 0);
 }

@@ -141,5 +141,6 @@ fn only_errors_that_a_pause_can_cure_count_as_failures() {
     assert_eq!(of(SourceError::Timeout { detail: detail() }), Outcome::Failure);
     assert_eq!(of(SourceError::Unavailable { detail: detail() }), Outcome::Failure);
     assert_eq!(of(SourceError::Broken { detail: detail() }), Outcome::Neutral);
+    assert_eq!(of(SourceError::Data { detail: detail() }), Outcome::Neutral);
     assert_eq!(outcome(&Ok(())), Outcome::Success, "rows that cannot be read are within");
 }

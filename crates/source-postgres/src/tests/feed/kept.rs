@@ -276,5 +276,6 @@ fn a_change_of_the_publication_is_a_loss_and_another_digest() {
     assert!(after.is_some_and(|after| after != before), "{before} {after:?}");
     server.batch("DROP PUBLICATION hotrow");
     kept.feed.sink.loses(from.min(kept.feed.sink.len()), LossCause::NotWatched);
+    server.batch("CREATE PUBLICATION hotrow FOR TABLE a");
     until("another digest", || watched(&kept) != before && Some(watched(&kept)) != after);
 }

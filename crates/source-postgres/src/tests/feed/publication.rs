@@ -116,6 +116,15 @@ fn an_added_table_does_not_affect_the_others() {
     ] {
         let from = feed.sink.len();
         server.batch(sql);
+        if !sql.ends_with("COMMIT") {
+            // It was removed on purpose: its collection is refused until it is back.
+            feed.sink.wait("the refusal", |events| {
+                let is_flush = |e: &Event| matches!(e, Event::Flush(c, ..) if c.0 == 0);
+                events[from..].iter().any(is_flush).then_some(())
+            });
+            assert_eq!(server.query("SELECT count(*) FROM pg_publication_rel"), "1");
+            server.batch("ALTER PUBLICATION hotrow ADD TABLE a");
+        }
         gap_closes(&feed, from, 0);
         assert_no_loss(&feed, from);
         let events = feed.sink.since(from);
@@ -208,9 +217,9 @@ fn a_fault_at_run_time_is_a_loss() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id int PRIMARY KEY, n int)");
     let feed = Feed::start(&server, &["a(id)"]);
-    // If dropped, it is created anew. If replaced by another, changes may have been missed.
+    // If it is replaced by another, changes may have been missed.
     for sql in [
-        "DROP PUBLICATION hotrow",
+        "BEGIN; DROP PUBLICATION hotrow; CREATE PUBLICATION hotrow FOR TABLE a; COMMIT",
         "BEGIN; DROP PUBLICATION hotrow; CREATE PUBLICATION hotrow FOR ALL TABLES; COMMIT",
     ] {
         let from = feed.sink.len();
@@ -223,6 +232,15 @@ fn a_fault_at_run_time_is_a_loss() {
             "{sql}"
         );
     }
+    // Dropped on purpose, it stays away until it is created again.
+    let from = feed.sink.len();
+    server.batch("DROP PUBLICATION hotrow");
+    let detail = lost_for(&feed, from);
+    assert!(detail.contains("does not exist: it was dropped"), "{detail}");
+    assert_eq!(server.query("SELECT count(*) FROM pg_publication"), "0");
+    server.batch("CREATE PUBLICATION hotrow FOR TABLE a");
+    feed.recovers(from, LossCause::NotWatched);
+    feed.settle();
     // A fault that cannot be corrected here keeps the feed from starting until it is corrected.
     let from = feed.sink.len();
     server.batch("ALTER PUBLICATION hotrow SET (publish = 'insert')");

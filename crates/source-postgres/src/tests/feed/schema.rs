@@ -170,13 +170,15 @@ fn a_changed_type_flushes() {
     let server = Server::start(&[]);
     server.batch(
         "CREATE TYPE mood AS ENUM ('calm'); CREATE TYPE pair AS (m mood, n int); \
-         CREATE DOMAIN pairs AS pair[];
-         CREATE TABLE a (id int PRIMARY KEY, p pairs)",
+         CREATE DOMAIN pairs AS pair[]; CREATE TYPE tone AS ENUM ('low'); \
+         CREATE TYPE tones AS RANGE (subtype = tone, multirange_type_name = tone_sets); \
+         CREATE TABLE a (id int PRIMARY KEY, p pairs, t tone_sets)",
     );
     let feed = Feed::start(&server, &["a(id)"]);
     for sql in [
         "ALTER TYPE mood ADD VALUE 'wild'",
         "ALTER TYPE mood RENAME VALUE 'calm' TO 'quiet'",
+        "ALTER TYPE tone RENAME VALUE 'low' TO 'deep'",
         "ALTER TYPE pair RENAME ATTRIBUTE n TO o",
     ] {
         let from = feed.sink.len();

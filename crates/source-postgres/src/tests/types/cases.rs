@@ -299,7 +299,7 @@ pub(super) fn cases() -> Vec<Case> {
             TEXT,
             (any::<i16>(), any::<i16>()).prop_map(|(a, b)| format!("'{a} {b}'")),
         ),
-        case("regclass", TEXT, one_of(&["pg_class", "pg_type"])),
+        case("regclass", "v::oid::text", one_of(&["pg_class", "pg_type"])),
         case("jsonpath", TEXT, one_of(&["$.a[*] ? (@ > 1)", "$"])),
         case(
             "hstore",
