@@ -94,8 +94,6 @@ pub struct BatchLoader<E: Clone> {
     lease: Lease,
     /// See [`BatchLoader::standby_floor`].
     standby_floor: Option<Position>,
-    /// Number of the query in flight, for the fence.
-    number: u64,
     /// Longest wait among the flights of the query.
     waited: Duration,
     /// Of the last query whose waiters were answered.
@@ -106,7 +104,7 @@ pub struct BatchLoader<E: Clone> {
 impl<E: Clone> BatchLoader<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let epoch = cache.collection(collection).0.epoch();
-        let lease = Lease { started_at: Nanos::ZERO, epoch, is_of_standby: false };
+        let lease = Lease { started_at: Nanos::ZERO, epoch, query: 0, is_of_standby: false };
         Self {
             cache,
             collection,
@@ -116,7 +114,6 @@ impl<E: Clone> BatchLoader<E> {
             row_of_flight: Vec::new(),
             lease,
             standby_floor: None,
-            number: 0,
             waited: Duration::ZERO,
             fills: Fills::default(),
             over: false,
@@ -178,7 +175,8 @@ impl<E: Clone> BatchLoader<E> {
         let cache = self.cache.clone();
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
-        self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
+        let (epoch, query) = (collection.epoch(), fetches.fence.query_sent());
+        self.lease = Lease { started_at: now, epoch, query, is_of_standby: false };
         let taken = fetches.next_batch(
             self.lease,
             self.keys_max,
@@ -186,8 +184,8 @@ impl<E: Clone> BatchLoader<E> {
             stats,
         );
         self.over = taken.query.is_empty();
-        if !self.over {
-            self.number = fetches.fence.query_sent();
+        if self.over {
+            fetches.fence.query_ended(query);
         }
         self.choose_standby(collection, &mut fetches, &taken.query, now);
         drop(fetches);
@@ -358,7 +356,7 @@ impl<E: Clone> BatchLoader<E> {
     fn query_ended(&self) {
         let (collection, stats) = self.cache.collection(self.collection);
         stats.queries_in_flight.sub(1);
-        collection.fetch_queue.lock().fence.query_ended(self.number);
+        collection.fetch_queue.lock().fence.query_ended(self.lease.query);
     }
 
     /// Answers the waiters of the flight, unless another request received a newer answer.
