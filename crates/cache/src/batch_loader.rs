@@ -96,8 +96,6 @@ pub struct BatchLoader<E: Clone> {
     lease: Lease,
     /// See [`BatchLoader::standby_floor`].
     standby_floor: Option<Position>,
-    /// Number of the query in flight, for the fence.
-    number: u64,
     /// Longest wait among the flights of the query.
     waited: Duration,
     /// Of the last query whose waiters were answered.
@@ -111,7 +109,7 @@ pub struct BatchLoader<E: Clone> {
 impl<E: Clone> BatchLoader<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let epoch = cache.collection(collection).0.epoch();
-        let lease = Lease { started_at: Nanos::ZERO, epoch, is_of_standby: false };
+        let lease = Lease { started_at: Nanos::ZERO, epoch, query: 0, is_of_standby: false };
         Self {
             cache,
             collection,
@@ -121,7 +119,6 @@ impl<E: Clone> BatchLoader<E> {
             row_of_flight: Vec::new(),
             lease,
             standby_floor: None,
-            number: 0,
             waited: Duration::ZERO,
             fills: Fills::default(),
             halves: Vec::new(),
@@ -185,7 +182,8 @@ impl<E: Clone> BatchLoader<E> {
         let cache = self.cache.clone();
         let (collection, stats) = cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
-        self.lease = Lease { started_at: now, epoch: collection.epoch(), is_of_standby: false };
+        let (epoch, query) = (collection.epoch(), fetches.fence.query_sent());
+        self.lease = Lease { started_at: now, epoch, query, is_of_standby: false };
         let mut refused = Vec::new();
         let taken = loop {
             let half = self.halves.pop();
@@ -201,9 +199,9 @@ impl<E: Clone> BatchLoader<E> {
             }
         };
         self.over = taken.query.is_empty();
-        match self.over {
-            true => fetches.end_loader(),
-            false => self.number = fetches.fence.query_sent(),
+        if self.over {
+            fetches.end_loader();
+            fetches.fence.query_ended(query);
         }
         self.choose_standby(collection, &mut fetches, &taken.query, now);
         drop(fetches);
@@ -374,7 +372,7 @@ impl<E: Clone> BatchLoader<E> {
     fn query_ended(&self) {
         let (collection, stats) = self.cache.collection(self.collection);
         stats.queries_in_flight.sub(1);
-        collection.fetch_queue.lock().fence.query_ended(self.number);
+        collection.fetch_queue.lock().fence.query_ended(self.lease.query);
     }
 
     /// Answers the waiters of the flight, unless another request received a newer answer.

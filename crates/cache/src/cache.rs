@@ -279,6 +279,8 @@ impl<E: Clone> Cache<E> {
         let (collection, _) = self.collection(key.collection());
         let mut fetches = collection.fetch_queue.lock();
         fetches.kill_lease(key);
+        // Of other spellings of the key as well.
+        fetches.fence.shown();
         fetches.forget_failure(key);
         // A standby may be behind what the purge is for.
         fetches.standbys.iter_mut().for_each(|standbys| standbys.hold());

@@ -34,6 +34,8 @@ pub(crate) struct Fence {
     /// Point of the log that follows the start of the newest commit record forgotten.
     forgotten: u64,
     sent: u64,
+    /// Number of queries sent when a change of the collection last became known to be visible.
+    shown_at: u64,
     under_way: Vec<u64>,
     hasher: FixedState,
 }
@@ -58,6 +60,7 @@ impl Fence {
             closed: false,
             forgotten: 0,
             sent: 0,
+            shown_at: 0,
             under_way: Vec::new(),
             hasher,
         }
@@ -76,10 +79,10 @@ impl Fence {
     }
 
     /// Registers a delivered change of `key`, or of every key. Changes of a log in order of
-    /// visibility need no fence.
+    /// visibility need no fence: every query sent from now on sees them.
     pub(crate) fn delivered(&mut self, mark: ChangeId, key: Option<&Key>) {
         if matches!(mark, ChangeId::Log(_)) {
-            return;
+            return self.shown();
         }
         let known = self.hidden.last().is_some_and(|last| last.mark == mark);
         if !known && self.hidden.len() >= TRANSACTIONS_MAX {
@@ -162,6 +165,20 @@ impl Fence {
             || self.hidden.iter().any(|hidden| hidden.concerns(key))
     }
 
+    /// Notes that queries sent so far may lack a change that later ones see.
+    pub(crate) fn shown(&mut self) {
+        self.shown_at = self.sent;
+    }
+
+    /// Returns whether a change of `key`, or of any key, became known to be visible after the query
+    /// of this number was sent: whoever was informed of it since may not get that query's answer.
+    pub(crate) fn shown_since(&self, query: u64, key: Option<&Key>) -> bool {
+        let is_since = |hidden: &Hidden| hidden.visible_at.is_some_and(|at| at >= query);
+        let concerns =
+            |key| self.hidden.iter().any(|hidden| is_since(hidden) && hidden.concerns(key));
+        self.closed || self.shown_at >= query && key.is_none_or(concerns)
+    }
+
     /// Returns whether nothing is fenced.
     pub(crate) fn is_open(&self) -> bool {
         self.hidden.is_empty() && self.overflow.is_empty() && !self.closed
@@ -170,12 +187,16 @@ impl Fence {
     /// Records that a read has seen `version`: queries sent from now on see at least that.
     pub(crate) fn seen(&mut self, version: &Version) {
         for hidden in self.hidden.iter_mut().filter(|hidden| hidden.visible_at.is_none()) {
-            hidden.visible_at = version.contains(&hidden.mark).then_some(self.sent);
+            if version.contains(&hidden.mark) {
+                hidden.visible_at = Some(self.sent);
+                self.shown_at = self.sent;
+            }
         }
         // Kept for queries in flight as well: it becomes a transaction of every key that is known
         // to be visible.
         for mark in self.overflow.extract_if(.., |mark| version.contains_through(mark)) {
             self.hidden.push(Hidden { mark, keys: None, visible_at: Some(self.sent) });
+            self.shown_at = self.sent;
         }
         self.forget();
     }
@@ -356,8 +377,10 @@ mod tests {
         fence.delivered(of(2, 9), None);
         fence.delivered(of(2, 7), None);
         assert_eq!(fence.overflow, [of(2, 9)], "the last of each");
+        let reading = fence.query_sent();
         (3..=OVERFLOWS_MAX as u128 + 2).for_each(|server| fence.delivered(of(server, 1), None));
         assert!(fence.closed && fence.concerns(&key(1)) && fence.hides(&key(1), &Version::Unknown));
+        assert!(fence.shown_since(reading, Some(&key(1))), "its clients may know what it forgot");
         fence.clear();
         assert!(fence.is_open());
     }
@@ -372,7 +395,9 @@ mod tests {
         assert!(fence.hides(&key(2), &snapshot(last, last + 1, &[last])));
         assert!(!fence.hides(&key(2), &snapshot(last + 1, last + 1, &[])));
         let reading = fence.query_sent();
+        assert!(!fence.shown_since(reading, None));
         fence.seen(&snapshot(last + 1, last + 1, &[]));
+        assert!(fence.shown_since(reading, Some(&key(2))), "it may have been of any key");
         assert!(
             fence.hides(&key(2), &snapshot(last, last + 1, &[last])),
             "the query of before may end later"

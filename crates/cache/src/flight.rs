@@ -113,6 +113,8 @@ enum Phase<E> {
 pub(crate) struct Lease {
     pub(crate) started_at: Nanos,
     pub(crate) epoch: Epoch,
+    /// Number of the query, for the fence.
+    pub(crate) query: u64,
     /// A standby is read: the answer shows what the feed had delivered when the query was sent, not
     /// what had been committed then.
     pub(crate) is_of_standby: bool,

@@ -11,6 +11,8 @@ pub enum Safeguard {
     Lease,
     /// Answers that do not see a delivered change are not stored (Race B).
     Fence,
+    /// A read in flight that may lack a change known to be visible is not joined.
+    Join,
     /// A gap in the feed makes every entry stale.
     Epoch,
     /// Staleness counts from the sending of a probe, not from the arrival of its echo (disabled
@@ -60,7 +62,7 @@ pub enum Safeguard {
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 22],
+    disabled: [AtomicBool; 23],
 }
 
 #[cfg(feature = "failpoints")]

@@ -26,9 +26,10 @@ use self::reads::ReadFailpoint;
 /// Environment variable that names the failpoints.
 pub const VARIABLE: &str = "HOTROW_FAILPOINTS";
 
-const SAFEGUARDS: [(&str, Safeguard); 14] = [
+const SAFEGUARDS: [(&str, Safeguard); 15] = [
     ("lease", Safeguard::Lease),
     ("fence", Safeguard::Fence),
+    ("join", Safeguard::Join),
     ("epoch", Safeguard::Epoch),
     ("probe", Safeguard::Probe),
     ("copy-interest", Safeguard::CopyInterest),

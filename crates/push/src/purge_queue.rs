@@ -72,7 +72,7 @@ pub struct BatchLimits {
 /// Entries that are sent with one request.
 #[derive(Debug)]
 pub struct Batch {
-    /// What is purged, each with the position of its newest change.
+    /// What is purged, each with the position of its newest change that has one.
     pub purges: Vec<(Purge, Option<Position>)>,
     /// Time at which it was taken.
     begun: Duration,
@@ -96,10 +96,14 @@ struct Entry {
     /// Number and time of the newest change.
     change: u64,
     changed_at: Duration,
-    position: Option<Position>,
+    /// Newest change that has a position: purges that an operator asks for have none.
+    position: Option<Positioned>,
     /// Place in the order; `None`: a batch has it.
     place: Option<Place>,
 }
+
+/// Number of a change, and its position.
+type Positioned = (u64, Position);
 
 /// Time at which an entry is due, and a number that makes it unique.
 type Place = (Duration, u64);
@@ -149,21 +153,23 @@ impl PurgeQueue {
     pub fn add(&mut self, purge: Purge, position: Option<Position>, now: Duration) -> Added {
         self.change += 1;
         let collection = purge.collection();
+        let position = position.map(|position| (self.change, position));
         if let Purge::Record(_) = purge
             && self.is_waiting_now(&Purge::Collection(collection), now)
         {
             self.note(Purge::Collection(collection), position, now);
             return Added::Queued;
         }
-        if let Purge::Collection(_) = purge {
-            self.remove_records(collection);
-        }
-        self.note(purge, position, now);
+        let of_records = match purge {
+            Purge::Collection(_) => self.remove_records(collection),
+            Purge::Record(_) => None,
+        };
+        self.note(purge, position.or(of_records), now);
         if self.records <= self.limits.records && self.bytes <= self.limits.bytes {
             return Added::Queued;
         }
         let largest = self.largest_collection().unwrap_or(collection);
-        self.remove_records(largest);
+        let position = self.remove_records(largest);
         #[cfg(test)]
         if self.plant == crate::purge_model::Plant::DroppedAtOverflow {
             return Added::Collapsed(largest);
@@ -179,7 +185,7 @@ impl PurgeQueue {
     }
 
     /// Makes an entry due now, as the newest change requires.
-    fn note(&mut self, purge: Purge, position: Option<Position>, now: Duration) {
+    fn note(&mut self, purge: Purge, position: Option<Positioned>, now: Duration) {
         self.places += 1;
         let place = (now, self.places);
         let Some(entry) = self.entries.get_mut(&purge) else {
@@ -201,7 +207,7 @@ impl PurgeQueue {
         if !is_forgotten {
             (entry.change, entry.changed_at) = (self.change, now);
         }
-        entry.position = position;
+        entry.position = newer(entry.position, position);
         // One that was due before keeps its place.
         if let Some(before) = entry.place.filter(|before| *before > place) {
             entry.place = Some(place);
@@ -210,11 +216,14 @@ impl PurgeQueue {
         }
     }
 
-    fn remove_records(&mut self, collection: CollectionId) {
+    /// Removes the records of a collection. Returns the newest change among them.
+    fn remove_records(&mut self, collection: CollectionId) -> Option<Positioned> {
         let order = &mut self.order;
+        let mut newest = None;
         self.entries.retain(|purge, entry| {
             let is_kept = matches!(purge, Purge::Collection(_)) || purge.collection() != collection;
             if !is_kept {
+                newest = newer(newest, entry.position);
                 self.records -= 1;
                 self.bytes -= purge.bytes();
                 if let Some(place) = entry.place {
@@ -223,6 +232,7 @@ impl PurgeQueue {
             }
             is_kept
         });
+        newest
     }
 
     /// Returns the collection with the most records; among equals the first.
@@ -259,7 +269,7 @@ impl PurgeQueue {
             batch.due = batch.due.min(due);
             let Some(entry) = self.entries.get_mut(&purge) else { continue };
             entry.place = None;
-            batch.purges.push((purge, entry.position));
+            batch.purges.push((purge, entry.position.map(|(_, position)| position)));
         }
         if batch.purges.is_empty() {
             return None;
@@ -366,6 +376,11 @@ impl PurgeQueue {
     pub fn failures(&self) -> u32 {
         self.failures
     }
+}
+
+/// Returns the newer of two changes.
+fn newer(one: Option<Positioned>, other: Option<Positioned>) -> Option<Positioned> {
+    one.into_iter().chain(other).max_by_key(|(change, _)| *change)
 }
 
 #[cfg(test)]

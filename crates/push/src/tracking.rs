@@ -57,11 +57,13 @@ pub enum AllCause {
     Access,
     /// A copy of a broadcasting client is past its TTL.
     Expired,
+    /// The connection that has named this one for its invalidations tracks no more.
+    Ended,
 }
 
 impl AllCause {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Feed,
         Self::Flush,
         Self::Stale,
@@ -69,6 +71,7 @@ impl AllCause {
         Self::Behind,
         Self::Access,
         Self::Expired,
+        Self::Ended,
     ];
 
     /// Returns its name in metrics.
@@ -82,6 +85,7 @@ impl AllCause {
             Self::Behind => "behind",
             Self::Access => "access",
             Self::Expired => "expired",
+            Self::Ended => "ended",
         }
     }
 }

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::access::Judged;
 pub(crate) use self::counts::TrackingCounts;
-pub(crate) use self::mailbox::{CHANNEL, Mailbox};
+pub(crate) use self::mailbox::{CHANNEL, Mailbox, Owner, Redirect};
 pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};
 use crate::config::Config;
 
@@ -127,14 +127,15 @@ impl Tracking {
         }
     }
 
-    /// Returns the mailbox of the connection of this number, if it is open.
-    pub(crate) fn mailbox(&self, id: u64) -> Option<Arc<Mailbox>> {
-        self.mailboxes.lock().get(&id)?.upgrade()
+    /// Names the connection of this number for invalidations, if it is open and has this owner.
+    pub(crate) fn redirect(&self, id: u64, owner: &Owner) -> Option<Redirect> {
+        let mailbox = self.mailboxes.lock().get(&id)?.upgrade()?;
+        Redirect::to(&mailbox, owner)
     }
 
     /// Makes the mailbox of a connection.
-    pub(crate) fn open_mailbox(self: &Arc<Self>, id: u64) -> Arc<Mailbox> {
-        let mailbox = Arc::new(Mailbox::new(id, Arc::clone(self)));
+    pub(crate) fn open_mailbox(self: &Arc<Self>, id: u64, owner: Owner) -> Arc<Mailbox> {
+        let mailbox = Arc::new(Mailbox::new(id, owner, Arc::clone(self)));
         self.mailboxes.lock().insert(id, Arc::downgrade(&mailbox));
         mailbox
     }
@@ -209,3 +210,6 @@ impl Tracking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

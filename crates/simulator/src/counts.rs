@@ -45,6 +45,8 @@ counts!(
     negative,
     /// Requests that joined a read.
     coalesced,
+    /// Changed records that clients were informed of.
+    followed,
     /// Requests with `no-cache`.
     revalidations,
     /// Requests of scanning clients.

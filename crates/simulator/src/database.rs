@@ -150,7 +150,7 @@ impl Database {
         first..first + self.ids
     }
 
-    fn targets(&self, target: Target) -> std::ops::Range<usize> {
+    pub(crate) fn targets(&self, target: Target) -> std::ops::Range<usize> {
         match target {
             Target::Row(row) => row..row + 1,
             Target::Collection(collection, _) => self.rows_of(collection),
@@ -327,6 +327,13 @@ impl Database {
     /// Returns the number of the version that a read sees now.
     pub(crate) fn visible(&self, row: usize) -> usize {
         self.visible[row]
+    }
+
+    /// Returns the number of the version that a commit has given the row, if a read sees it or a
+    /// newer one.
+    pub(crate) fn visible_at(&self, row: usize, place: (u64, u64)) -> Option<usize> {
+        let found = self.histories[row].iter().rposition(|own| own.place == Some(place));
+        found.filter(|version| *version <= self.visible[row])
     }
 
     /// Returns the newest version of the row that satisfies `is_required`, by its number.

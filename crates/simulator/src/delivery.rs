@@ -4,19 +4,21 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::check_interval;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
-use hotrow_types::version::Version;
+use hotrow_types::version::{ChangeId, Version};
 
 use crate::database::{COLLECTIONS, LoggedChange, Target};
 use crate::engine::{FeedKind, VersionKind};
 use crate::feed::{Bridge, CatalogueLook, Gap, Probe};
 use crate::queue::InstanceEvent;
 use crate::slab::SlabId;
-use crate::world::World;
+use crate::world::{Instance, World};
 
 /// Most changes delivered at once.
 const CHANGES_MAX: usize = 6;
 /// Probes within `max_staleness`, as the feeds of the engines send them.
 const PROBES_PER_BOUND: u32 = 4;
+/// The same while followers wait, which is nearly always with far readers.
+const EARLY_PROBES_PER_BOUND: u32 = 100;
 
 impl World {
     fn is_session(&self, i: usize, session: u32) -> bool {
@@ -86,6 +88,9 @@ impl World {
             }
             self.counts.delivered += 1;
             self.counts.delivered_hidden += u64::from(!entry.is_visible);
+            let place = (self.database.incarnation, feed.delivered + 1);
+            let rows = self.database.targets(*target);
+            feed.unproven.extend(rows.map(|row| (row, place, mark)));
             match *target {
                 Target::Row(row) => batch.push(Change { key: self.keys.get(row).clone(), mark }),
                 Target::Collection(collection, cause) => {
@@ -125,6 +130,23 @@ impl World {
             visible = position.map(Version::Log);
         }
         self.instances[i].sink.advance(sent_at, position, visible.as_ref());
+        self.inform_followers(i, visible.as_ref());
+    }
+
+    /// Clients are informed of the delivered changes that are proven visible.
+    fn inform_followers(&mut self, i: usize, visible: Option<&Version>) {
+        let Instance { feed, floors, .. } = &mut self.instances[i];
+        feed.unproven.retain(|(row, place, mark)| {
+            let is_proven = matches!(mark, ChangeId::Log(_))
+                || visible.is_some_and(|version| version.contains(mark));
+            if is_proven && let Some(version) = self.database.visible_at(*row, *place) {
+                self.counts.followed += 1;
+                for key in (0..self.keys.len()).filter(|key| self.keys.row(*key) == *row) {
+                    floors[key] = version.max(floors[key]);
+                }
+            }
+            !is_proven
+        });
     }
 
     fn close_gaps(&mut self, i: usize, delivered: u64) {
@@ -150,7 +172,9 @@ impl World {
         }
         let (now, after) = (self.now, self.feed_latency(i));
         self.push(i, after, InstanceEvent::ProbeRead(session, now));
-        let every = self.settings.cache.max_staleness / PROBES_PER_BOUND;
+        let is_far = self.settings.engine.is_far;
+        let probes = if is_far { EARLY_PROBES_PER_BOUND } else { PROBES_PER_BOUND };
+        let every = self.settings.cache.max_staleness / probes;
         self.push(i, every, InstanceEvent::ProbeSent(session));
     }
 

@@ -13,6 +13,8 @@ pub struct Engine {
     pub(crate) schema: SchemaChanges,
     /// Servers that replay its log and answer reads.
     pub(crate) standbys: usize,
+    /// Its readers are far away, at a round trip of 150 ms, and its feed is not.
+    pub(crate) is_far: bool,
 }
 
 /// Knowledge that a read has of the state that it saw.
@@ -63,8 +65,39 @@ pub(crate) enum SchemaChanges {
     InCatalogue,
 }
 
+const POSTGRES: Engine = Engine {
+    name: "postgres",
+    version: VersionKind::Snapshot,
+    visibility: VisibilityOrder::AnyOrder,
+    feed: FeedKind::Changes,
+    resumes: false,
+    schema: SchemaChanges::InCatalogue,
+    standbys: 0,
+    is_far: false,
+};
+const MARIADB: Engine = Engine {
+    name: "mariadb",
+    version: VersionKind::BinlogPoint,
+    visibility: VisibilityOrder::LogOrder,
+    feed: FeedKind::Changes,
+    resumes: false,
+    schema: SchemaChanges::InLog,
+    standbys: 0,
+    is_far: false,
+};
+const MYSQL: Engine = Engine {
+    name: "mysql",
+    version: VersionKind::GtidSet,
+    visibility: VisibilityOrder::AnyOrder,
+    feed: FeedKind::Changes,
+    resumes: false,
+    schema: SchemaChanges::InLog,
+    standbys: 0,
+    is_far: false,
+};
+
 /// All engines.
-pub const ENGINES: [Engine; 8] = [
+pub const ENGINES: [Engine; 11] = [
     Engine {
         name: "sqlite",
         version: VersionKind::Sequence,
@@ -73,6 +106,7 @@ pub const ENGINES: [Engine; 8] = [
         resumes: false,
         schema: SchemaChanges::InLog,
         standbys: 0,
+        is_far: false,
     },
     Engine {
         name: "sqlite-without-triggers",
@@ -82,43 +116,15 @@ pub const ENGINES: [Engine; 8] = [
         resumes: false,
         schema: SchemaChanges::InLog,
         standbys: 0,
+        is_far: false,
     },
-    Engine {
-        name: "postgres",
-        version: VersionKind::Snapshot,
-        visibility: VisibilityOrder::AnyOrder,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InCatalogue,
-        standbys: 0,
-    },
-    Engine {
-        name: "postgres-standbys",
-        version: VersionKind::Snapshot,
-        visibility: VisibilityOrder::AnyOrder,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InCatalogue,
-        standbys: 2,
-    },
-    Engine {
-        name: "mariadb",
-        version: VersionKind::BinlogPoint,
-        visibility: VisibilityOrder::LogOrder,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-    },
-    Engine {
-        name: "mysql",
-        version: VersionKind::GtidSet,
-        visibility: VisibilityOrder::AnyOrder,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-    },
+    POSTGRES,
+    Engine { name: "postgres-far", is_far: true, ..POSTGRES },
+    Engine { name: "postgres-standbys", standbys: 2, ..POSTGRES },
+    MARIADB,
+    Engine { name: "mariadb-far", is_far: true, ..MARIADB },
+    MYSQL,
+    Engine { name: "mysql-far", is_far: true, ..MYSQL },
     Engine {
         name: "mongodb",
         version: VersionKind::ClusterTime,
@@ -127,6 +133,7 @@ pub const ENGINES: [Engine; 8] = [
         resumes: true,
         schema: SchemaChanges::InLog,
         standbys: 0,
+        is_far: false,
     },
     Engine {
         name: "ttl-only",
@@ -136,6 +143,7 @@ pub const ENGINES: [Engine; 8] = [
         resumes: false,
         schema: SchemaChanges::InLog,
         standbys: 0,
+        is_far: false,
     },
 ];
 

@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::{LossCause, Sink, feed_loop};
 use hotrow_types::key::CollectionId;
-use hotrow_types::version::Version;
+use hotrow_types::version::{ChangeId, Version};
 
 use crate::database::COLLECTIONS;
 use crate::engine::{FeedKind, SchemaChanges};
@@ -39,6 +39,8 @@ pub(crate) struct Feed {
     pub(crate) part: usize,
     /// Whether a look for new log entries is pending.
     pub(crate) is_looking: bool,
+    /// Delivered changes that clients are not informed of yet: row, place in the log, mark.
+    pub(crate) unproven: Vec<(usize, (u64, u64), ChangeId)>,
     pub(crate) probes: VecDeque<Probe>,
     /// Time of the newest probe that was passed.
     pub(crate) passed: Option<Nanos>,
@@ -108,6 +110,7 @@ impl Feed {
             session: 0,
             phase: Phase::Down,
             incarnation: None,
+            unproven: Vec::new(),
             delivered: 0,
             part: 0,
             is_looking: false,
@@ -157,7 +160,9 @@ impl World {
 
     /// Marks the feed's place as lost and everything in the cache as stale.
     pub(crate) fn lose(&mut self, i: usize, cause: LossCause) {
-        self.instances[i].feed.incarnation = None;
+        let feed = &mut self.instances[i].feed;
+        feed.incarnation = None;
+        feed.unproven.clear();
         self.instances[i].sink.loss(cause, "simulated");
     }
 

@@ -30,7 +30,7 @@ struct Arguments {
     /// Run until so many reads instead of a number of seeds.
     #[arg(long)]
     reads: Option<u64>,
-    /// Safeguard to disable: lease, fence, epoch or probe.
+    /// Safeguard to disable: lease, fence, join, epoch or probe.
     #[cfg(feature = "failpoints")]
     #[arg(long, value_parser = safeguard)]
     without: Option<hotrow_cache::Safeguard>,
@@ -50,9 +50,10 @@ fn safeguard(name: &str) -> Result<hotrow_cache::Safeguard, String> {
     match name {
         "lease" => Ok(Safeguard::Lease),
         "fence" => Ok(Safeguard::Fence),
+        "join" => Ok(Safeguard::Join),
         "epoch" => Ok(Safeguard::Epoch),
         "probe" => Ok(Safeguard::Probe),
-        _ => Err("one of lease, fence, epoch, probe".to_owned()),
+        _ => Err("one of lease, fence, join, epoch, probe".to_owned()),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Arrival {
     pub(crate) key: usize,
     pub(crate) mode: ReadMode,
     pub(crate) at: Nanos,
-    /// Newest version that this instance had answered.
+    /// Newest version that this instance had answered or informed its clients of.
     pub(crate) floor: usize,
     /// Version that a read saw then.
     pub(crate) visible: usize,
@@ -48,7 +48,7 @@ pub(crate) type Broken = (&'static str, String);
 pub(crate) mod rule {
     pub(crate) const OTHER_RECORD: &str = "the record of another key";
     pub(crate) const NEVER_VISIBLE: &str = "a version that no read ever saw";
-    pub(crate) const MONOTONIC: &str = "older than an answer before (point 1)";
+    pub(crate) const MONOTONIC: &str = "older than an answer or an event before (point 1)";
     pub(crate) const FRESH: &str = "not fresh (point 2)";
     pub(crate) const AGE: &str = "older than its age says (point 2)";
     pub(crate) const POSITION: &str = "does not reflect the minimal position (point 3)";

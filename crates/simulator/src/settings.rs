@@ -10,6 +10,9 @@ use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale
 use crate::engine::{Engine, FeedKind};
 use crate::random::Random;
 
+/// Typical round trip of a read whose database is far away.
+const FAR_ROUND_TRIP: Duration = Duration::from_millis(150);
+
 /// Settings of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -60,7 +63,12 @@ pub(crate) struct Latencies {
 
 impl Settings {
     pub(crate) fn of(engine: Engine, random: &mut Random) -> Self {
-        let bound = Duration::from_millis(random.pick(&[30, 60, 120]));
+        let bound = match engine.is_far {
+            true => Duration::from_secs(1),
+            false => Duration::from_millis(random.pick(&[30, 60, 120])),
+        };
+        // Beside far readers everything but the feed is slow, so that a run lasts for many reads.
+        let slowed = if engine.is_far { 16 } else { 1 };
         let us = Duration::from_micros;
         let mode = match engine.feed {
             FeedKind::Off => InvalidationMode::TtlOnly,
@@ -135,13 +143,16 @@ impl Settings {
                 .filter(|_| random.one_in(6))
                 .map(|rate| (rate, 8 + random.below(32) as u32)),
             typical: Latencies {
-                requests: us(random.pick(&[80, 300, 1_500])),
-                transactions: us(random.pick(&[300, 2_000, 10_000])),
+                requests: us(random.pick(&[80, 300, 1_500])) * slowed,
+                transactions: us(random.pick(&[300, 2_000, 10_000])) * slowed,
                 transaction: us(random.pick(&[20, 400])),
-                visibility: us(random.pick(&[10, 200, 2_000])),
+                visibility: us(random.pick(&[10, 200, 2_000])) * slowed,
                 answer: us(random.pick(&[10, 200])),
                 feed: us(random.pick(&[20, 200, 1_000])),
-                query: us(random.pick(&[30, 200, 1_000])),
+                query: match engine.is_far {
+                    true => FAR_ROUND_TRIP / 2,
+                    false => us(random.pick(&[30, 200, 1_000])),
+                },
                 task: us(random.pick(&[1, 20])),
                 faults: bound.mul_f64(random.pick(&[0.1, 0.5, 4.0])),
             },

@@ -67,7 +67,7 @@ pub(crate) struct Instance {
     pub(crate) loaders: Slab<Loader>,
     pub(crate) requests: Slab<Request>,
     pub(crate) woken: Arc<Mutex<Vec<SlabId>>>,
-    /// Newest version of each key that was answered.
+    /// Newest version of each key that was answered, or that clients were informed of.
     pub(crate) floors: Vec<usize>,
     /// Versions of absences, by key and time of the read.
     pub(crate) absent: HashMap<(usize, Nanos), usize, FixedState>,

@@ -18,7 +18,7 @@ impl<E: Clone> BatchLoader<E> {
         let (collection, stats) = self.cache.collection(self.collection);
         stats.queries_in_flight.sub(1);
         let mut fetches = collection.fetch_queue.lock();
-        fetches.fence.query_ended(self.number);
+        fetches.fence.query_ended(self.lease.query);
         let (unread, ended): (Vec<_>, Vec<_>) =
             query.into_iter().partition(|flight| flight.hand_over());
         ended.iter().for_each(|flight| fetches.retire(flight));

@@ -1,6 +1,9 @@
 //! Joining a read in flight, or beginning one.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
+use crate::fence::Fence;
 
 impl<E: Clone> Cache<E> {
     /// Joins reads in flight or queues new ones, for keys of one collection.
@@ -84,9 +87,8 @@ impl<E: Clone> Cache<E> {
             // No change ends the lease of a read of such a collection.
             Some(_) if collection.has_gap() => false,
             Some(lease) => {
-                let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
                 mode != ReadMode::Revalidate
-                    && self.may_join(collection, lease, now, aliased || fetches.fence.concerns(key))
+                    && self.may_join(collection, &fetches.fence, (key, lease), now)
             }
         };
         if joinable {
@@ -105,25 +107,135 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns whether a read in flight may answer a request made now. Its lease must belong to
-    /// this epoch. While the feed is behind, or while a change may exist that the read does not see
-    /// and that will not end its lease (`undelivered`), the read must have begun within the
-    /// contract's bound.
-    pub(super) fn may_join(
+    /// this epoch, and the read must see every change that a client can have been informed of:
+    /// those that became known to be visible before its query was sent. While the feed is behind,
+    /// or while a change may exist that the read does not see and that will not end its lease, the
+    /// read must have begun within the contract's bound.
+    fn may_join(
         &self,
         collection: &Collection<E>,
-        lease: Lease,
+        fence: &Fence,
+        (key, lease): (&Key, Lease),
         now: Nanos,
-        undelivered: bool,
     ) -> bool {
+        // Where several keys name one record, the feed reports a change under one of them.
+        let key = (!collection.has_aliases.load(Relaxed)).then_some(key);
+        let is_outdated =
+            self.safeguards.has(Safeguard::Join) && fence.shown_since(lease.query, key);
+        let is_fenced = key.is_none_or(|key| fence.concerns(key));
         let is_young = now.since(lease.started_at) <= self.config.max_staleness;
         lease.epoch == collection.epoch()
-            && (is_young || !undelivered && self.is_collection_current(collection, now))
+            && !is_outdated
+            && (is_young || !is_fenced && self.is_collection_current(collection, now))
     }
 
     /// Frees the memory of a flushed entry that a request came across.
     pub(super) fn sweep(&self, key: &Key, epoch: Epoch) {
         if self.store.peek(key).is_some_and(|record| record.epoch().flush != epoch.flush) {
             self.store.remove(key, Removal::Flushed);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use super::*;
+    use crate::testkit::*;
+    use hotrow_types::version::Position;
+
+    /// A transaction that the feed may deliver before a read sees it.
+    const HIDDEN: ChangeId = ChangeId::Commit(Position { incarnation: 1, at: 6 });
+
+    fn get(cache: &TestCache, id: i64) -> Lookup<TestError> {
+        cache.lookup(&key(id), ReadMode::Normal, START)
+    }
+
+    /// Returns a loader that has sent the query for the key.
+    fn send(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
+        let lookup = get(cache, id);
+        assert!(matches!(lookup, Lookup::Miss(_)), "{id}: {lookup:?}");
+        let mut loader = cache.batch_loader(FIRST).unwrap();
+        assert_eq!(loader.next_batch(START).unwrap(), [key(id)]);
+        loader
+    }
+
+    fn joins(cache: &TestCache, id: i64) -> bool {
+        matches!(get(cache, id), Lookup::Coalesced(_))
+    }
+
+    /// A change is delivered, its key is read before the change is visible, and then every client
+    /// that is informed of changes gets it.
+    #[test]
+    fn a_read_from_before_a_change_was_visible_is_not_joined_once_clients_know_of_it() {
+        let cache = cache(Config { reads_in_flight: 4, ..config() });
+        assert!(!cache.invalidate(&key(1), HIDDEN));
+        let mut early = waiter(get(&cache, 1));
+        let mut before = send_queued(&cache, 1);
+        let _other = send(&cache, 2);
+        assert!(joins(&cache, 1), "not known to be visible: within the bound");
+        cache.advance_visibility(ONLY, &log(5));
+        assert!(joins(&cache, 1), "the change is none of these");
+        cache.advance_visibility(ONLY, &log(6));
+        assert!(joins(&cache, 2), "another key");
+        let late = get(&cache, 1);
+        assert!(matches!(late, Lookup::Miss(_)), "{late:?}");
+        let mut after = send_queued(&cache, 1);
+        assert!(joins(&cache, 1), "sent when the change was visible");
+        before.complete(answers(5, 1), START);
+        assert_eq!(body(poll(&mut early)), Some(5));
+        after.complete(answers(6, 1), START);
+        assert_eq!(body(poll(&mut waiter(late))), Some(6));
+        assert!(matches!(get(&cache, 1), Lookup::Hit(record, _) if record.body() == b"6"));
+    }
+
+    /// Returns a loader that has sent the query for the key that is queued.
+    fn send_queued(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
+        let mut loader = cache.batch_loader(FIRST).unwrap();
+        assert_eq!(loader.next_batch(START).unwrap(), [key(id)]);
+        loader
+    }
+
+    #[test]
+    fn an_answer_to_another_key_makes_a_change_known() {
+        let cache = cache(Config { reads_in_flight: 4, ..config() });
+        assert!(!cache.invalidate(&key(1), HIDDEN));
+        let _before = send(&cache, 1);
+        send(&cache, 2).complete(answers(6, 1), START);
+        assert!(!joins(&cache, 1), "its position is a client's now");
+    }
+
+    #[test]
+    fn after_a_flush_no_key_joins_a_read_from_before_it_was_visible() {
+        let cache = cache(config());
+        cache.flush(FIRST, Some(HIDDEN));
+        let _before = send(&cache, 1);
+        assert!(joins(&cache, 1));
+        cache.advance_visibility(ONLY, &log(6));
+        assert!(!joins(&cache, 1));
+    }
+
+    #[test]
+    fn every_change_of_a_collection_concerns_a_key_of_another_spelling() {
+        let (stored, spelling) = (key(1), 2);
+        let log_order = ChangeId::Log(Position { incarnation: 1, at: 6 });
+        for how in ["visible", "in the log's order", "purged"] {
+            let cache = cache(config());
+            cache.expect_aliases(FIRST);
+            let _before = send(&cache, spelling);
+            match how {
+                "visible" => {
+                    assert!(!cache.invalidate(&stored, HIDDEN));
+                    assert!(joins(&cache, spelling), "not known to be visible");
+                    cache.advance_visibility(ONLY, &log(6));
+                }
+                "purged" => drop(cache.purge(&stored)),
+                _ => assert!(!cache.invalidate(&stored, log_order)),
+            }
+            let late = get(&cache, spelling);
+            assert!(matches!(late, Lookup::Miss(_)), "{how}: {late:?}");
+            let _after = send_queued(&cache, spelling);
+            assert!(joins(&cache, spelling), "{how}");
         }
     }
 }

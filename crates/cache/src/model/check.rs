@@ -16,7 +16,7 @@ pub(super) struct Asked {
     pub(super) key: Key,
     pub(super) mode: ReadMode,
     pub(super) at: Nanos,
-    /// Newest version of the key that was answered before.
+    /// Newest version of the key that was answered, or that clients were informed of, before.
     pub(super) floor: u64,
     /// Point of the log that the feed had passed.
     pub(super) applied: u64,
@@ -66,7 +66,7 @@ pub(super) fn check(
         }
     };
     rule(record.key_bytes() == key.as_bytes(), "another key's record")?;
-    rule(seen >= *floor, "older than an answer before (point 1)")?;
+    rule(seen >= *floor, "older than an answer or an event before (point 1)")?;
     rule(read_at > fences.key, "older than an applied change or a purge")?;
     rule(read_at > fences.flush, "older than a flush")?;
     let marked = path == AnswerPath::StaleIfError || path == AnswerPath::Entry(Freshness::Stale);

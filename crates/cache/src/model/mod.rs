@@ -106,7 +106,7 @@ fn no_schedule_breaks_the_contract() {
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_disabled_safeguard_is_detected() {
-    for safeguard in [Safeguard::Lease, Safeguard::Fence, Safeguard::Epoch] {
+    for safeguard in [Safeguard::Lease, Safeguard::Fence, Safeguard::Join, Safeguard::Epoch] {
         let (_, outcome) = explore(Some(safeguard));
         let Err(violation) = outcome else {
             panic!("a cache without {safeguard:?} passed the test of the contract")

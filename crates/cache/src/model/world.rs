@@ -79,6 +79,8 @@ impl Op {
 /// The feed: the delivered part of the log, and the probes it has not passed yet.
 #[derive(Default)]
 struct Feed {
+    /// Commits before it were not delivered.
+    began_at: u64,
     delivered: u64,
     probes: Vec<(Nanos, u64)>,
     lost: bool,
@@ -221,8 +223,9 @@ impl World {
             Op::Start if self.feed.lost => {
                 // A feed starts when every read sees what was written before.
                 self.db.reveal(Reveal::All, self.now);
-                self.feed = Feed { delivered: self.db.end(), ..Feed::default() };
-                self.mark_gap(Some(self.position(self.db.end())));
+                let end = self.db.end();
+                self.feed = Feed { began_at: end, delivered: end, ..Feed::default() };
+                self.mark_gap(Some(self.position(end)));
             }
             Op::Start => {}
         }
@@ -294,18 +297,31 @@ impl World {
         let passed = self.feed.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.feed.probes.drain(..=i).next_back()) {
             self.cache.advance(ONLY, sent_at, Some(self.position(until)));
-            match self.versions {
-                Versions::None | Versions::Log => {}
-                Versions::Snapshots => {
-                    self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now))
-                }
+            let visible = match self.versions {
+                Versions::None | Versions::Log => return,
+                Versions::Snapshots => self.db.snapshot(self.now),
                 Versions::Commits | Versions::Spans => {
-                    self.cache.advance_visibility(
-                        ONLY,
-                        &Version::Log(self.position(self.db.visible_end(self.now))),
-                    );
+                    Version::Log(self.position(self.db.visible_end(self.now)))
                 }
-                Versions::Gtids => self.cache.advance_visibility(ONLY, &self.db.gtids(self.now)),
+                Versions::Gtids => self.db.gtids(self.now),
+            };
+            self.cache.advance_visibility(ONLY, &visible);
+            self.inform_followers(&visible);
+        }
+    }
+
+    /// Clients are informed of the delivered changes that are proven visible: what they read from
+    /// now on shows them.
+    fn inform_followers(&mut self, visible: &Version) {
+        for number in self.feed.began_at + 1..=self.feed.delivered {
+            if !visible.contains(&self.mark(number)) {
+                continue;
+            }
+            let Commit { collection, key, .. } = &self.db.log[number as usize - 1];
+            let ids = (0..IDS).map(|id| key_of(*collection, i64::from(id)));
+            for key in ids.filter(|id| key.as_ref().is_none_or(|key| key == id)) {
+                let floor = self.answered.entry(key).or_default();
+                *floor = number.max(*floor);
             }
         }
     }

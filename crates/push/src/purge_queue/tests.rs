@@ -162,3 +162,23 @@ fn batches_are_bounded() {
     let batch = queue.take(limits, s(1)).unwrap();
     assert_eq!(batch.purges.len(), 1, "a longer key alone");
 }
+
+#[test]
+fn a_purge_without_a_position_leaves_that_of_a_change_that_waits() {
+    let at = |at| Some(Position { incarnation: 1, at });
+    let (seven, all) = (record(ONE, 7), Purge::Collection(ONE));
+    let taken = |records, added: &[(&Purge, Option<Position>)]| {
+        let mut queue = queue(records);
+        added.iter().for_each(|(purge, at)| _ = queue.add((*purge).clone(), *at, s(1)));
+        queue.take(ALL, s(1)).unwrap().purges
+    };
+    assert_eq!(taken(9, &[(&seven, at(5)), (&seven, None)]), [(seven.clone(), at(5))]);
+    assert_eq!(taken(9, &[(&seven, None), (&seven, at(5))]), [(seven.clone(), at(5))]);
+    let (eight, nine) = (record(ONE, 8), record(OTHER, 9));
+    let of_both = [(&seven, at(5)), (&eight, at(6)), (&seven, None), (&all, None)];
+    assert_eq!(taken(9, &of_both), [(all.clone(), at(6))], "that of its records");
+    assert_eq!(taken(9, &[(&all, at(5)), (&seven, None)]), [(all.clone(), at(5))]);
+    // What a collection of another log collapses for is none of its changes.
+    let overflow = [(&seven, at(5)), (&eight, None), (&nine, at(70))];
+    assert_eq!(taken(2, &overflow), [(nine.clone(), at(70)), (all, at(5))]);
+}

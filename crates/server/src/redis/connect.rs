@@ -15,6 +15,7 @@ use super::dispatch::{Asked, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, wrong_arity};
 use super::session::{credential_of, is_name};
 use super::track;
+use crate::access::Sender;
 use crate::context::Peer;
 use crate::handle::Handler;
 
@@ -66,39 +67,27 @@ impl Handler {
                  default user. Are you sure your configuration is correct?"
                 .to_owned());
         }
-        let credential = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
-        request.session.set_credential(Rc::clone(&credential));
-        self.note_credential(&credential, request);
+        let (credential, sender) = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
+        request.session.set_credential(credential);
+        self.changed_credential(request.session, &sender);
         Ok(())
     }
 
-    /// Notes that the sender may be another one now.
-    fn note_credential(self: &Rc<Self>, credential: &FieldsBuf, request: &CommandRequest<'_>) {
-        if request.session.is_tracking()
-            && let Ok(sender) = self.authenticate(&request.context(credential.as_fields()))
-        {
-            self.changed_credential(request.session, &sender);
-        }
-    }
-
-    /// Returns the credential of a user and a password: an API key, or a token.
+    /// Returns the credential of a user and a password, an API key or a token, and who sends it.
     fn checked(
         &self,
         user: &[u8],
         password: &[u8],
         request: &CommandRequest<'_>,
-    ) -> Result<Rc<FieldsBuf>, String> {
+    ) -> Result<(Rc<FieldsBuf>, Sender), String> {
         if user != DEFAULT_USER {
             return Err(WRONG_PASS.to_owned());
         }
-        if self.authenticator.is_none() {
-            // As a user of Redis without a password: any is right.
-            return Ok(Rc::default());
-        }
-        let credential = credential_of(password);
-        let context = request.context(credential.as_fields());
-        match self.authenticate(&context) {
-            Ok(_) => Ok(credential),
+        // As a user of Redis without a password: any is right.
+        let is_open = self.authenticator.is_none();
+        let credential = if is_open { Rc::default() } else { credential_of(password) };
+        match self.authenticate(&request.context(credential.as_fields())) {
+            Ok(sender) => Ok((credential, sender)),
             Err(problem) => Err(of_credential(&problem)),
         }
     }
@@ -133,7 +122,7 @@ impl Handler {
             if option.eq_ignore_ascii_case(b"auth")
                 && let (Some(user), Some(password)) = (options.next(), options.next())
             {
-                credential = self.checked(user, password, request)?;
+                (credential, _) = self.checked(user, password, request)?;
                 has_credential = true;
             } else if option.eq_ignore_ascii_case(b"setname")
                 && let Some(given) = options.next()
@@ -144,21 +133,21 @@ impl Handler {
                 return Err(format!("ERR Syntax error in HELLO option '{shown}'"));
             }
         }
-        if self.authenticate(&request.context(credential.as_fields())).is_err() {
+        let Ok(sender) = self.authenticate(&request.context(credential.as_fields())) else {
             return Err("NOAUTH HELLO must be called with the client already authenticated, \
                  otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
                  authenticate the client and select the RESP protocol version at the same time"
                 .to_owned());
-        }
+        };
         if name.is_some_and(|name| !is_name(name)) {
             return Err(BAD_NAME.to_owned());
         }
         session.set_credential(Rc::clone(&credential));
         if has_credential {
-            self.note_credential(&credential, request);
+            self.changed_credential(session, &sender);
         }
         session.version.set(version);
-        self.name_connection(session);
+        self.name_connection(session, &sender);
         if let Some(name) = name {
             *session.name.borrow_mut() = name.into();
         }
@@ -265,7 +254,7 @@ impl Handler {
         match (&*name, arguments.len()) {
             (b"tracking", 3..) => self.track(asked, out),
             (b"id", 2) => {
-                self.name_connection(session);
+                self.name_connection(session, asked.sender);
                 client(asked.request, out)
             }
             _ => client(asked.request, out),
@@ -273,8 +262,8 @@ impl Handler {
     }
 
     /// Makes it possible that other connections name this one, whose client learns its number.
-    fn name_connection(&self, session: &Session) {
-        self.shared.tracking.iter().for_each(|tracking| _ = session.mailbox(tracking));
+    fn name_connection(&self, session: &Session, sender: &Sender) {
+        self.shared.tracking.iter().for_each(|tracking| _ = session.mailbox(tracking, sender));
     }
 }
 

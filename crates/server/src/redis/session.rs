@@ -1,9 +1,10 @@
 //! What a connection has said about itself. One thread uses it.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
 use hotrow_http1::fields::FieldsBuf;
@@ -12,20 +13,32 @@ use hotrow_resp::Version;
 
 use super::track::Tracked;
 use super::transaction::Transaction;
+use crate::access::Sender;
 use crate::context::ConnectionContext;
-use crate::tracking::{Mailbox, Tracking};
+use crate::tracking::{Mailbox, Owner, Tracking};
 
 /// Longest name of a client, and of its library, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 256;
 
-/// Number of the connection before.
-static LAST_ID: AtomicU64 = AtomicU64::new(0);
+/// Bits of a connection's number: what a client that knows only floating point keeps exactly.
+const ID_BITS: u32 = 53;
+/// Number of connections before.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+/// Secret by which they are numbered.
+static NUMBERING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Returns the number of a new connection. It says nothing about others: whoever knows a number can
+/// name its connection for invalidations.
+fn new_id() -> u64 {
+    let hash = NUMBERING.hash_one(OPENED.fetch_add(1, Ordering::Relaxed));
+    (hash >> (u64::BITS - ID_BITS)).max(1)
+}
 
 /// State of one connection between its commands.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Rc<ConnectionContext>,
-    /// Number of the connection in this process, from 1.
+    /// Number of the connection in this process.
     pub(super) id: u64,
     pub(super) version: Cell<Version>,
     /// The credential of `AUTH`, as HTTP has it; empty without one.
@@ -50,7 +63,7 @@ impl Session {
     pub fn new(connection: Rc<ConnectionContext>) -> Rc<Self> {
         Rc::new(Self {
             connection,
-            id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
+            id: new_id(),
             version: Cell::default(),
             credential: RefCell::default(),
             name: RefCell::default(),
@@ -82,6 +95,7 @@ impl Session {
         self.name.take();
         self.is_subscribed.set(false);
         self.track(None);
+        self.hand_over(&Owner::default());
         self.transaction.forget();
     }
 }
@@ -90,8 +104,13 @@ impl Session {
 impl Session {
     /// Returns what waits for the connection. Other connections may name it by its number from now
     /// on.
-    pub(super) fn mailbox(&self, tracking: &Arc<Tracking>) -> &Arc<Mailbox> {
-        self.mailbox.get_or_init(|| tracking.open_mailbox(self.id))
+    pub(super) fn mailbox(&self, tracking: &Arc<Tracking>, sender: &Sender) -> &Arc<Mailbox> {
+        self.mailbox.get_or_init(|| tracking.open_mailbox(self.id, Owner::from(sender)))
+    }
+
+    /// Notes who holds the credential now.
+    pub(super) fn hand_over(&self, owner: &Owner) {
+        self.mailbox.get().iter().for_each(|mailbox| mailbox.hand_over(owner));
     }
 
     /// Begins or ends to track. Returns what it was before.
@@ -189,9 +208,13 @@ mod tests {
     use crate::context::tests::connection;
 
     #[test]
-    fn sessions_are_numbered_and_forget_on_request() {
+    fn sessions_have_numbers_without_pattern_and_forget_on_request() {
         let (one, two) = (Session::new(connection()), Session::new(connection()));
-        assert!(two.id > one.id);
+        let mut ids: Vec<u64> = (0..1_000).map(|_| new_id()).chain([one.id, two.id]).collect();
+        assert!(ids.iter().all(|id| (1..1 << ID_BITS).contains(id)));
+        ids.sort_unstable();
+        let gaps = ids.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.min() > Some(1_000), "about 2^53 / 1,000^2 without a pattern");
         one.set_credential(credential_of(b"hrk_x"));
         one.version.set(Version::Resp3);
         *one.name.borrow_mut() = Box::from(&b"worker"[..]);

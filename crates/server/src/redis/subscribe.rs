@@ -28,7 +28,7 @@ impl Handler {
         let none = [CHANNEL];
         let is_any = channels.len() > 0;
         if is_begun {
-            session.mailbox(tracking);
+            session.mailbox(tracking, asked.sender);
             session.is_subscribed.set(true);
         } else if !is_any || channels.clone().any(|channel| channel == CHANNEL) {
             session.is_subscribed.set(false);

@@ -16,7 +16,7 @@ use super::dispatch::Asked;
 use super::{Replied, Session};
 use crate::access::Sender;
 use crate::handle::Handler;
-use crate::tracking::{ClientGuard, Judged, Registered, WorkerTracking, spelling};
+use crate::tracking::{ClientGuard, Judged, Owner, Registered, WorkerTracking, spelling};
 
 const SYNTAX: &str = "ERR syntax error";
 const NOT_HERE: &str = "ERR CLIENT TRACKING is not available";
@@ -195,15 +195,14 @@ impl Handler {
     ) -> Result<(), String> {
         let worker = self.tracking.as_ref().ok_or(NOT_HERE)?;
         let shared = worker.shared();
-        let redirect = match options.redirect {
-            0 => None,
-            own if u64::try_from(own) == Ok(session.id) => {
+        let owner = Owner::from(sender);
+        let redirect = match u64::try_from(options.redirect) {
+            Ok(own) if own == 0 || own == session.id => {
                 options.redirect = 0;
                 None
             }
             other => {
-                let found = u64::try_from(other).ok();
-                let found = found.and_then(|id| Some((id, shared.mailbox(id)?)));
+                let found = other.ok().and_then(|id| shared.redirect(id, &owner));
                 Some(found.ok_or(NO_TARGET)?)
             }
         };
@@ -228,7 +227,7 @@ impl Handler {
             tracked.options = options;
             return Ok(());
         }
-        let own = session.mailbox(shared).clone();
+        let own = session.mailbox(shared, sender).clone();
         let broadcast = options.is_broadcast.then(|| options.prefixes.clone());
         let judged = Judged::by(self, sender);
         let asked = Registered { redirect, broadcast, own };
@@ -437,13 +436,17 @@ impl Handler {
         }
     }
 
-    /// Has a tracking client give up everything, because its sender is another one now.
+    /// Has a client that tracks, or gets invalidations of others, give up everything, because its
+    /// sender is another one now.
     pub(super) fn changed_credential(self: &Rc<Self>, session: &Session, sender: &Sender) {
+        let owner = Owner::from(sender);
+        // First: it ends what waits for the former holder.
+        session.hand_over(&owner);
         if let Some(tracked) = &*session.tracked.borrow() {
             let judged = Judged::by(self, sender);
             // Whether it may broadcast still is judged at the next look.
             let judged = if tracked.options.is_broadcast { judged.expired() } else { judged };
-            tracked.guard.changed_credential(judged);
+            tracked.guard.changed_credential(judged, &owner);
         }
     }
 }

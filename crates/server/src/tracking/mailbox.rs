@@ -1,15 +1,18 @@
 //! Invalidations that wait for one connection. Any worker may put them in; the connection takes
 //! them when no reply is being written.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use hotrow_push::tracking::AllCause;
+use hotrow_access::identity::Identity;
+use hotrow_push::tracking::{AllCause, Push};
 use hotrow_resp::{Version, write};
+use hotrow_types::tenant::Tenants;
 use parking_lot::Mutex;
 
-use super::Tracking;
+use super::{Tracking, TrackingCounts};
+use crate::access::Sender;
 use crate::budgets::COUNTED_BYTES_MIN;
 
 /// Bytes of invalidations that wait for one connection. Beyond it its client gives up everything,
@@ -19,6 +22,19 @@ const WAITING_BYTES_MAX: usize = COUNTED_BYTES_MIN as usize;
 const KEY_OVERHEAD_BYTES: usize = 16;
 /// Channel on which connections of RESP2 get invalidations.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// Holder of a connection's credential. Only connections of the same one may name each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    identity: Option<Identity>,
+    tenants: Tenants,
+}
+
+impl From<&Sender> for Owner {
+    fn from(sender: &Sender) -> Self {
+        Self { identity: sender.caller.identity, tenants: sender.tenants.clone() }
+    }
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -44,12 +60,77 @@ pub(crate) struct Mail {
     /// The connection of this number, to which invalidations should go, is closed.
     broken_redirect: Option<u64>,
     waker: Option<Waker>,
+    owner: Owner,
+    /// Changes of the owner.
+    handovers: u64,
+}
+
+/// A connection that gets the invalidations of another one. When dropped, because that one tracks
+/// no more, its client gives up everything.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    pub(super) id: u64,
+    mailbox: Weak<Mailbox>,
+    /// Those before it was named; after a further one it belongs to another credential.
+    handovers: u64,
+    pub(super) is_broken: bool,
+}
+
+impl Redirect {
+    /// Names the connection of a mailbox, if it has this owner.
+    pub(super) fn to(mailbox: &Arc<Mailbox>, owner: &Owner) -> Option<Self> {
+        let mail = mailbox.mail.lock();
+        let (id, handovers) = (mailbox.id, mail.handovers);
+        let mailbox = Arc::downgrade(mailbox);
+        (mail.owner == *owner).then_some(Self { id, mailbox, handovers, is_broken: false })
+    }
+
+    /// Puts something into the mailbox. Returns `false` if its connection is closed or has another
+    /// credential.
+    pub(super) fn deliver(&self, push: Push<'_>) -> bool {
+        let target = self.mailbox.upgrade();
+        target.is_some_and(|target| target.deliver(push, Some(self.handovers)))
+    }
+
+    /// Delivers no more; the connection's client gives up everything.
+    pub(super) fn sever(&mut self) {
+        self.deliver(Push::All(AllCause::Ended));
+        self.mailbox = Weak::new();
+    }
+
+    /// Returns whether its connection is open, with the credential that it had, and with this
+    /// owner.
+    pub(super) fn reaches(&self, owner: Option<&Owner>) -> bool {
+        self.mailbox.upgrade().is_some_and(|target| {
+            let mail = target.mail.lock();
+            mail.handovers == self.handovers && owner.is_none_or(|owner| mail.owner == *owner)
+        })
+    }
+}
+
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        self.deliver(Push::All(AllCause::Ended));
+    }
 }
 
 impl Mailbox {
-    pub(super) fn new(id: u64, tracking: Arc<Tracking>) -> Self {
+    pub(super) fn new(id: u64, owner: Owner, tracking: Arc<Tracking>) -> Self {
+        let mail = Mutex::new(Mail { owner, ..Mail::default() });
         let (is_waiting, is_closing) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, tracking, mail: Mutex::default(), is_waiting, is_closing }
+        Self { id, tracking, mail, is_waiting, is_closing }
+    }
+
+    /// Notes who holds the credential now. Another holder gets nothing of what waits, and
+    /// connections that have named this one do so no more.
+    pub(crate) fn hand_over(&self, owner: &Owner) {
+        let mut mail = self.mail.lock();
+        if mail.owner != *owner {
+            mail.forget_keys();
+            mail.all = false;
+            mail.owner = owner.clone();
+            mail.handovers += 1;
+        }
     }
 
     /// Returns whether there is anything for the connection.
@@ -58,48 +139,45 @@ impl Mailbox {
         self.is_waiting.load(Ordering::Acquire)
     }
 
-    fn put(&self, change: impl FnOnce(&mut Mail)) {
+    /// Changes what waits. Returns `false`, without a change, after a handover since `handovers`.
+    fn put(&self, handovers: Option<u64>, change: impl FnOnce(&mut Mail)) -> bool {
         let mut mail = self.mail.lock();
+        if handovers.is_some_and(|before| before != mail.handovers) {
+            return false;
+        }
         change(&mut mail);
         let waker = mail.waker.take();
         self.is_waiting.store(true, Ordering::Release);
         drop(mail);
         waker.into_iter().for_each(Waker::wake);
+        true
     }
 
-    /// Adds a key whose copies are outdated.
-    pub(super) fn put_key(&self, key: &[u8]) {
-        self.put(|mail| {
-            if mail.keys.len() + key.len() + KEY_OVERHEAD_BYTES > WAITING_BYTES_MAX {
-                mail.forget_keys();
-                mail.all = true;
-                self.tracking.counts.gave_up_all(AllCause::Behind);
-                return;
+    /// Adds what the client must give up, unless there was a handover since `handovers`.
+    pub(super) fn deliver(&self, push: Push<'_>, handovers: Option<u64>) -> bool {
+        let counts = &self.tracking.counts;
+        self.put(handovers, |mail| match push {
+            Push::Key(key)
+                if mail.keys.len() + key.len() + KEY_OVERHEAD_BYTES <= WAITING_BYTES_MAX =>
+            {
+                write::bulk(&mut mail.keys, key);
+                mail.count += 1;
+                counts.invalidated();
             }
-            write::bulk(&mut mail.keys, key);
-            mail.count += 1;
-            self.tracking.counts.invalidated();
-        });
-    }
-
-    /// Has the client give up all copies.
-    pub(super) fn put_all(&self, cause: AllCause) {
-        self.put(|mail| {
-            mail.forget_keys();
-            mail.all = true;
-            self.tracking.counts.gave_up_all(cause);
-        });
+            Push::Key(_) => mail.give_up_all(AllCause::Behind, counts),
+            Push::All(cause) => mail.give_up_all(cause, counts),
+        })
     }
 
     /// Notes that the connection of this number is closed.
     pub(super) fn put_broken_redirect(&self, id: u64) {
-        self.put(|mail| mail.broken_redirect = Some(id));
+        self.put(None, |mail| mail.broken_redirect = Some(id));
     }
 
     /// Has the connection end when it has taken what waits.
     pub(super) fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
-        self.put(|_| {});
+        self.put(None, |_| {});
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -145,6 +223,12 @@ impl Drop for Mailbox {
 }
 
 impl Mail {
+    fn give_up_all(&mut self, cause: AllCause, counts: &TrackingCounts) {
+        self.forget_keys();
+        self.all = true;
+        counts.gave_up_all(cause);
+    }
+
     fn forget_keys(&mut self) {
         // A connection that waits needs no memory.
         self.keys = Vec::new();

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::access::Judged;
-use super::{Mailbox, Tracking};
+use super::{Mailbox, Owner, Redirect, Tracking};
 use crate::collections::Collections;
 use crate::handle::Handler;
 use crate::redis::Session;
@@ -69,18 +69,10 @@ pub(super) struct Slot {
     pub(super) judged: Judged,
 }
 
-/// Another connection that gets the invalidations.
-#[derive(Debug)]
-struct Redirect {
-    id: u64,
-    mailbox: std::sync::Weak<Mailbox>,
-    is_broken: bool,
-}
-
 /// What a client that begins to track says of itself.
 pub(crate) struct Registered {
     /// The connection that gets the invalidations; `None`: its own.
-    pub(crate) redirect: Option<(u64, Arc<Mailbox>)>,
+    pub(crate) redirect: Option<Redirect>,
     pub(crate) broadcast: Option<Prefixes>,
     pub(crate) own: Arc<Mailbox>,
 }
@@ -174,12 +166,8 @@ impl WorkerTracking {
         if state.slots.len() <= id.index() {
             state.slots.resize_with(id.index() + 1, || None);
         }
-        let redirect = asked.redirect.map(|(id, mailbox)| Redirect {
-            id,
-            mailbox: Arc::downgrade(&mailbox),
-            is_broken: false,
-        });
-        let (session, own) = (Rc::downgrade(session), asked.own);
+        let Registered { redirect, own, .. } = asked;
+        let session = Rc::downgrade(session);
         state.slots[id.index()] = Some(Slot { session, own, redirect, judged });
         ClientGuard { worker: Rc::clone(self), id }
     }
@@ -285,20 +273,13 @@ impl WorkerTracking {
 /// Puts what a client must give up into its mailbox, or that of the connection which it has named.
 fn deliver(slots: &mut [Option<Slot>], id: TrackedClient, push: Push<'_>) {
     let Some(Some(slot)) = slots.get_mut(id.index()) else { return };
-    let target = match &mut slot.redirect {
-        None => Some(Arc::clone(&slot.own)),
+    match &mut slot.redirect {
+        None => _ = slot.own.deliver(push, None),
         Some(redirect) => {
-            let target = redirect.mailbox.upgrade();
-            if target.is_none() && !std::mem::replace(&mut redirect.is_broken, true) {
+            if !redirect.deliver(push) && !std::mem::replace(&mut redirect.is_broken, true) {
                 slot.own.put_broken_redirect(redirect.id);
             }
-            target
         }
-    };
-    match (target, push) {
-        (Some(target), Push::Key(key)) => target.put_key(key),
-        (Some(target), Push::All(cause)) => target.put_all(cause),
-        (None, _) => {}
     }
 }
 
@@ -324,18 +305,15 @@ impl ClientGuard {
         let state = self.worker.state.borrow();
         let slot = state.slots.get(self.id.index()).and_then(Option::as_ref);
         let redirect = slot.and_then(|slot| slot.redirect.as_ref());
-        redirect.is_some_and(|own| own.mailbox.strong_count() == 0)
+        redirect.is_some_and(|redirect| !redirect.reaches(None))
     }
 
-    /// Names another connection for the invalidations; `None`: the client's own.
-    pub(crate) fn redirect(&self, to: Option<(u64, Arc<Mailbox>)>) {
+    /// Names another connection for the invalidations; `None`: the client's own. The one that was
+    /// named before gives up everything.
+    pub(crate) fn redirect(&self, to: Option<Redirect>) {
         let mut state = self.worker.state.borrow_mut();
         if let Some(Some(slot)) = state.slots.get_mut(self.id.index()) {
-            slot.redirect = to.map(|(id, mailbox)| Redirect {
-                id,
-                mailbox: Arc::downgrade(&mailbox),
-                is_broken: false,
-            });
+            slot.redirect = to;
         }
     }
 
@@ -369,11 +347,17 @@ impl ClientGuard {
     }
 
     /// Has the client give up everything, because it has another credential, with this judgement.
-    pub(crate) fn changed_credential(&self, judged: Judged) {
+    /// A connection of another owner gets its invalidations no more.
+    pub(crate) fn changed_credential(&self, judged: Judged, owner: &Owner) {
         let mut state = self.worker.state.borrow_mut();
         let State { table, slots, .. } = &mut *state;
         if let Some(Some(slot)) = slots.get_mut(self.id.index()) {
             slot.judged = judged;
+            if let Some(redirect) = &mut slot.redirect
+                && !redirect.reaches(Some(owner))
+            {
+                redirect.sever();
+            }
         }
         let mut emit = |id, push: Push<'_>| deliver(slots, id, push);
         table.give_up_all(self.id, AllCause::Access, &mut emit);

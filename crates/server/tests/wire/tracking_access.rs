@@ -136,3 +136,53 @@ fn a_client_learns_nothing_of_other_tenants() {
         }
     }
 }
+
+/// A number says nothing about others, and serves the holder of the same credential alone.
+#[test]
+fn invalidations_go_to_connections_of_the_same_credential_only() {
+    let rows = [(1, r#""acme"{"id":1}"#)];
+    let service = TenantService::start_configured(&rows, Options::default(), |own| {
+        *own = with_redis(own.clone());
+    });
+    let key = |client: &str| {
+        let field = service.credential(client);
+        field.trim_end().trim_start_matches("X-API-Key: ").to_owned()
+    };
+    let connect = |client: &str| {
+        let mut connection = RedisClient::connect(service.server.redis);
+        connection.ask(&format!("HELLO 3 AUTH default {}", key(client)));
+        let Reply::Integer(id) = connection.ask("CLIENT ID") else { panic!("no number") };
+        connection.ask("SUBSCRIBE __redis__:invalidate");
+        (connection, id)
+    };
+    let (mut target, id) = connect("acme");
+    let (mut other, _) = connect("other");
+    let redirect = format!("CLIENT TRACKING ON REDIRECT {id}");
+    let unknown = "ERR The client ID you want redirect to does not exist";
+    assert_eq!(other.ask(&redirect).error(), unknown);
+    assert_eq!(other.ask("CLIENT TRACKING ON REDIRECT 1").error(), unknown, "it is the same");
+    let (mut data, _) = connect("acme");
+    assert_eq!(data.ask(&redirect), Reply::ok());
+    // What memory does not keep is invalidated at once.
+    data.ask("GET accounts:9");
+    assert_eq!(target.reply(), invalidated(&["accounts:9"]));
+    // The client that tracks becomes another one.
+    data.ask(&format!("AUTH {}", key("other")));
+    assert_eq!(target.reply(), all_invalidated());
+    let broken = Reply::Push(vec![Reply::text("tracking-redir-broken"), Reply::Integer(id)]);
+    assert_eq!(data.reply(), broken);
+    data.ask("GET accounts:9");
+    assert_quiet(&mut target);
+    // The connection that gets the invalidations becomes another one, or nobody's.
+    for becomes_other in [format!("AUTH {}", key("other")), "RESET".to_owned()] {
+        let ((mut data, _), (mut target, id)) = (connect("acme"), connect("acme"));
+        assert_eq!(data.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), Reply::ok());
+        target.ask(&becomes_other);
+        data.ask("GET accounts:9");
+        let broken = Reply::Push(vec![Reply::text("tracking-redir-broken"), Reply::Integer(id)]);
+        assert_eq!(data.reply(), broken, "{becomes_other}");
+        target.ask(&format!("HELLO 3 AUTH default {}", key("other")));
+        target.ask("SUBSCRIBE __redis__:invalidate");
+        assert_quiet(&mut target);
+    }
+}

@@ -1,13 +1,17 @@
 //! Ways to track: opting in and out, broadcasts, invalidations on another connection, and
 //! transactions. With the errors of each.
 
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
 use crate::common::events::followed;
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::config;
 use crate::common::shelf::{
     all_invalidated, assert_quiet, invalidated, record, start_lasting, tracking,
 };
-use crate::common::wait_until;
+use crate::common::{DEADLINE, wait_until};
 
 fn status(text: &str) -> Reply {
     Reply::Status(text.to_owned())
@@ -199,9 +203,6 @@ fn invalidations_can_go_to_another_connection() {
     assert_eq!(new.ask("CLIENT GETREDIR"), Reply::Integer(id));
     old.ask("GET products:1");
     new.ask("GET products:2");
-    let message = |keys: Reply| {
-        Reply::Array(vec![Reply::text("message"), Reply::text("__redis__:invalidate"), keys])
-    };
     server.commit(7, 200, &[1]);
     assert_eq!(target.reply(), message(Reply::Array(vec![Reply::text("products:1")])));
     server.commit(8, 300, &[2]);
@@ -221,6 +222,67 @@ fn invalidations_can_go_to_another_connection() {
     assert_eq!(new.reply(), Reply::Push(broken));
     let Reply::Map(info) = new.ask("CLIENT TRACKINGINFO") else { panic!("no map") };
     assert!(format!("{info:?}").contains("broken_redirect"), "{info:?}");
+}
+
+fn message(keys: Reply) -> Reply {
+    Reply::Array(vec![Reply::text("message"), Reply::text("__redis__:invalidate"), keys])
+}
+
+/// Otherwise the copies of its client would last for ever, and nothing would say so.
+#[test]
+fn the_end_of_a_session_that_redirects_ends_all_copies() {
+    let mut config = with_redis(config());
+    config.limits.idle_timeout = Duration::from_secs(2);
+    config.limits.write_timeout = Duration::from_millis(300);
+    config.limits.header_timeout = Duration::from_millis(300);
+    let (server, _shelf) = start_lasting(&config);
+    let mut target = RedisClient::connect(server.redis);
+    let Reply::Integer(id) = target.ask("CLIENT ID") else { panic!("no number") };
+    target.ask("SUBSCRIBE __redis__:invalidate");
+    let tracked = || {
+        let mut data = RedisClient::connect(server.redis);
+        assert_eq!(data.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), Reply::ok());
+        data.ask("GET products:1");
+        data
+    };
+    let mut ends_with = |how: &str, mut end: Box<dyn FnMut(&mut RedisClient)>| {
+        let mut data = tracked();
+        end(&mut data);
+        // It must not be idle itself.
+        let pong = Reply::Array(vec![Reply::text("pong"), Reply::text("")]);
+        let begun = Instant::now();
+        while begun.elapsed() < DEADLINE {
+            match target.ask("PING") {
+                reply if reply == pong => std::thread::sleep(Duration::from_millis(10)),
+                reply => {
+                    assert_eq!((reply, target.reply()), (message(Reply::Null), pong), "{how}");
+                    return;
+                }
+            }
+        }
+        panic!("{how}: no null");
+    };
+    for command in ["RESET", "QUIT", "CLIENT TRACKING OFF"] {
+        ends_with(command, Box::new(|data| _ = data.ask(command)));
+    }
+    ends_with(
+        "HELLO 3, and no REDIRECT",
+        Box::new(|data| {
+            data.ask("HELLO 3");
+            assert_eq!(data.ask("CLIENT TRACKING ON"), Reply::ok());
+        }),
+    );
+    ends_with("no end: it was idle", Box::new(|_| {}));
+    ends_with("closed", Box::new(|data| data.stream.shutdown(Shutdown::Both).unwrap()));
+    ends_with("no command", Box::new(|data| _ = data.send("*1\r\n+x\r\n")));
+    ends_with("half of a command", Box::new(|data| _ = data.send("*2\r\n$3\r\nGET\r\n")));
+    ends_with(
+        "slow",
+        Box::new(|data| {
+            let many = array("GET products:1").repeat(1_000);
+            while data.stream.write_all(&many).is_ok() {}
+        }),
+    );
 }
 
 /// As rueidis reads: the lifetime of a record with it, in a transaction, after opting in.

@@ -20,10 +20,14 @@ const SEEDS_UNTIL_FOUND_BYPASS: u64 = 1_000;
 /// The same for the other rules of standbys: most need several rare events at once.
 const SEEDS_UNTIL_FOUND_STANDBYS: u64 = 300;
 
+/// The same with far readers: few reads fit into a run.
+const SEEDS_UNTIL_FOUND_FAR: u64 = 200;
+
 /// Returns the first seed that shows the absence of a safeguard.
 fn first_found(engine: Engine, safeguard: Safeguard, rules: Rules) -> Option<u64> {
     let seeds = match (engine.name, safeguard) {
         ("mongodb", _) => SEEDS_UNTIL_FOUND_MONGODB,
+        _ if engine.is_far => SEEDS_UNTIL_FOUND_FAR,
         (_, Safeguard::StandbyBypass) => SEEDS_UNTIL_FOUND_BYPASS,
         ("postgres-standbys", _) => SEEDS_UNTIL_FOUND_STANDBYS,
         _ => SEEDS_UNTIL_FOUND,
@@ -40,9 +44,12 @@ fn first_found(engine: Engine, safeguard: Safeguard, rules: Rules) -> Option<u64
 /// Returns whether the engine relies on the safeguard.
 fn relies_on(engine: &Engine, safeguard: Safeguard) -> bool {
     match safeguard {
+        Safeguard::Join => engine.is_far,
         Safeguard::Lease => engine.feed == FeedKind::Changes,
         Safeguard::Fence => engine.runs_ahead(),
-        Safeguard::Epoch | Safeguard::Probe => engine.feed != FeedKind::Off,
+        Safeguard::Epoch => engine.feed != FeedKind::Off,
+        // A probe's echo that is taken for its time is a thousandth of the bound of far readers.
+        Safeguard::Probe => engine.feed != FeedKind::Off && !engine.is_far,
         Safeguard::StandbyFloor
         | Safeguard::StandbyShown
         | Safeguard::StandbyDelivered
@@ -70,6 +77,7 @@ fn a_missing_safeguard_is_found() {
     let safeguards = [
         Safeguard::Lease,
         Safeguard::Fence,
+        Safeguard::Join,
         Safeguard::Epoch,
         Safeguard::Probe,
         Safeguard::StandbyFloor,
@@ -102,6 +110,9 @@ fn a_client_would_notice_a_missing_safeguard() {
         (Safeguard::Fence, "mariadb"),
         (Safeguard::Fence, "mysql"),
         (Safeguard::Fence, "mongodb"),
+        (Safeguard::Join, "postgres-far"),
+        (Safeguard::Join, "mariadb-far"),
+        (Safeguard::Join, "mysql-far"),
         (Safeguard::Epoch, "sqlite"),
         (Safeguard::Epoch, "postgres"),
     ] {

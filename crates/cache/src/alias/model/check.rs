@@ -27,7 +27,7 @@ impl World {
         let due = self.db.row_at(id, self.due(client)).0;
         let what = format!("row {id} as of commit {number}, asked at {:?}", client.at);
         if number < client.floors[place] {
-            return Err(format!("older than an answer before: {what}"));
+            return Err(format!("older than an answer or an event before: {what}"));
         }
         if number < due {
             return Err(format!("not fresh: {what}, commit {due} is due"));

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hotrow_admission::concurrency::queue;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::random::{STEP, SplitMix64};
 
@@ -14,7 +15,7 @@ use crate::flight::{Waited, Waiter};
 use crate::testkit::{ONLY, START, TestCache, TestError, config, counts, key_of, poll, record_of};
 use crate::{Answers, BatchLoader, Cache, Fetched, Lookup, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
-use hotrow_types::version::{ChangeId, Position};
+use hotrow_types::version::{ChangeId, Position, Version};
 
 pub(super) const BOUND: Duration = Duration::from_millis(100);
 const ROWS: CollectionId = CollectionId(0);
@@ -106,6 +107,7 @@ impl World {
             error_ttl: Duration::ZERO,
             prefetch_on_change: seed.is_multiple_of(3),
             query_keys: 1 + seed as usize % 3,
+            queue: queue::Config { adaptive: false, ..config().queue },
             ..config()
         };
         let policy = |has_views| CollectionPolicy {
@@ -236,7 +238,21 @@ impl World {
         let passed = self.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.probes.drain(..=i).next_back()) {
             self.cache.advance(ONLY, sent_at, Some(Position { incarnation: 1, at: until }));
-            self.cache.advance_visibility(ONLY, &self.db.snapshot(self.now));
+            let visible = self.db.snapshot(self.now);
+            self.cache.advance_visibility(ONLY, &visible);
+            self.inform_followers(&visible);
+        }
+    }
+
+    /// Clients are informed of the delivered changes that are proven visible.
+    fn inform_followers(&mut self, visible: &Version) {
+        for (number, commit) in (1..=self.delivered).zip(&self.db.log) {
+            if visible.contains(&ChangeId::Transaction { xid: number, commit: number }) {
+                for (id, _) in &commit.rows {
+                    let floor = &mut self.floors[usize::from(*id)];
+                    *floor = number.max(*floor);
+                }
+            }
         }
     }
 
