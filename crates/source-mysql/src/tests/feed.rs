@@ -6,7 +6,7 @@ use hotrow_types::version::ChangeId;
 
 use super::harness::refusal;
 use super::recorder::{Event, Feed, config};
-use super::server::{Server, Stop};
+use super::server::{Flavor, Server, Stop};
 
 mod delivers;
 mod foreign_keys;
