@@ -106,7 +106,7 @@ impl Server {
             .iter()
             .chain(flavor.settings())
             .chain(settings)
-            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .map(|(name, value)| (flavor.dialect(name), flavor.dialect(value)))
             .collect();
         let mut server = Self {
             flavor,
@@ -127,11 +127,10 @@ impl Server {
     /// Grants only the privileges of docs/mysql.md, so that code that needs more fails in the
     /// tests.
     fn create_service_account(&self) {
-        let monitor = self.flavor.monitor();
         self.batch(&format!(
             "CREATE USER IF NOT EXISTS {SERVICE_USER}@'%' IDENTIFIED BY '{SERVICE_PASSWORD}';
              GRANT SELECT ON {}.* TO {SERVICE_USER}@'%';
-             GRANT REPLICATION SLAVE, {monitor} ON *.* TO {SERVICE_USER}@'%'",
+             GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {SERVICE_USER}@'%'",
             self.database
         ));
     }
@@ -196,7 +195,8 @@ impl Server {
 
     // --- SQL ----------------------------------------------------------------------------------
 
-    /// Runs statements as the superuser in the test's database, in one session.
+    /// Runs statements as the superuser in the test's database, in one session. They are
+    /// MariaDB's, and translated for MySQL.
     ///
     /// # Panics
     /// Panics if a statement fails.
@@ -250,7 +250,7 @@ impl Server {
             .expect("the SQL client");
         let mut input = child.stdin.take().expect("piped");
         // The client may end before it has read everything.
-        let sql = sql.to_owned();
+        let sql = self.flavor.dialect(sql);
         let writer = std::thread::spawn(move || _ = input.write_all(sql.as_bytes()));
         Running { child, writer }
     }

@@ -3,6 +3,28 @@
 /// Environment variable that selects the servers of a run: `mysql`, or else MariaDB.
 const VARIABLE: &str = "HOTROW_TEST_SERVER";
 
+/// Words of MariaDB's, and MySQL's in their place.
+const DIALECT: [(&str, &str); 18] = [
+    ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"),
+    ("RESET MASTER", "RESET BINARY LOGS AND GTIDS"),
+    ("RESET SLAVE", "RESET REPLICA"),
+    ("CHANGE MASTER TO MASTER_", "CHANGE REPLICATION SOURCE TO SOURCE_"),
+    (", MASTER_", ", SOURCE_"),
+    ("BINLOG MONITOR", "REPLICATION CLIENT"),
+    ("SLAVE MONITOR", "REPLICATION CLIENT"),
+    ("rpl_semi_sync_master_", "rpl_semi_sync_source_"),
+    ("rpl-semi-sync-master-", "rpl-semi-sync-source-"),
+    ("wait-no-slave", "wait-no-replica"),
+    ("wait_no_slave", "wait_no_replica"),
+    ("utf8mb4_nopad_bin", "utf8mb4_0900_bin"),
+    ("latin1_nopad_bin", "latin1_bin"),
+    ("int(11)", "int"),
+    ("bigint(20)", "bigint"),
+    ("NO_LOG", "MINIMAL"),
+    (" uuid,", " char(36),"),
+    (" inet6,", " varchar(39),"),
+];
+
 /// Kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
@@ -54,6 +76,7 @@ impl Flavor {
             Self::MySql => &[
                 ("gtid-mode", "ON"),
                 ("enforce-gtid-consistency", "ON"),
+                ("cte-max-recursion-depth", "100000"),
                 ("mysqlx", "OFF"),
                 ("secure-file-priv", "NULL"),
                 // MariaDB has it built in.
@@ -62,19 +85,16 @@ impl Flavor {
         }
     }
 
-    /// Returns the documented privilege to query the log's end.
-    pub fn monitor(self) -> &'static str {
-        self.choose("BINLOG MONITOR", "REPLICATION CLIENT")
-    }
-
-    /// Returns the statement that reads the log's end.
-    pub fn log_end_sql(self) -> &'static str {
-        self.choose("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS")
-    }
-
-    /// Returns the statement that begins the log anew.
-    pub fn reset_log_sql(self) -> &'static str {
-        self.choose("RESET MASTER", "RESET BINARY LOGS AND GTIDS")
+    /// Returns MariaDB's SQL, settings or messages in the words of this flavor.
+    pub fn dialect(self, mariadb: &str) -> String {
+        if self == Self::MariaDb {
+            return mariadb.to_owned();
+        }
+        let mut text = mariadb.to_owned();
+        for (of_mariadb, of_mysql) in DIALECT {
+            text = text.replace(of_mariadb, of_mysql);
+        }
+        without_sequences(&text)
     }
 
     /// Returns the query of the start of the server's process, in seconds since 1970.
@@ -100,4 +120,20 @@ impl Flavor {
              FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')), 256), 16)",
         )
     }
+}
+
+/// Replaces tables of MariaDB's sequence engine, such as `seq_1_to_500`.
+fn without_sequences(sql: &str) -> String {
+    let mut parts = sql.split("FROM seq_");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(part.len());
+        let (range, rest) = part.split_at(end);
+        let (first, last) = range.split_once("_to_").expect("a sequence");
+        text += &format!(
+            "FROM (WITH RECURSIVE n (seq) AS (SELECT {first} UNION ALL SELECT seq + 1 FROM n \
+             WHERE seq < {last}) SELECT seq FROM n) AS n{rest}"
+        );
+    }
+    text
 }

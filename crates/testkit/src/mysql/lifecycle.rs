@@ -99,7 +99,7 @@ impl Server {
     /// Returns the log's end in the form of positions: number of the newest file and offset.
     #[track_caller]
     pub fn log_end(&self) -> u64 {
-        let text = self.query(self.flavor.log_end_sql());
+        let text = self.query("SHOW MASTER STATUS");
         let mut fields = text.split('\t');
         let file = fields.next().and_then(|name| name.rsplit('.').next()).expect("a file");
         let file: u64 = file.parse().expect("a number");
