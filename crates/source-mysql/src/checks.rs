@@ -32,14 +32,6 @@ pub(super) async fn feed(
     found: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
     let mut findings = found;
-    let is_of_hub = config.is_relay || config.server.follow == Follow::Hub;
-    if is_of_hub && readers.flavor == Flavor::MySql {
-        findings.push(Finding::new(
-            format!("the server is {readers}, and the change hub carries MariaDB's changes only"),
-            "use MariaDB, or let each instance follow the database: source.feed = \"changes\"",
-        ));
-        return Ok(findings);
-    }
     let tuning = Tuning::new(config);
     match config.server.follow {
         Follow::Changes => {}

@@ -255,7 +255,7 @@ impl FeedLoop<'_> {
         let place = self.place.and_then(Place::landmark);
         if let Some(landmark) = place.filter(|_| rules.has(ResumeRule::PlaceOfStream)) {
             let wanted = (landmark, &*end.file, rules);
-            match landmark::resume(raw, wanted, server_id(), times).await {
+            match landmark::resume(raw, wanted, (identity.flavor, server_id()), times).await {
                 Ok((dump, position)) => return Ok((dump, position, Some(landmark))),
                 Err(why) => tracing::error!(
                     file = %LogPosition::of_point(landmark.at).file_name(&end.file),

@@ -4,7 +4,7 @@
 const VARIABLE: &str = "HOTROW_TEST_SERVER";
 
 /// Words of MariaDB's, and MySQL's in their place.
-const DIALECT: [(&str, &str); 18] = [
+const DIALECT: [(&str, &str); 20] = [
     ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"),
     ("RESET MASTER", "RESET BINARY LOGS AND GTIDS"),
     ("RESET SLAVE", "RESET REPLICA"),
@@ -21,6 +21,8 @@ const DIALECT: [(&str, &str); 18] = [
     ("int(11)", "int"),
     ("bigint(20)", "bigint"),
     ("NO_LOG", "MINIMAL"),
+    ("mariadb", "mysql"),
+    ("MariaDB", "MySQL"),
     (" uuid,", " char(36),"),
     (" inet6,", " varchar(39),"),
 ];
