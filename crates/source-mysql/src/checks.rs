@@ -10,6 +10,7 @@ use super::connect::{self, full_text};
 use super::dump::Dump;
 use super::feed;
 use super::inspect::{PRIMARY, Table, account, current_user};
+use super::probe;
 use super::server::{Flavor, Identity};
 use super::start;
 use super::target::Target;
@@ -246,7 +247,7 @@ async fn dump(
     session: &mut connect::Session,
 ) -> Result<(), String> {
     let connect::Session { conn, identity, host } = session;
-    let end = start::log_position(conn, identity, tuning).await.map_err(|e| e.detail)?;
+    let end = probe::log_end(conn, identity).await.map_err(|e| e.detail)?;
     let raw = tokio::time::timeout(config.server.connect_timeout, connect::raw(target, host)).await;
     let raw = raw.map_err(|_| "connecting took too long".to_owned())?.map_err(|e| e.to_string())?;
     // A random number, because the configured one may be in use by the instance that this one

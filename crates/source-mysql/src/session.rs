@@ -191,8 +191,7 @@ impl Session<'_> {
                     if let Version::Log(visible) = &probe.visible {
                         self.recent.mark_visible(visible.at);
                         self.kept.settle(visible.at);
-                    } else {
-                        // MySQL: the session began when all commits before were visible.
+                    } else if probe.is_settled {
                         self.kept.settle(u64::MAX);
                     }
                     let end = probe.end;

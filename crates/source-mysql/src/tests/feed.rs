@@ -13,6 +13,7 @@ mod foreign_keys;
 mod keys;
 mod locks;
 mod losses;
+mod of_mysql;
 mod privileges;
 mod race;
 mod schema;
