@@ -161,4 +161,14 @@ fn accounts_log_in_with_and_without_tls() {
             Reader::open(by(mode));
         }
     }
+    if server.flavor() == Flavor::MariaDb {
+        return;
+    }
+    server.batch(&format!("ALTER USER {SERVICE_USER}@'%' REQUIRE SSL"));
+    assert!(refusal(by("disabled")).contains("(error 1045)"));
+    Reader::open(by("required"));
+    // MySQL's own certificate names no host.
+    let by_name = format!("verify-identity&ssl-ca={}", server.data().join("ca.pem").display());
+    let text = refusal(by(&by_name));
+    assert!(text.contains("certificate"), "{text}");
 }

@@ -4,12 +4,13 @@
 const VARIABLE: &str = "HOTROW_TEST_SERVER";
 
 /// Words of MariaDB's, and MySQL's in their place.
-const DIALECT: [(&str, &str); 20] = [
+const DIALECT: [(&str, &str); 21] = [
     ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"),
     ("RESET MASTER", "RESET BINARY LOGS AND GTIDS"),
     ("RESET SLAVE", "RESET REPLICA"),
     ("CHANGE MASTER TO MASTER_", "CHANGE REPLICATION SOURCE TO SOURCE_"),
     (", MASTER_", ", SOURCE_"),
+    ("SET gtid_domain_id = 7", "SET gtid_next = '00000000-0000-0000-0000-000000000007:1'"),
     ("BINLOG MONITOR", "REPLICATION CLIENT"),
     ("SLAVE MONITOR", "REPLICATION CLIENT"),
     ("rpl_semi_sync_master_", "rpl_semi_sync_source_"),
