@@ -11,7 +11,7 @@ use super::server::{Flavor, Identity};
 use super::session::driver_error;
 use hotrow_source::feed_loop::{Ended, timely};
 
-/// Waits until everything before an end of the log, as queried before, is visible to reads sent from
+/// Waits until everything before an end of the log that was queried is visible to reads sent from
 /// now on.
 ///
 /// MariaDB reports the end of what is visible. MySQL reports the log's end, before which

@@ -6,7 +6,8 @@
 
 use crate::version::Gtid;
 
-/// A place in the binary log of a MariaDB or MySQL server from which changes can be delivered again.
+/// A place in the binary log of a MariaDB or MySQL server, from which changes can be delivered
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landmark {
     /// Point of the log, as in [`crate::version::Position::at`].
