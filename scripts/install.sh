@@ -56,6 +56,11 @@ need_postgresql() {
   return 0
 }
 
+# need_mysql: gets MySQL, which tests start beside MariaDB.
+need_mysql() {
+  scripts/mysql-server >/dev/null || die "tests over MySQL cannot run without it"
+}
+
 # need_modules: installs the modules of Varnish and nginx that examples/purge needs.
 need_modules() {
   local missing=()

@@ -139,7 +139,6 @@ fn open(source: SourceConfig, hub: &mut HubConfig, host: &Host) -> Result<Engine
         SourceConfig::Mysql(mut source) => {
             source.server.follow = Follow::Changes;
             source.server.reads_in_flight = 1;
-            source.is_relay = true;
             #[cfg(feature = "failpoints")]
             {
                 source.resume_rules = host.failpoints.resume_rules_in_force();

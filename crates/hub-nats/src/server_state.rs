@@ -265,6 +265,7 @@ impl ServerState {
             // Unknown: no standby has replayed it.
             Mark::Transaction(xid) => ChangeId::Transaction { xid, commit: u64::MAX },
             Mark::Commit(at) => ChangeId::Commit(Position { incarnation: self.incarnation(), at }),
+            Mark::Gtid(gtid) => ChangeId::Gtid(gtid),
         }
     }
 

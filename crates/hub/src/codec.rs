@@ -4,13 +4,15 @@
 //! first byte is the version of the form: a reader that meets another one refuses the message, so
 //! relays and servers of different forms do not work together by accident.
 
-use hotrow_types::landmark::{CommitMark, Landmark};
-use hotrow_types::version::Snapshot;
+use std::sync::Arc;
+
+use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
+use hotrow_types::version::{Gtid, GtidSet, Snapshot, SourceId};
 
 use crate::message::{
-    ANSWERS_MAX, Beginning, Body, COLLECTIONS_MAX, Event, FlushReason, Generation, HIDDEN_MAX,
-    Loss, MESSAGE_BYTES_MAX, Mark, Message, Nonce, Predecessor, RUNNING_MAX, TEXT_BYTES_MAX,
-    Visible, Watermark, cut,
+    ANSWERS_MAX, Beginning, Body, COLLECTIONS_MAX, Event, FlushReason, GTIDS_BYTES_MAX, Generation,
+    HIDDEN_MAX, Loss, MESSAGE_BYTES_MAX, Mark, Message, Nonce, Predecessor, RUNNING_MAX,
+    TEXT_BYTES_MAX, Visible, Watermark, cut,
 };
 use crate::tag::Tag;
 use reader::Reader;
@@ -20,7 +22,7 @@ mod reader;
 mod writer;
 
 /// Version of the form.
-pub const FORM: u8 = 3;
+pub const FORM: u8 = 4;
 /// Length of a nonce in bytes.
 pub const NONCE_BYTES: usize = 17;
 /// Most events in a message: each takes two bytes at least.
@@ -152,10 +154,18 @@ fn write_landmark(writer: &mut Writer, landmark: &Landmark) {
     writer.number(landmark.at);
     writer.number(landmark.file_created_s.into());
     writer.option(landmark.commit.as_ref(), |writer, commit| {
-        let (domain, server, sequence) = commit.gtid;
-        writer.number(domain.into());
-        writer.number(server.into());
-        writer.number(sequence);
+        match commit.gtid {
+            CommitId::MariaDb(domain, server, sequence) => {
+                writer.byte(0);
+                writer.number(domain.into());
+                writer.number(server.into());
+                writer.number(sequence);
+            }
+            CommitId::MySql(gtid) => {
+                writer.byte(1);
+                write_gtid(writer, gtid);
+            }
+        }
         writer.number(commit.end);
     });
 }
@@ -167,9 +177,16 @@ fn read_landmark(reader: &mut Reader<'_>) -> Result<Landmark, DecodeError> {
         at: reader.number()?,
         file_created_s: short(reader.number()?)?,
         commit: reader.option(|reader| {
-            let domain = short(reader.number()?)?;
-            let server = short(reader.number()?)?;
-            Ok(CommitMark { gtid: (domain, server, reader.number()?), end: reader.number()? })
+            let gtid = match reader.byte()? {
+                0 => {
+                    let domain = short(reader.number()?)?;
+                    let server = short(reader.number()?)?;
+                    CommitId::MariaDb(domain, server, reader.number()?)
+                }
+                1 => CommitId::MySql(read_gtid(reader)?),
+                _ => return Err(DecodeError::Damaged("its landmark has an unknown number")),
+            };
+            Ok(CommitMark { gtid, end: reader.number()? })
         })?,
     })
 }
@@ -263,6 +280,10 @@ fn write_watermark(writer: &mut Writer, watermark: &Watermark) {
             writer.byte(1);
             writer.number(*at);
         }
+        Visible::Gtids(set) => {
+            writer.byte(2);
+            writer.text(&set.to_string());
+        }
     });
     writer.option(watermark.hidden.as_ref(), |writer, hidden| {
         writer.list(hidden, |writer, mark| write_mark(writer, *mark));
@@ -292,6 +313,11 @@ fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
                 Ok(Visible::Snapshot(Snapshot { xmin, xmax, running }))
             }
             1 => reader.number().map(Visible::Through),
+            2 => {
+                let set = GtidSet::parse(&reader.text(GTIDS_BYTES_MAX)?);
+                let damaged = |_| DecodeError::Damaged("its set of GTIDs cannot be read");
+                set.map(|set| Visible::Gtids(Arc::new(set))).map_err(damaged)
+            }
             _ => Err(DecodeError::Damaged("it has an unknown kind of visibility")),
         })?,
         hidden: reader.option(|reader| reader.list(HIDDEN_MAX, read_mark))?,
@@ -303,20 +329,43 @@ fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
 }
 
 fn write_mark(writer: &mut Writer, mark: Mark) {
-    let (kind, number) = match mark {
-        Mark::Transaction(number) => (0, number),
-        Mark::Commit(number) => (1, number),
-    };
-    writer.byte(kind);
-    writer.number(number);
+    match mark {
+        Mark::Transaction(number) => {
+            writer.byte(0);
+            writer.number(number);
+        }
+        Mark::Commit(number) => {
+            writer.byte(1);
+            writer.number(number);
+        }
+        Mark::Gtid(gtid) => {
+            writer.byte(2);
+            write_gtid(writer, gtid);
+        }
+    }
 }
 
 fn read_mark(reader: &mut Reader<'_>) -> Result<Mark, DecodeError> {
     match reader.byte()? {
         0 => reader.number().map(Mark::Transaction),
         1 => reader.number().map(Mark::Commit),
+        2 => read_gtid(reader).map(Mark::Gtid),
         _ => Err(DecodeError::Damaged("it has an unknown kind of change")),
     }
+}
+
+fn write_gtid(writer: &mut Writer, gtid: Gtid) {
+    writer.tag(Tag(gtid.source.server));
+    writer.text(gtid.source.tag());
+    writer.number(gtid.number);
+}
+
+fn read_gtid(reader: &mut Reader<'_>) -> Result<Gtid, DecodeError> {
+    const TAG_BYTES_MAX: usize = 32;
+    let Tag(server) = reader.tag()?;
+    let source = SourceId::new(server, &reader.text(TAG_BYTES_MAX)?);
+    let source = source.map_err(|_| DecodeError::Damaged("a GTID has no valid tag"))?;
+    Ok(Gtid { source, number: reader.number()? })
 }
 
 impl Event {
@@ -340,12 +389,13 @@ impl Event {
     /// Returns an upper bound of its encoded length, its collection included.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
-        const FIXED: usize = 48;
+        const FIXED: usize = 39;
         FIXED
             + match self {
-                Self::Change { key, .. } => key.len(),
+                Self::Change { key, mark, .. } => key.len() + mark.bytes_max(),
                 Self::OpenGap { .. } => TEXT_BYTES_MAX,
-                Self::Flush { .. } | Self::CloseGap { .. } => 0,
+                Self::Flush { mark, .. } => mark.as_ref().map_or(0, Mark::bytes_max),
+                Self::CloseGap { .. } => 0,
             }
     }
 }

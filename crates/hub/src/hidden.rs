@@ -5,16 +5,16 @@
 
 use crate::message::{Mark, Visible};
 
-/// Most changes remembered between two looks. Beyond it only the last is remembered, and no
-/// watermark can be joined until a look has passed it.
+/// Most changes remembered between two looks. Beyond it only the last of each source of numbers is
+/// remembered, and no watermark can be joined until a look has passed all of them.
 const MARKS_MAX: usize = 65_536;
 
 /// Delivered changes that no look has seen.
 #[derive(Debug, Default)]
 pub struct Hidden {
     marks: Vec<Mark>,
-    /// Greatest of the changes beyond the bound.
-    overflow: Option<Mark>,
+    /// Greatest of the changes beyond the bound, of each source.
+    overflow: Vec<Mark>,
     /// Changes of an earlier chain may be hidden too, and are not known.
     unsettled: bool,
 }
@@ -43,28 +43,36 @@ impl Hidden {
         }
         if self.marks.len() < MARKS_MAX {
             self.marks.push(mark);
-        } else {
-            self.overflow = Some(self.overflow.map_or(mark, |last| last.later(mark)));
+            return;
         }
+        for last in &mut self.overflow {
+            if let Some(later) = last.later(mark) {
+                *last = later;
+                return;
+            }
+        }
+        self.overflow.push(mark);
     }
 
     /// Forgets what a look saw.
     pub fn seen(&mut self, visible: &Visible) {
         self.marks.retain(|mark| !mark.is_in(visible));
-        self.overflow = self.overflow.filter(|last| !last.is_passed_by(visible));
+        self.overflow.retain(|last| !last.is_passed_by(visible));
     }
 
     /// Returns the changes that remain; `None` if they are not known, or more than `most`.
     #[must_use]
     pub fn list(&self, most: usize) -> Option<Vec<Mark>> {
-        let known = !self.unsettled && self.overflow.is_none() && self.marks.len() <= most;
+        let known = !self.unsettled && self.overflow.is_empty() && self.marks.len() <= most;
         known.then(|| self.marks.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hotrow_types::version::Snapshot;
+    use std::sync::Arc;
+
+    use hotrow_types::version::{Gtid, GtidSet, Snapshot, SourceId};
 
     use super::*;
 
@@ -94,6 +102,24 @@ mod tests {
         hidden.seen(&snapshot(5, last + 1, &[5, last]));
         assert_eq!(hidden.list(usize::MAX), None);
         hidden.seen(&snapshot(last + 1, last + 1, &[]));
+        assert_eq!(hidden.list(9), Some(Vec::new()));
+    }
+
+    #[test]
+    fn beyond_the_bound_each_source_has_its_last() {
+        let gtid =
+            |tag, number| Mark::Gtid(Gtid { source: SourceId::new(7, tag).unwrap(), number });
+        let seen = |text: &str| {
+            let text = text.replace('U', "00000000-0000-0000-0000-000000000007");
+            Visible::Gtids(Arc::new(GtidSet::parse(&text).unwrap()))
+        };
+        let mut hidden = Hidden::default();
+        let last = MARKS_MAX as u64 + 9;
+        (1..=last).for_each(|number| hidden.delivered(gtid("", number)));
+        (1..=3).for_each(|number| hidden.delivered(gtid("b", number)));
+        hidden.seen(&seen(&format!("U:1-{last},U:b:1-2")));
+        assert_eq!(hidden.list(9), None);
+        hidden.seen(&seen(&format!("U:1-{last},U:b:1-3")));
         assert_eq!(hidden.list(9), Some(Vec::new()));
     }
 

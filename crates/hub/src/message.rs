@@ -1,7 +1,9 @@
 //! Messages from a relay to servers, as they are after decoding.
 
+use std::sync::Arc;
+
 use hotrow_types::landmark::Landmark;
-use hotrow_types::version::{Position, Snapshot, Version};
+use hotrow_types::version::{Gtid, GtidSet, Position, Snapshot, Version};
 
 use crate::tag::Tag;
 
@@ -12,9 +14,11 @@ pub const CHANGES_BYTES_MAX: usize = 64 * 1024;
 /// Most instances that one watermark answers.
 pub const ANSWERS_MAX: usize = 4_096;
 /// Most hidden changes that a watermark lists. With more, no server can join by it.
-pub const HIDDEN_MAX: usize = 4_096;
+pub const HIDDEN_MAX: usize = 2_048;
 /// Most running transactions in the snapshot of a watermark. With more it has none.
 pub const RUNNING_MAX: usize = 8_192;
+/// Longest set of GTIDs in a watermark, as text in bytes. A longer one is not sent.
+pub const GTIDS_BYTES_MAX: usize = 128 * 1024;
 /// Most collections of a relay.
 pub const COLLECTIONS_MAX: usize = 4_096;
 /// Longest text in a message, in bytes; a longer one is cut.
@@ -138,6 +142,8 @@ pub enum Mark {
     Transaction(u64),
     /// End of a commit in a log in order of visibility.
     Commit(u64),
+    /// A MySQL transaction.
+    Gtid(Gtid),
 }
 
 /// What every read sees that begins after a look at the database.
@@ -147,6 +153,8 @@ pub enum Visible {
     Snapshot(Snapshot),
     /// Every commit up to a point of a log in order of visibility.
     Through(u64),
+    /// At least these transactions of a MySQL server.
+    Gtids(Arc<GtidSet>),
 }
 
 /// Answer to nonces: everything committed before they were sent is in this chain, before this
@@ -199,6 +207,7 @@ impl Mark {
         match (self, visible) {
             (Self::Transaction(xid), Visible::Snapshot(snapshot)) => snapshot.contains(*xid),
             (Self::Commit(at), Visible::Through(through)) => at <= through,
+            (Self::Gtid(gtid), Visible::Gtids(set)) => set.contains(gtid),
             _ => false,
         }
     }
@@ -209,17 +218,30 @@ impl Mark {
         match (self, visible) {
             // Transactions are numbered at their start: a lower one may commit later.
             (Self::Transaction(xid), Visible::Snapshot(snapshot)) => snapshot.xmin > *xid,
+            (Self::Gtid(gtid), Visible::Gtids(set)) => set.contains_up_to(gtid),
             _ => self.is_in(visible),
         }
     }
 
-    /// Returns the greater of two.
+    /// Returns the greater of two; `None` if their numbers do not compare.
     #[must_use]
-    pub(crate) fn later(self, other: Self) -> Self {
-        let number = |mark: Self| match mark {
-            Self::Transaction(number) | Self::Commit(number) => number,
+    pub(crate) fn later(self, other: Self) -> Option<Self> {
+        let place = |mark: Self| match mark {
+            Self::Transaction(number) | Self::Commit(number) => (None, number),
+            Self::Gtid(gtid) => (Some(gtid.source), gtid.number),
         };
-        if number(other) > number(self) { other } else { self }
+        let (source, number) = place(self);
+        let (others, greatest) = place(other);
+        (source == others).then_some(if greatest > number { other } else { self })
+    }
+
+    /// Returns an upper bound of its encoded length.
+    #[must_use]
+    pub(crate) fn bytes_max(&self) -> usize {
+        match self {
+            Self::Transaction(_) | Self::Commit(_) => 9,
+            Self::Gtid(gtid) => 29 + gtid.source.tag().len(),
+        }
     }
 }
 
@@ -232,6 +254,9 @@ impl Visible {
                 Some(Self::Snapshot(snapshot.as_ref().clone()))
             }
             Version::Log(to) | Version::Span { from: to, .. } => Some(Self::Through(to.at)),
+            Version::Gtids(set) if set.to_string().len() <= GTIDS_BYTES_MAX => {
+                Some(Self::Gtids(Arc::clone(set)))
+            }
             Version::Snapshot { .. }
             | Version::Replayed { .. }
             | Version::Gtids(_)
@@ -247,6 +272,7 @@ impl Visible {
                 Version::Snapshot { incarnation, snapshot: snapshot.clone().into() }
             }
             Self::Through(at) => Version::Log(Position { incarnation, at: *at }),
+            Self::Gtids(set) => Version::Gtids(Arc::clone(set)),
         }
     }
 }

@@ -432,7 +432,8 @@ pub fn mark_of(change: hotrow_types::version::ChangeId) -> Option<Mark> {
     match change {
         ChangeId::Transaction { xid, .. } => Some(Mark::Transaction(xid)),
         ChangeId::Commit(position) => Some(Mark::Commit(position.at)),
-        ChangeId::Log(_) | ChangeId::Gtid(_) => None,
+        ChangeId::Gtid(gtid) => Some(Mark::Gtid(gtid)),
+        ChangeId::Log(_) => None,
     }
 }
 

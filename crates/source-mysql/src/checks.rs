@@ -10,6 +10,7 @@ use super::connect::{self, full_text};
 use super::dump::Dump;
 use super::feed;
 use super::inspect::{PRIMARY, Table, account, current_user};
+use super::probe;
 use super::server::{Flavor, Identity};
 use super::start;
 use super::target::Target;
@@ -32,14 +33,6 @@ pub(super) async fn feed(
     found: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
     let mut findings = found;
-    let is_of_hub = config.is_relay || config.server.follow == Follow::Hub;
-    if is_of_hub && readers.flavor == Flavor::MySql {
-        findings.push(Finding::new(
-            format!("the server is {readers}, and the change hub carries MariaDB's changes only"),
-            "use MariaDB, or let each instance follow the database: source.feed = \"changes\"",
-        ));
-        return Ok(findings);
-    }
     let tuning = Tuning::new(config);
     match config.server.follow {
         Follow::Changes => {}
@@ -254,7 +247,7 @@ async fn dump(
     session: &mut connect::Session,
 ) -> Result<(), String> {
     let connect::Session { conn, identity, host } = session;
-    let end = start::log_position(conn, identity, tuning).await.map_err(|e| e.detail)?;
+    let end = probe::log_end(conn, identity).await.map_err(|e| e.detail)?;
     let raw = tokio::time::timeout(config.server.connect_timeout, connect::raw(target, host)).await;
     let raw = raw.map_err(|_| "connecting took too long".to_owned())?.map_err(|e| e.to_string())?;
     // A random number, because the configured one may be in use by the instance that this one

@@ -17,8 +17,6 @@ pub struct Config {
     /// Replica number of the feed, unique among the server's replicas. `None` means a random
     /// number.
     pub server_id: Option<u32>,
-    /// The feed's changes are published to a change hub.
-    pub is_relay: bool,
     /// Rules in force for a feed with a place: all of them, but for tests.
     pub resume_rules: ResumeRules,
     /// Rules in force for embedded rows: all of them, but for tests.

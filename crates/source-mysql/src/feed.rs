@@ -20,13 +20,13 @@ use super::hub;
 use super::inspect::{self, Refused, Table};
 use super::landmark::{self, Landmarks};
 use super::place::LogPosition;
-use super::probe::{LogEnd, Progress};
+use super::probe::{self, LogEnd, Progress};
 use super::resume_rules::ResumeRule;
 use super::server::Identity;
 use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, driver_error, watched};
 use super::shared::Shared;
 use super::start;
-use super::target::{Host, Target};
+use super::target::Target;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
 use hotrow_source::origin::Origins;
@@ -147,7 +147,7 @@ impl Sessions for FeedLoop<'_> {
         }
         // Log position first, catalogue second, so that every schema change after this check is
         // delivered.
-        let end = start::log_position(&mut probes.conn, &identity, tuning).await?;
+        let end = log_end(&mut probes.conn, &identity, tuning).await?;
         if end.point < self.newest_end.get() {
             return Ok(Ended::new(
                 LossCause::OtherLog,
@@ -162,10 +162,10 @@ impl Sessions for FeedLoop<'_> {
         // Of a time after the inspection.
         let inspected_at = match self.place {
             None => 0,
-            Some(_) => start::log_position(&mut probes.conn, &identity, tuning).await?.point,
+            Some(_) => log_end(&mut probes.conn, &identity, tuning).await?.point,
         };
         let (dump, position, landmark) =
-            self.start_stream(raw, &probes.host, &identity, &end).await?;
+            self.start_stream(raw, &mut probes, &identity, &end).await?;
         let point = position.point();
         tracing::info!(
             host = %probes.host,
@@ -244,7 +244,7 @@ impl FeedLoop<'_> {
     async fn start_stream(
         &self,
         mut raw: Conn,
-        host: &Host,
+        probes: &mut connect::Session,
         identity: &Identity,
         end: &LogEnd,
     ) -> Result<(Dump, LogPosition, Option<Landmark>), Ended> {
@@ -255,7 +255,7 @@ impl FeedLoop<'_> {
         let place = self.place.and_then(Place::landmark);
         if let Some(landmark) = place.filter(|_| rules.has(ResumeRule::PlaceOfStream)) {
             let wanted = (landmark, &*end.file, rules);
-            match landmark::resume(raw, wanted, server_id(), times).await {
+            match landmark::resume(raw, wanted, (identity.flavor, server_id()), times).await {
                 Ok((dump, position)) => return Ok((dump, position, Some(landmark))),
                 Err(why) => tracing::error!(
                     file = %LogPosition::of_point(landmark.at).file_name(&end.file),
@@ -264,8 +264,9 @@ impl FeedLoop<'_> {
                      changes may be lost, and the feed starts anew"
                 ),
             }
-            raw = connect::raw(target, host).await.map_err(|e| unreachable(&[e]))?;
+            raw = connect::raw(target, &probes.host).await.map_err(|e| unreachable(&[e]))?;
         }
+        start::visible(&mut probes.conn, identity, tuning).await?;
         let newest = (&*end.file, end.position.offset());
         let (heartbeat, limit) = times;
         let dump = Dump::start(raw, identity.flavor, server_id(), newest, heartbeat, limit).await?;
@@ -336,6 +337,10 @@ impl FeedLoop<'_> {
         // 0 means that the log did not go back.
         self.salt = RandomState::new().hash_one("log went back").max(1);
     }
+}
+
+async fn log_end(conn: &mut Conn, identity: &Identity, tuning: &Tuning) -> Result<LogEnd, Ended> {
+    timely(tuning.silence_max, "reading the log's end", probe::log_end(conn, identity)).await
 }
 
 pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {

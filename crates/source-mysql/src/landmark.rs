@@ -1,4 +1,4 @@
-//! Landmarks of the binary log (MariaDB): where the feed is, and whether the log still has the
+//! Landmarks of the binary log: where the feed is, and whether the log still has the
 //! place where an earlier feed was, possibly one of another process.
 //!
 //! A place is resumed only if the log's file was created at the same second and the commit that
@@ -7,22 +7,23 @@
 
 use std::time::Duration;
 
-use hotrow_types::landmark::{CommitMark, Landmark};
+use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
 use mysql_async::Conn;
 use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw};
 
-use super::binlog;
+use super::binlog::{self, Event};
 use super::dump::Dump;
 use super::place::LogPosition;
 use super::resume_rules::{ResumeRule, ResumeRules};
 use super::server::Flavor;
+use super::session;
 
 /// Tracker of the newest landmark of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Landmarks {
     file_created_s: Option<u32>,
     /// Start and number of the group that has not ended.
-    open: Option<(u64, (u32, u32, u64))>,
+    open: Option<(u64, CommitId)>,
     newest: Option<Landmark>,
     /// The newest one was not reported yet.
     is_new: bool,
@@ -75,11 +76,14 @@ fn is_format(header: &BinlogEventHeader) -> bool {
     header.event_type_raw() == binlog::FORMAT_DESCRIPTION
 }
 
-/// Returns the number of the group that the event begins: domain, server, sequence.
-fn gtid(raw: &Raw) -> Option<(u32, u32, u64)> {
+/// Returns the number of the group that the event begins.
+fn gtid(raw: &Raw) -> Option<CommitId> {
     let header = raw.header();
+    if Event::is_mysql_gtid(header.event_type_raw()) {
+        return session::gtid(raw).map(CommitId::MySql);
+    }
     let (sequence, domain) = binlog::mariadb_gtid(header.event_type_raw(), raw.data())?;
-    Some((domain, header.server_id(), sequence))
+    Some(CommitId::MariaDb(domain, header.server_id(), sequence))
 }
 
 /// Starts the stream at the end of a landmark. `newest_file` is the name of the log's last file.
@@ -90,13 +94,12 @@ fn gtid(raw: &Raw) -> Option<(u32, u32, u64)> {
 pub(crate) async fn resume(
     conn: Conn,
     (landmark, newest_file, rules): (Landmark, &str, ResumeRules),
-    server_id: u32,
+    (flavor, server_id): (Flavor, u32),
     (heartbeat, limit): (Duration, Duration),
 ) -> Result<(Dump, LogPosition), String> {
     let mut position = LogPosition::of_point(landmark.at);
     let file = position.file_name(newest_file);
-    let dump =
-        Dump::start(conn, Flavor::MariaDb, server_id, (&file, position.offset()), heartbeat, limit);
+    let dump = Dump::start(conn, flavor, server_id, (&file, position.offset()), heartbeat, limit);
     let mut dump = dump.await.map_err(|ended| ended.detail)?;
     let mut search = Search { landmark, rules, has_format: false, has_gtid: false };
     loop {

@@ -23,6 +23,7 @@ use super::config::Tuning;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
 use super::session::driver_error;
+use super::start::Fence;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};
 
@@ -38,6 +39,8 @@ pub(crate) struct Probe {
     pub(crate) end: u64,
     /// Version that a read sent now sees at least.
     pub(crate) visible: Version,
+    /// MySQL: every commit before the first probe is visible.
+    pub(crate) is_settled: bool,
 }
 
 /// End of the log.
@@ -123,14 +126,19 @@ pub(crate) async fn run(
     (out, early): (mpsc::Sender<Probe>, &Notify),
 ) -> Ended {
     let mut tick = every(tuning.probe_every);
+    let mut fence = Fence::of(identity);
     loop {
         // Before the query is sent: the answer covers every commit until now.
         let sent_at = Nanos::now();
-        let end = match timely(tuning.silence_max, "the probe", log_end(conn, identity)).await {
-            Ok(end) => end,
+        let probe = async {
+            let end = log_end(conn, identity).await?;
+            let is_settled = fence.is_passed(conn).await?;
+            Ok(Probe { sent_at, end: end.point, visible: end.visible, is_settled })
+        };
+        let probe = match timely(tuning.silence_max, "the probe", probe).await {
+            Ok(probe) => probe,
             Err(ended) => return ended,
         };
-        let probe = Probe { sent_at, end: end.point, visible: end.visible };
         if out.send(probe).await.is_err() {
             return Ended::new(LossCause::Unavailable, "the feed ended");
         }
@@ -196,7 +204,7 @@ mod tests {
     use super::*;
 
     fn probe(sent_at: u64, end: u64) -> Probe {
-        Probe { sent_at: Nanos(sent_at), end, visible: Version::Unknown }
+        Probe { sent_at: Nanos(sent_at), end, visible: Version::Unknown, is_settled: true }
     }
 
     fn expected_advance(sent_at: u64, to: u64, visible: Option<Version>) -> Option<Advance> {

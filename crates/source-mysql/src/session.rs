@@ -191,6 +191,8 @@ impl Session<'_> {
                     if let Version::Log(visible) = &probe.visible {
                         self.recent.mark_visible(visible.at);
                         self.kept.settle(visible.at);
+                    } else if probe.is_settled {
+                        self.kept.settle(u64::MAX);
                     }
                     let end = probe.end;
                     if !self.progress.probed(probe) {
@@ -267,7 +269,7 @@ impl Session<'_> {
 }
 
 /// Parses a transaction's number with the driver.
-fn gtid(raw: &Raw) -> Option<Gtid> {
+pub(crate) fn gtid(raw: &Raw) -> Option<Gtid> {
     let event: GtidEvent = raw.read_event().ok()?;
     let tag = event.tag().map(ToString::to_string).unwrap_or_default();
     let source = SourceId::new(u128::from_be_bytes(event.sid()), &tag).ok()?;

@@ -2,62 +2,70 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::time::Duration;
 
 use mysql_async::Conn;
 
 use super::catalog_row;
 use super::config::Tuning;
-use super::probe::{self, LogEnd};
 use super::server::{Flavor, Identity};
 use super::session::driver_error;
 use hotrow_source::feed_loop::{Ended, timely};
 
-/// Returns the position to begin at. Everything before it is visible to reads sent from now on, and
-/// everything after it will be delivered.
+/// Waits until everything before an end of the log that was queried is visible to reads sent from
+/// now on.
 ///
 /// MariaDB reports the end of what is visible. MySQL reports the log's end, before which
 /// transactions may still be in commit. It waits for those.
 ///
 /// # Errors
 /// Fails if the server fails or the transactions in commit do not end in time.
-pub(crate) async fn log_position(
+pub(crate) async fn visible(
     conn: &mut Conn,
     identity: &Identity,
     tuning: &Tuning,
-) -> Result<LogEnd, Ended> {
-    let end =
-        timely(tuning.silence_max, "reading the log's end", probe::log_end(conn, identity)).await?;
-    if identity.flavor == Flavor::MySql {
-        timely(
-            tuning.silence_max,
-            "waiting for transactions in commit",
-            fence(conn, tuning.fence_every),
-        )
-        .await?;
-    }
-    Ok(end)
+) -> Result<(), Ended> {
+    let mut fence = Fence::of(identity);
+    let waiting = async {
+        while !fence.is_passed(conn).await? {
+            tokio::time::sleep(tuning.fence_every).await;
+        }
+        Ok(())
+    };
+    timely(tuning.silence_max, "waiting for transactions in commit", waiting).await
 }
 
-/// Waits for the end of all transactions that are in commit now. A thread owns the number of a
-/// transaction from its write to the log until it is visible.
-async fn fence(conn: &mut Conn, every: Duration) -> Result<(), Ended> {
-    let mut waiting: Option<HashSet<String>> = None;
-    loop {
+/// Transactions that were in commit when it was first asked, and that have not ended. A thread owns
+/// the number of a transaction from its write to the log until it is visible.
+#[derive(Debug)]
+pub(crate) enum Fence {
+    /// It was not asked yet.
+    New,
+    Waiting(HashSet<String>),
+    Passed,
+}
+
+impl Fence {
+    pub(crate) fn of(identity: &Identity) -> Self {
+        if identity.flavor == Flavor::MySql { Self::New } else { Self::Passed }
+    }
+
+    /// Asks whether all of them have ended.
+    ///
+    /// # Errors
+    /// Fails if the server fails.
+    pub(crate) async fn is_passed(&mut self, conn: &mut Conn) -> Result<bool, Ended> {
+        if matches!(self, Self::Passed) {
+            return Ok(true);
+        }
         let sql = "SELECT @@GLOBAL.gtid_owned";
         let row = catalog_row::first(conn, sql).await.map_err(driver_error)?;
         let owned = row.map_or_else(|| Ok(String::new()), |row| row.text(0, "gtid_owned"));
-        let owned = owned.map_err(driver_error)?;
-        let owned: HashSet<String> = numbers(&owned);
-        let left: HashSet<String> = match waiting {
-            None => owned,
-            Some(before) => before.intersection(&owned).cloned().collect(),
-        };
-        if left.is_empty() {
-            return Ok(());
+        let mut left = numbers(&owned.map_err(driver_error)?);
+        if let Self::Waiting(before) = self {
+            left.retain(|number| before.contains(number));
         }
-        waiting = Some(left);
-        tokio::time::sleep(every).await;
+        *self = if left.is_empty() { Self::Passed } else { Self::Waiting(left) };
+        Ok(matches!(self, Self::Passed))
     }
 }
 

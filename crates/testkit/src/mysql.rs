@@ -1,14 +1,14 @@
-//! MariaDB server for a test: a private one, or a new database on the server of
-//! HOTROW_TEST_MYSQL_URL, which may be MySQL.
+//! MariaDB or MySQL server for a test.
 //!
-//! A private server has its own data folder, its own port on 127.0.0.1 and an unprivileged owner.
-//! It is removed when dropped. A missing MariaDB fails the test with a message.
+//! A server has its own data folder, its own port on 127.0.0.1 and an unprivileged owner. It is
+//! removed when dropped. A missing program fails the test with a message.
+//!
+//! Tests of both get a server of the [`Flavor`] of their run.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -16,11 +16,11 @@ use tempfile::TempDir;
 
 use crate::process::{free_port, run, signal, state};
 
-mod given;
+mod flavor;
 mod lifecycle;
 mod programs;
 
-use given::Account;
+pub use flavor::Flavor;
 pub use programs::Running;
 
 /// First port of the servers.
@@ -36,23 +36,6 @@ const DATABASE: &str = "test";
 /// Account of the service.
 pub const SERVICE_USER: &str = "hotrow";
 pub const SERVICE_PASSWORD: &str = "hotrow";
-
-/// Start of the server's process, in seconds since 1970.
-const STARTED_SQL: &str = "UNIX_TIMESTAMP() - (SELECT CAST(VARIABLE_VALUE AS SIGNED) \
-    FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')";
-/// Incarnation number of the server's positions. docs/mysql.md has the same statement.
-const INCARNATION_SQL: &str = "SELECT LEFT(SHA2(CONCAT_WS('|', \
-    @@server_id, @@hostname, @@port, @@datadir, @@server_uid, \
-    UNIX_TIMESTAMP() - (SELECT CAST(VARIABLE_VALUE AS SIGNED) \
-    FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')), 256), 16)";
-
-/// Small files, because every test copies the data folder.
-const SMALL_FILES: [&str; 4] = [
-    "--innodb-log-file-size=4M",
-    "--innodb-autoextend-increment=1",
-    "--innodb-undo-tablespaces=0",
-    "--innodb-data-file-path=ibdata1:4M:autoextend",
-];
 
 /// Settings of every server. Those of a test follow and take precedence.
 const SETTINGS: [(&str, &str); 16] = [
@@ -75,16 +58,13 @@ const SETTINGS: [(&str, &str); 16] = [
     ("default-time-zone", "+05:30"),
 ];
 
-/// Server to test against.
-pub struct Server {
-    account: Account,
-    database: String,
-    private: Option<Private>,
-}
-
 /// Private server, running or stopped. It is stopped and removed when dropped, and also when the
 /// test's process is killed.
-struct Private {
+pub struct Server {
+    flavor: Flavor,
+    port: u16,
+    /// Empty before it is created.
+    database: &'static str,
     folder: TempDir,
     settings: Vec<(String, String)>,
     process: Option<Child>,
@@ -101,46 +81,45 @@ pub enum Stop {
 }
 
 impl Server {
-    /// Returns the server of HOTROW_TEST_MYSQL_URL with a new database, or else a private one. For
-    /// tests that need only SQL.
+    /// Starts a server of the run's flavor. For tests that need only SQL.
     #[track_caller]
     pub fn any() -> Self {
-        let Some(account) = given::account() else { return Self::start(&[]) };
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let database =
-            format!("hotrow_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut server = Self { account, database: String::new(), private: None };
-        server.batch(&format!("CREATE DATABASE {database} CHARACTER SET utf8mb4"));
-        server.database = database;
-        server.create_service_account();
-        server
+        Self::start(&[])
     }
 
-    /// Starts a private server with further command line settings: name and value. An empty value
-    /// is omitted.
+    /// Starts a server of the run's flavor with further command line settings: name and value. An
+    /// empty value is omitted.
     #[track_caller]
     pub fn start(settings: &[(&str, &str)]) -> Self {
-        let template = programs::template();
+        Self::start_as(Flavor::of_run(), settings)
+    }
+
+    /// Starts a server of this flavor, as [`Self::start`] does.
+    #[track_caller]
+    pub fn start_as(flavor: Flavor, settings: &[(&str, &str)]) -> Self {
+        let template = programs::template(flavor);
         let folder = TempDir::with_prefix("hotrow-my-").expect("a temporary folder");
         programs::give_to_owner(folder.path());
         run(Command::new("cp").arg("-a").arg(&template).arg(folder.path().join("data")));
-        let account = Account {
-            user: "root".into(),
-            password: String::new(),
-            host: "127.0.0.1".into(),
-            port: free_port(PORT_FIRST),
-        };
         let guard = guard(&folder);
         let all = SETTINGS
             .iter()
+            .chain(flavor.settings())
             .chain(settings)
-            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .map(|(name, value)| (flavor.dialect(name), flavor.dialect(value)))
             .collect();
-        let private = Private { folder, settings: all, process: None, guard };
-        let mut server = Self { account, database: String::new(), private: Some(private) };
+        let mut server = Self {
+            flavor,
+            port: free_port(PORT_FIRST),
+            database: "",
+            folder,
+            settings: all,
+            process: None,
+            guard,
+        };
         server.restart();
         server.batch(&format!("CREATE DATABASE {DATABASE}"));
-        server.database = DATABASE.into();
+        server.database = DATABASE;
         server.create_service_account();
         server
     }
@@ -148,32 +127,29 @@ impl Server {
     /// Grants only the privileges of docs/mysql.md, so that code that needs more fails in the
     /// tests.
     fn create_service_account(&self) {
-        let is_mariadb = self.query("SELECT VERSION()").contains("MariaDB");
-        let monitor = if is_mariadb { "BINLOG MONITOR" } else { "REPLICATION CLIENT" };
         self.batch(&format!(
             "CREATE USER IF NOT EXISTS {SERVICE_USER}@'%' IDENTIFIED BY '{SERVICE_PASSWORD}';
              GRANT SELECT ON {}.* TO {SERVICE_USER}@'%';
-             GRANT REPLICATION SLAVE, {monitor} ON *.* TO {SERVICE_USER}@'%'",
+             GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {SERVICE_USER}@'%'",
             self.database
         ));
     }
 
     // --- Access -------------------------------------------------------------------------------
 
-    /// Returns true for the server of HOTROW_TEST_MYSQL_URL, whose process and settings the test
-    /// must not change.
-    pub fn is_given(&self) -> bool {
-        self.private.is_none()
+    /// Returns which of the two it is.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
     }
 
     /// Returns the server's port.
     pub fn port(&self) -> u16 {
-        self.account.port
+        self.port
     }
 
     /// Returns the test's database.
     pub fn database(&self) -> &str {
-        &self.database
+        self.database
     }
 
     /// Returns the connection string of the service's account. It has exactly the privileges of
@@ -184,35 +160,34 @@ impl Server {
 
     /// Returns the superuser's connection string for the test's database.
     pub fn superuser_url(&self) -> String {
-        self.account.url(&self.database)
+        self.url_for("root", "")
     }
 
     /// Returns another user's connection string for the test's database.
     pub fn url_for(&self, user: &str, password: &str) -> String {
-        self.url_at(user, password, self.account.port)
+        self.url_at(user, password, self.port)
     }
 
     /// Returns the connection string with another port of 127.0.0.1, such as a proxy's.
     pub fn url_at(&self, user: &str, password: &str, port: u16) -> String {
-        let account =
-            Account { user: user.into(), password: password.into(), port, ..self.account.clone() };
-        account.url(&self.database)
+        let colon = if password.is_empty() { "" } else { ":" };
+        format!("mysql://{user}{colon}{password}@127.0.0.1:{port}/{}", self.database)
     }
 
-    /// Returns the Unix socket of a private server.
+    /// Returns the Unix socket of the server.
     pub fn socket(&self) -> PathBuf {
-        self.private().folder.path().join("socket")
+        self.folder.path().join("socket")
     }
 
-    /// Returns the data folder of a private server.
+    /// Returns the data folder of the server.
     pub fn data(&self) -> PathBuf {
-        self.private().folder.path().join("data")
+        self.folder.path().join("data")
     }
 
-    /// Writes a file that a private server can read. Returns its path.
+    /// Writes a file that the server can read. Returns its path.
     #[track_caller]
     pub fn write_file(&self, name: &str, content: &[u8]) -> PathBuf {
-        let path = self.private().folder.path().join(name);
+        let path = self.folder.path().join(name);
         std::fs::write(&path, content).expect("write beside the data folder");
         programs::give_to_owner(&path);
         path
@@ -220,7 +195,8 @@ impl Server {
 
     // --- SQL ----------------------------------------------------------------------------------
 
-    /// Runs statements as the superuser in the test's database, in one session.
+    /// Runs statements as the superuser in the test's database, in one session. They are
+    /// MariaDB's, and translated for MySQL.
     ///
     /// # Panics
     /// Panics if a statement fails.
@@ -261,13 +237,11 @@ impl Server {
         ]);
         client.args([
             "--protocol=tcp",
-            "--host",
-            &self.account.host,
-            "--port",
-            &self.account.port.to_string(),
+            "--host=127.0.0.1",
+            &format!("--port={}", self.port),
+            "--user=root",
+            &format!("--database={}", self.database),
         ]);
-        client.args(["--user", &self.account.user, "--database", &self.database]);
-        client.env("MYSQL_PWD", &self.account.password);
         let mut child = client
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -276,7 +250,7 @@ impl Server {
             .expect("the SQL client");
         let mut input = child.stdin.take().expect("piped");
         // The client may end before it has read everything.
-        let sql = sql.to_owned();
+        let sql = self.flavor.dialect(sql);
         let writer = std::thread::spawn(move || _ = input.write_all(sql.as_bytes()));
         Running { child, writer }
     }
@@ -288,18 +262,12 @@ impl Server {
             .unwrap_or_default()
     }
 
-    fn private(&self) -> &Private {
-        self.private
-            .as_ref()
-            .expect("a private server (Server::start), because this test does more than SQL")
-    }
-
     fn log_file(&self) -> PathBuf {
-        self.private().folder.path().join("server.log")
+        self.folder.path().join("server.log")
     }
 
     fn pid_file(&self) -> PathBuf {
-        self.private().folder.path().join("pid")
+        self.folder.path().join("pid")
     }
 
     fn log_tail(&self) -> String {
@@ -320,21 +288,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let Some(private) = &mut self.private else {
-            if !self.database.is_empty() {
-                _ = self.try_query(&format!("DROP DATABASE {}", self.database));
-            }
-            return;
-        };
         // SIGKILL, because the data is not needed. No panic, because a test may be failing already.
-        if let Some(mut child) = private.process.take() {
+        if let Some(mut child) = self.process.take() {
             signal(child.id(), Signal::KILL);
             _ = child.wait();
         }
-        _ = private.guard.kill();
-        _ = private.guard.wait();
+        _ = self.guard.kill();
+        _ = self.guard.wait();
         if std::thread::panicking() {
-            eprintln!("--- log of MariaDB ---\n{}", self.log_tail());
+            eprintln!("--- log of the server ---\n{}", self.log_tail());
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Sets" and "Tagged GTIDs".
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Longest name of a tag in bytes.
 const TAG_BYTES_MAX: usize = 32;
@@ -19,7 +20,7 @@ pub struct SourceId {
 }
 
 /// One transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gtid {
     /// Source of the number.
     pub source: SourceId,
@@ -56,6 +57,31 @@ impl SourceId {
         let mut padded = [0; TAG_BYTES_MAX];
         padded[..tag.len()].copy_from_slice(tag.to_ascii_lowercase().as_bytes());
         Ok(Self { server, tag: padded })
+    }
+
+    /// Returns the tag; empty: none.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        // Of ASCII letters, digits and underscores.
+        std::str::from_utf8(&self.tag).unwrap_or_default().trim_end_matches('\0')
+    }
+}
+
+impl fmt::Display for GtidSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (source, intervals)) in self.sources.iter().enumerate() {
+            let digits = format!("{:032x}", source.server);
+            let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
+            let (d, e) = (&digits[16..20], &digits[20..]);
+            write!(f, "{}{a}-{b}-{c}-{d}-{e}", if i == 0 { "" } else { "," })?;
+            if !source.tag().is_empty() {
+                write!(f, ":{}", source.tag())?;
+            }
+            for (first, last) in intervals {
+                write!(f, ":{first}-{last}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -180,6 +206,13 @@ mod tests {
         assert!(!outside.iter().any(|gtid| set.contains(gtid)));
         assert!(set.contains_up_to(&gtid(A, "", 4)) && !set.contains_up_to(&gtid(A, "", 7)));
         assert!(!GtidSet::parse("").unwrap().contains(&gtid(A, "", 1)));
+    }
+
+    #[test]
+    fn a_set_is_written_as_it_is_read() {
+        let text = format!("{A}:1-5:7-7,{A}:blue:1-2,{}:3-3", B.to_lowercase());
+        assert_eq!(GtidSet::parse(&text).unwrap().to_string(), text);
+        assert_eq!(GtidSet::default().to_string(), "");
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! So a place is named with the time at which its file was created, and with the commit that begins
 //! there.
 
-/// A place in the binary log of a MariaDB server from which changes can be delivered again.
+use crate::version::Gtid;
+
+/// A place in the binary log of a MariaDB or MySQL server, from which changes can be delivered
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landmark {
     /// Point of the log, as in [`crate::version::Position::at`].
@@ -15,13 +18,22 @@ pub struct Landmark {
     pub commit: Option<CommitMark>,
 }
 
-/// A commit of a MariaDB server.
+/// A commit of a MariaDB or MySQL server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitMark {
-    /// Its number (GTID): domain, server, sequence.
-    pub gtid: (u32, u32, u64),
+    /// Its number (GTID).
+    pub gtid: CommitId,
     /// Point of the log at which it ends.
     pub end: u64,
+}
+
+/// Number of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitId {
+    /// Domain, server, sequence.
+    MariaDb(u32, u32, u64),
+    /// Source and number.
+    MySql(Gtid),
 }
 
 impl Landmark {
@@ -40,7 +52,7 @@ mod tests {
     fn a_landmark_ends_with_its_commit() {
         let start = Landmark { at: 4, file_created_s: 9, commit: None };
         assert_eq!(start.end(), 4);
-        let commit = Some(CommitMark { gtid: (0, 1, 7), end: 80 });
+        let commit = Some(CommitMark { gtid: CommitId::MariaDb(0, 1, 7), end: 80 });
         assert_eq!(Landmark { commit, ..start }.end(), 80);
     }
 }

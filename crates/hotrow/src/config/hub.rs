@@ -197,7 +197,7 @@ mod tests {
         let error = resolved("sqlite:/tmp/shop.db", "nats://a", "").unwrap_err();
         assert!(error.contains("an SQLite file is on one machine"), "{error}");
         let error = resolved("mongodb://h/shop", "nats://a", "").unwrap_err();
-        assert!(error.contains("PostgreSQL and MariaDB only"), "{error}");
+        assert!(error.contains("PostgreSQL, MariaDB and MySQL only"), "{error}");
         let slot = "[hub]\nslot = \"shop\"";
         let error = resolved("mariadb://u@h/shop", "nats://a", slot).unwrap_err();
         assert!(error.contains("hub.slot: is for PostgreSQL"), "{error}");

@@ -27,7 +27,7 @@ impl Scheme {
                  follows it itself",
             ),
             Self::Mongodb => Some(
-                "cannot be a hub for this database: this version has PostgreSQL and MariaDB only",
+                "cannot be a hub for this database: this version has PostgreSQL, MariaDB and MySQL only",
             ),
         }
     }

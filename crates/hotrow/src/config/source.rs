@@ -395,7 +395,6 @@ impl Source {
             Engine::Mysql { server, server_id } => SourceConfig::Mysql(mysql::config::Config {
                 server: of_server(server, collections),
                 server_id,
-                is_relay: false,
                 resume_rules: mysql::resume_rules::ResumeRules::default(),
                 embedded_rules: mysql::embedded_rules::EmbeddedRules::default(),
             }),

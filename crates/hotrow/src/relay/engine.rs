@@ -37,7 +37,7 @@ pub(crate) fn open_postgres(
     Ok((source, Engine::Postgres(feed)))
 }
 
-/// Opens a MariaDB database.
+/// Opens a MariaDB or MySQL database.
 ///
 /// # Errors
 /// Every problem of the start.

@@ -8,7 +8,17 @@ fn any_generation() -> impl Strategy<Value = Generation> {
 }
 
 fn any_mark() -> impl Strategy<Value = Mark> {
-    prop_oneof![any::<u64>().prop_map(Mark::Transaction), any::<u64>().prop_map(Mark::Commit)]
+    prop_oneof![
+        any::<u64>().prop_map(Mark::Transaction),
+        any::<u64>().prop_map(Mark::Commit),
+        any_gtid().prop_map(Mark::Gtid)
+    ]
+}
+
+fn any_gtid() -> impl Strategy<Value = Gtid> {
+    (any::<u128>(), "([a-z_][a-z0-9_]{0,31})?", any::<u64>()).prop_map(|(server, tag, number)| {
+        Gtid { source: SourceId::new(server, &tag).expect("a tag"), number }
+    })
 }
 
 fn any_tag() -> impl Strategy<Value = Tag> {
@@ -40,6 +50,18 @@ fn any_visible() -> impl Strategy<Value = Visible> {
             Visible::Snapshot(Snapshot { xmin, xmax, running: running.into_iter().collect() })
         }),
         any::<u64>().prop_map(Visible::Through),
+        any::<u128>().prop_map(|server| {
+            let [a, b, c, d] = [server >> 96, server >> 80, server >> 64, server >> 48];
+            let text = format!(
+                "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}:1-3:7-7",
+                a as u32,
+                b as u16,
+                c as u16,
+                d as u16,
+                server as u64 & 0xffff_ffff_ffff
+            );
+            Visible::Gtids(Arc::new(GtidSet::parse(&text).expect("a set")))
+        }),
     ]
 }
 
@@ -89,7 +111,11 @@ fn any_body() -> impl Strategy<Value = Body> {
 }
 
 fn any_landmark() -> impl Strategy<Value = Landmark> {
-    let gtid = (any::<u32>(), any::<u32>(), any::<u64>());
+    let gtid = prop_oneof![
+        (any::<u32>(), any::<u32>(), any::<u64>())
+            .prop_map(|(domain, server, sequence)| CommitId::MariaDb(domain, server, sequence)),
+        any_gtid().prop_map(CommitId::MySql),
+    ];
     let commit = (gtid, any::<u64>()).prop_map(|(gtid, end)| CommitMark { gtid, end });
     (any::<u64>(), any::<u32>(), prop::option::of(commit))
         .prop_map(|(at, file_created_s, commit)| Landmark { at, file_created_s, commit })
@@ -186,7 +212,7 @@ fn the_longest_messages_fit() {
         landmark: Some(Landmark {
             at: 1,
             file_created_s: 2,
-            commit: Some(CommitMark { gtid: (0, 1, 2), end: 3 }),
+            commit: Some(CommitMark { gtid: CommitId::MariaDb(0, 1, 2), end: 3 }),
         }),
         body,
     };

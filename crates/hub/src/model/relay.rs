@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hotrow_measure::clock::Nanos;
-use hotrow_types::landmark::{CommitMark, Landmark};
+use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
 use hotrow_types::version::{Snapshot, Version};
 
 use super::database::Database;
@@ -223,7 +223,7 @@ impl Relay {
             });
         }
         if feed.kept == Kept::Stream {
-            let commit = Some(CommitMark { gtid: (0, 1, *xid), end: *end });
+            let commit = Some(CommitMark { gtid: CommitId::MariaDb(0, 1, *xid), end: *end });
             self.publisher.passed(Landmark { at: *end - 10, file_created_s: 0, commit });
         }
         self.publisher.advance(feed.looked_at, *end, None);

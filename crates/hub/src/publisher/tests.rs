@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hotrow_types::landmark::CommitMark;
+use hotrow_types::landmark::{CommitId, CommitMark};
 use hotrow_types::version::Snapshot;
 
 use super::*;
@@ -195,7 +195,7 @@ fn only_what_is_acknowledged_is_confirmed() {
 }
 
 fn landmark(at: u64) -> Landmark {
-    let commit = Some(CommitMark { gtid: (0, 1, at), end: at + 5 });
+    let commit = Some(CommitMark { gtid: CommitId::MariaDb(0, 1, at), end: at + 5 });
     Landmark { at, file_created_s: 7, commit }
 }
 

@@ -5,7 +5,7 @@ use hotrow_source::Source as _;
 use hotrow_source::spec::{EmbedConfig, OrderBy};
 
 use super::harness::{Reader, config, refusal};
-use super::server::Server;
+use super::server::{Flavor, Server};
 use crate::config::Config;
 
 /// Returns a member `name`, all columns of the table `table` that refer by `on`.
@@ -124,6 +124,9 @@ fn keys_of_every_type_refer_by_their_bytes() {
             ["00000000-0000-0000-0000-00000000000a", "a0000000-0000-0000-0000-000000000000"],
         ),
     ] {
+        if server.flavor() == Flavor::MySql && [LATIN, "uuid"].contains(&ty) {
+            continue;
+        }
         let [first, second] = values;
         server.batch(&format!(
             "DROP TABLE IF EXISTS p, c; CREATE TABLE p (k {ty} PRIMARY KEY); \
@@ -199,7 +202,7 @@ fn unfit_tables_and_references_are_refused_with_the_remedy() {
     let is_refused = |collection: &str, member: EmbedConfig, expected: &[&str]| {
         let text = refusal(embedding(&server, collection, vec![member]));
         for part in expected {
-            assert!(text.contains(part), "{part}: {text}");
+            assert!(text.contains(&server.flavor().dialect(part)), "{part}: {text}");
         }
     };
     let of = "and the key of the collection of type int(11): both must be";

@@ -6,13 +6,14 @@ use hotrow_types::version::ChangeId;
 
 use super::harness::refusal;
 use super::recorder::{Event, Feed, config};
-use super::server::{Server, Stop};
+use super::server::{Flavor, Server, Stop};
 
 mod delivers;
 mod foreign_keys;
 mod keys;
 mod locks;
 mod losses;
+mod of_mysql;
 mod privileges;
 mod race;
 mod schema;
@@ -48,11 +49,12 @@ fn a_restored_copy_of_the_data_has_other_positions() {
 
 #[test]
 fn every_missing_requirement_is_reported_at_once_with_its_fix() {
-    let server = Server::start(&[
-        ("binlog-format", "MIXED"),
-        ("log-bin-compress", "ON"),
-        ("server-id", "9"),
-    ]);
+    let flavor = Flavor::of_run();
+    let (setting, value, fix) = flavor.choose(
+        ("log-bin-compress", "ON", "SET GLOBAL log_bin_compress = OFF;"),
+        ("binlog-row-value-options", "PARTIAL_JSON", "SET GLOBAL binlog_row_value_options = '';"),
+    );
+    let server = Server::start(&[("binlog-format", "MIXED"), (setting, value), ("server-id", "9")]);
     server.batch("CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE b (id INT)");
     let mut config = config(server.url(), &["a(id)", "b(id)"]);
     config.server_id = Some(9);
@@ -61,7 +63,7 @@ fn every_missing_requirement_is_reported_at_once_with_its_fix() {
         "to fix (4)",
         "`b`",
         "`binlog_format` is MIXED; the feed needs ROW\n     -> SET GLOBAL binlog_format = ROW;",
-        "SET GLOBAL log_bin_compress = OFF;",
+        fix,
         "`source.server_id` is 9, which is the server's own",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");

@@ -39,8 +39,9 @@ const GRANTS: [Grant; 3] = [
 ];
 
 impl Grant {
-    fn sql(&self) -> String {
-        format!("GRANT {} ON {} TO {USER};", self.privilege, self.on)
+    fn sql(&self, server: &Server) -> String {
+        let sql = format!("GRANT {} ON {} TO {USER};", self.privilege, self.on);
+        server.flavor().dialect(&sql)
     }
 }
 
@@ -56,7 +57,7 @@ fn without(missing: Option<usize>) -> Server {
         .iter()
         .enumerate()
         .filter(|(i, _)| Some(*i) != missing)
-        .for_each(|(_, grant)| sql += &grant.sql());
+        .for_each(|(_, grant)| sql += &grant.sql(&server));
     server.batch(&sql);
     server
 }
@@ -68,13 +69,17 @@ fn each_privilege_is_required_and_named_in_the_error() {
         let url = server.url_for("u", "p");
         let text = refusal(config(url.clone(), &["a(id)"]));
         assert!(
-            text.contains(grant.expected) && text.contains(&grant.sql()),
+            text.contains(grant.expected) && text.contains(&grant.sql(&server)),
             "{}: {text}",
             grant.privilege
         );
-        assert!(DOCUMENTATION.contains(grant.documented), "{}", grant.privilege);
+        assert!(
+            DOCUMENTATION.contains(&server.flavor().dialect(grant.documented)),
+            "{}",
+            grant.privilege
+        );
         // The GRANT statement of the error is sufficient.
-        server.batch(&grant.sql());
+        server.batch(&grant.sql(&server));
         let feed = Feed::launch(config(url, &["a(id)"]), |_| {});
         feed.settle();
         assert_eq!(feed.keys(&server, "INSERT INTO a VALUES (1, 0)"), [feed.int(0, 1)]);

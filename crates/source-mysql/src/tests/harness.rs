@@ -31,7 +31,6 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     Config {
         server,
         server_id: None,
-        is_relay: false,
         resume_rules: ResumeRules::default(),
         embedded_rules: EmbeddedRules::default(),
     }

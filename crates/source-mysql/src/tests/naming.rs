@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::recorder::{Feed, config};
-use super::server::Server;
+use super::server::{Flavor, Server};
 use hotrow_source::spec::KeyTypeName;
 
 /// Number of values per type.
@@ -73,7 +73,10 @@ fn ids(server: &Server, table: usize, printed: &str) -> Vec<String> {
 #[test]
 fn keys_of_the_feed_equal_keys_of_urls() {
     let server = Server::start(&[]);
-    let cases = cases();
+    let mut cases = cases();
+    if server.flavor() == Flavor::MySql {
+        cases.retain(|(ty, ..)| *ty != "uuid");
+    }
     let create: Vec<String> = cases
         .iter()
         .enumerate()
@@ -90,7 +93,9 @@ fn keys_of_the_feed_equal_keys_of_urls() {
         // A new feed per setting, because a changed log format counts as a schema change.
         let mut settings =
             config(server.url(), &tables.iter().map(String::as_str).collect::<Vec<_>>());
-        settings.server.collections[16].key_types = vec![KeyTypeName::Uuid];
+        if server.flavor() == Flavor::MariaDb {
+            settings.server.collections[16].key_types = vec![KeyTypeName::Uuid];
+        }
         let feed = Feed::launch(settings, |_| {});
         feed.settle();
         let image_sql = format!("SET SESSION sql_mode = '', binlog_row_image = {image};");

@@ -4,7 +4,7 @@ use hotrow_types::version::{Position, Version};
 use serde_json::json;
 
 use super::harness::{Reader, config, spec, wait};
-use super::server::{Server, Stop};
+use super::server::{Flavor, Server, Stop};
 use hotrow_source::spec::KeyTypeName;
 use hotrow_source::{Source as _, SourceError};
 
@@ -39,7 +39,7 @@ fn end(server: &Server) -> u64 {
 
 #[test]
 fn an_empty_answer_has_a_version_in_both_forms() {
-    let server = Server::start(&[]);
+    let server = Server::start_as(Flavor::MariaDb, &[]);
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY);
          CREATE TABLE u (a int, b varchar(9), PRIMARY KEY (a, b))",
@@ -81,7 +81,7 @@ fn an_empty_answer_has_a_version_in_both_forms() {
 
 #[test]
 fn a_read_of_the_snapshot_point_matches_its_version() {
-    let server = Server::start(&[]);
+    let server = Server::start_as(Flavor::MariaDb, &[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)");
     let reader = Reader::on(&server, &["t(id)"]);
     let recent = std::sync::Arc::clone(&reader.source.shared.published.plan().unwrap().recent);
@@ -101,7 +101,8 @@ fn a_read_of_the_snapshot_point_matches_its_version() {
 #[test]
 fn every_kind_of_key_finds_its_row() {
     let server = Server::start(&[]);
-    server.batch(
+    let uuid = server.flavor().choose("uuid", "char(36)");
+    server.batch(&format!(
         "CREATE TABLE a (k tinyint unsigned PRIMARY KEY); INSERT INTO a VALUES (255);
          CREATE TABLE b (k bigint unsigned PRIMARY KEY, n int);
          INSERT INTO b VALUES (9223372036854775807, 1), (18446744073709551615, 2);
@@ -110,12 +111,12 @@ fn every_kind_of_key_finds_its_row() {
          CREATE TABLE d (k binary(16) PRIMARY KEY, n int);
          INSERT INTO d VALUES (x'00112233445566778899aabbccddee00', 1);
          CREATE TABLE e (k varbinary(9) PRIMARY KEY); INSERT INTO e VALUES (x'00ff');
-         CREATE TABLE f (k uuid PRIMARY KEY, n int);
+         CREATE TABLE f (k {uuid} PRIMARY KEY, n int);
          INSERT INTO f VALUES ('123e4567-e89b-12d3-a456-426614174000', 1);
          CREATE TABLE g (a int, b varchar(9) CHARACTER SET latin1 COLLATE latin1_bin, c bigint,
              PRIMARY KEY (c, a, b), n int);
          INSERT INTO g VALUES (1, 'é€', 2, 5), (1, 'x', 2, 6)",
-    );
+    ));
     let mut settings =
         config(&server.url(), &["a(k)", "b(k)", "c(k)", "d(k)", "e(k)", "f(k)", "g(a, b, c)"]);
     let mut d = spec("d(k)");
@@ -147,8 +148,9 @@ fn every_kind_of_key_finds_its_row() {
         json!({"k": "00112233-4455-6677-8899-aabbccddee00", "n": 1})
     );
     assert_eq!(reader.answers(4, &["00ff", "00"]), [r#"{"k":"00ff"}"#, "missing"]);
+    let spelling = "123e4567-e89b-12d3-a456-426614174000";
     assert_eq!(
-        reader.json(5, "123E4567E89B12D3A456426614174000"),
+        reader.json(5, server.flavor().choose("123E4567E89B12D3A456426614174000", spelling)),
         json!({"k": "123e4567-e89b-12d3-a456-426614174000", "n": 1})
     );
     assert_eq!(reader.json(6, "1,%C3%A9%E2%82%AC,2")["n"], 5);
@@ -283,7 +285,7 @@ fn a_connection_that_died_is_replaced_and_a_slow_query_ends() {
     server.batch(
         "SELECT concat('KILL ', id) INTO @k FROM information_schema.processlist
          WHERE user = 'hotrow' AND command = 'Sleep' AND db = database() LIMIT 1;
-         EXECUTE IMMEDIATE @k",
+         PREPARE k FROM @k; EXECUTE k",
     );
     assert_eq!(reader.answers(0, &["1"]), [r#"{"id":1}"#]);
     let locking = server.begin("LOCK TABLES t WRITE; DO SLEEP(30)");
@@ -317,11 +319,16 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
     let plan = reader.source.shared.published.plan().unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
     let lease = reader.block_on(reader.source.lease(&plan, deadline)).unwrap();
-    let sql = "SELECT @@time_zone, @@character_set_results, @@tx_read_only, @@tx_isolation, \
-               @@max_statement_time";
+    let (of_transaction, limit) = server
+        .flavor()
+        .choose(("tx", "max_statement_time"), ("transaction", "max_execution_time / 1000"));
+    let sql = format!(
+        "SELECT @@time_zone, @@character_set_results, @@{of_transaction}_read_only, \
+         @@{of_transaction}_isolation, CAST(@@{limit} AS DOUBLE)"
+    );
     let none = crate::plan::Records { at: usize::MAX, form: crate::plan::RecordForm::Row };
     let rows = (none, hotrow_source::RowBudget::unlimited());
-    let (sets, _) = reader.block_on(crate::pool::query(lease, sql.into(), rows, deadline)).unwrap();
+    let (sets, _) = reader.block_on(crate::pool::query(lease, sql, rows, deadline)).unwrap();
     let row = sets[0].1[0].clone();
     let row: (String, String, u8, String, f64) = mysql_async::from_row(row);
     assert_eq!(row, ("+00:00".into(), "utf8mb4".into(), 1, "REPEATABLE-READ".into(), 10.0));

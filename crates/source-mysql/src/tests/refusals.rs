@@ -1,7 +1,7 @@
 //! Errors for unsupported tables and servers, with their fixes.
 
 use super::harness::{Reader, config, refusal, spec};
-use super::server::{SERVICE_USER, Server};
+use super::server::{Flavor, SERVICE_USER, Server};
 use hotrow_source::spec::KeyTypeName;
 
 #[test]
@@ -10,7 +10,6 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
     server.batch(
         "CREATE TABLE nokey (id int);
          CREATE TABLE other (id int PRIMARY KEY, u int, v int UNIQUE);
-         CREATE TABLE hashed (id int PRIMARY KEY, u varchar(5000) UNIQUE NOT NULL);
          CREATE TABLE isam (id int PRIMARY KEY) ENGINE = MyISAM;
          CREATE TABLE mem (id int PRIMARY KEY) ENGINE = MEMORY;
          CREATE TABLE good (id int PRIMARY KEY);
@@ -19,14 +18,11 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
          CREATE TABLE dated (d date PRIMARY KEY);
          CREATE TABLE cut (t text, PRIMARY KEY (t(10)));
          CREATE TABLE greek (g varchar(9) CHARACTER SET greek PRIMARY KEY);
-         CREATE TABLE versioned (id int PRIMARY KEY) WITH SYSTEM VERSIONING;
-         CREATE SEQUENCE seq;
          CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3;",
     );
-    let tables = [
+    let mut tables = vec![
         "nokey(id)",
         "other(u)",
-        "hashed(u)",
         "isam(id)",
         "mem(id)",
         "seen(id)",
@@ -34,17 +30,28 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
         "dated(d)",
         "cut(t)",
         "greek(g)",
-        "versioned(id)",
-        "seq(id)",
         "absent(id)",
         "good(wrong)",
         "good(id)",
         "mysql.user(User)",
         "parted(id)",
     ];
+    let of_mariadb = [
+        "no unique index of `hashed` has just these columns; it has the primary key `id`",
+        "DROP SYSTEM VERSIONING",
+        "`seq` is a sequence",
+    ];
+    if server.flavor() == Flavor::MariaDb {
+        tables.extend(["hashed(u)", "versioned(id)", "seq(id)"]);
+        server.batch(
+            "CREATE TABLE hashed (id int PRIMARY KEY, u varchar(5000) UNIQUE NOT NULL);
+             CREATE TABLE versioned (id int PRIMARY KEY) WITH SYSTEM VERSIONING;
+             CREATE SEQUENCE seq",
+        );
+    }
     // The service's account cannot even see `mysql.user`.
     let mut settings = config(&server.superuser_url(), &tables);
-    settings.server.collections[14].columns = Some(vec!["id".into(), "nothing".into()]);
+    settings.server.collections[11].columns = Some(vec!["id".into(), "nothing".into()]);
     let text = refusal(settings);
     let database = server.database();
     for expected in [
@@ -53,7 +60,6 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
         "`key` is `u`, and no unique index of `other` has just these columns; it has the primary \
          key `id`, `v` of `v`",
         &format!("ALTER TABLE `{database}`.`other` ADD UNIQUE (`u`);"),
-        "no unique index of `hashed` has just these columns; it has the primary key `id`",
         "`isam` is kept by the engine MyISAM",
         &format!("ALTER TABLE `{database}`.`isam` ENGINE = InnoDB;"),
         "engine MEMORY",
@@ -62,14 +68,15 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
         "`d` of type date",
         "`t` of type text is not among",
         "character set greek",
-        "DROP SYSTEM VERSIONING",
-        "`seq` is a sequence",
         "there is no table `absent`",
         "no column `wrong` (setting `key`)",
         "no column `nothing` (setting `columns`)",
         "`mysql.user` belongs to the server",
     ] {
         assert!(text.contains(expected), "{expected}:\n{text}");
+    }
+    for expected in of_mariadb {
+        assert_eq!(text.contains(expected), server.flavor() == Flavor::MariaDb, "{expected}");
     }
     assert!(!text.contains("collection `parted`"), "{text}");
 }
@@ -137,7 +144,31 @@ fn replicas_and_unknown_databases_are_refused() {
     let text = refusal(config(&server.url(), &["t(id)"]));
     assert!(text.contains("it is a replica") && text.contains("RESET REPLICA ALL"), "{text}");
     server.batch("RESET SLAVE ALL");
-    let encrypted = format!("{}?ssl-mode=required", server.url());
-    let text = refusal(config(&encrypted, &["t(id)"]));
-    assert!(text.contains("it has no TLS"), "{text}");
+}
+
+#[test]
+fn accounts_log_in_with_and_without_tls() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE t (id int PRIMARY KEY)");
+    let by = |mode: &str| config(&format!("{}?ssl-mode={mode}", server.url()), &["t(id)"]);
+    for mode in ["disabled", "preferred", "required"] {
+        // MySQL forgets the passwords that it has seen, and asks for the whole exchange.
+        server.batch("FLUSH PRIVILEGES");
+        if mode == "required" && server.flavor() == Flavor::MariaDb {
+            let text = refusal(by(mode));
+            assert!(text.contains("it has no TLS"), "{text}");
+        } else {
+            Reader::open(by(mode));
+        }
+    }
+    if server.flavor() == Flavor::MariaDb {
+        return;
+    }
+    server.batch(&format!("ALTER USER {SERVICE_USER}@'%' REQUIRE SSL"));
+    assert!(refusal(by("disabled")).contains("(error 1045)"));
+    Reader::open(by("required"));
+    // MySQL's own certificate names no host.
+    let by_name = format!("verify-identity&ssl-ca={}", server.data().join("ca.pem").display());
+    let text = refusal(by(&by_name));
+    assert!(text.contains("certificate"), "{text}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hotrow_testkit::harness::{SOON, await_until};
 
-use super::server::{SERVICE_PASSWORD, SERVICE_USER, Server};
+use super::server::{Flavor, SERVICE_PASSWORD, SERVICE_USER, Server};
 
 /// Reads while the primary writes.
 const READS: usize = 3_000;
@@ -17,15 +17,18 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
-        let primary = Server::start(&[("gtid-strict-mode", "ON")]);
-        let replica = Server::start(&[
-            ("server-id", "2"),
-            ("log-slave-updates", "ON"),
-            ("gtid-strict-mode", "ON"),
-            ("rpl-semi-sync-master-wait-point", "AFTER_SYNC"),
-            ("rpl-semi-sync-master-timeout", "3600000"),
-            ("rpl-semi-sync-master-wait-no-slave", "ON"),
-        ]);
+        let primary = Server::start_as(Flavor::MariaDb, &[("gtid-strict-mode", "ON")]);
+        let replica = Server::start_as(
+            Flavor::MariaDb,
+            &[
+                ("server-id", "2"),
+                ("log-slave-updates", "ON"),
+                ("gtid-strict-mode", "ON"),
+                ("rpl-semi-sync-master-wait-point", "AFTER_SYNC"),
+                ("rpl-semi-sync-master-timeout", "3600000"),
+                ("rpl-semi-sync-master-wait-no-slave", "ON"),
+            ],
+        );
         // Both begin their logs anew: what the helper created is on both.
         primary.batch("RESET MASTER");
         replica.batch("RESET MASTER");

@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::Value;
 
 use super::harness::Reader;
-use super::server::Server;
+use super::server::{Flavor, Server};
 
 /// Number of values per type.
 const VALUES: usize = 60;
@@ -243,7 +243,10 @@ fn check(case: &Case, served: &str, expected: Option<&str>) -> Result<(), String
 #[test]
 fn served_values_equal_the_databases_own() {
     let server = Server::start(&[]);
-    let cases = cases();
+    let mut cases = cases();
+    if server.flavor() == Flavor::MySql {
+        cases.retain(|case| !["uuid", "inet6"].contains(&case.declared));
+    }
     let mut runner = TestRunner::deterministic();
     let mut sql = "SET sql_mode = '', time_zone = '+00:00';".to_owned();
     for (i, case) in cases.iter().enumerate() {
@@ -269,7 +272,13 @@ fn served_values_equal_the_databases_own() {
             i,
             match case.expected {
                 Expected::Raw(sql) | Expected::Text(sql) => sql,
-                Expected::Single | Expected::Double => "v + 0e0",
+                Expected::Single | Expected::Double => {
+                    // MySQL's text of a number has 15 digits, and JSON's has all.
+                    server.flavor().choose(
+                        "v + 0e0",
+                        "IF(v IS NULL, NULL, JSON_EXTRACT(JSON_ARRAY(v + 0e0), '$[0]'))",
+                    )
+                }
                 Expected::Json => "v",
             },
         );

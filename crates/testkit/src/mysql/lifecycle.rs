@@ -14,20 +14,17 @@ impl Server {
     /// Adds command line settings that apply from the next [`Self::restart`].
     #[track_caller]
     pub fn set_for_restart(&mut self, settings: &[(&str, &str)]) {
-        let private = self.private.as_mut().expect("a private server");
-        private
-            .settings
+        self.settings
             .extend(settings.iter().map(|(name, value)| ((*name).into(), (*value).into())));
     }
 
-    // --- Process of a private server ----------------------------------------------------------
+    // --- Process ------------------------------------------------------------------------------
 
     /// Stops the server.
     #[track_caller]
     pub fn stop(&mut self, how: Stop) {
         signal(self.pid(), if how == Stop::Fast { Signal::TERM } else { Signal::KILL });
-        let mut child =
-            self.private.as_mut().and_then(|p| p.process.take()).expect("the server runs");
+        let mut child = self.process.take().expect("the server runs");
         self.wait("the server to end", || child.try_wait().expect("wait").is_some());
     }
 
@@ -44,7 +41,7 @@ impl Server {
             .expect("its log");
         let ready = |server: &Self| server.log().matches("ready for connections").count();
         let before = ready(self);
-        let mut server = programs::as_owner("mariadbd");
+        let mut server = programs::server(self.flavor);
         server
             .arg(format!("--datadir={}", self.data().display()))
             .arg(format!("--socket={}", self.socket().display()));
@@ -54,20 +51,19 @@ impl Server {
         server
             .arg(format!("--pid-file={}", self.pid_file().display()))
             .arg(format!("--port={}", self.port()));
-        server.args(SMALL_FILES);
-        server.args(self.private().settings.iter().map(|(name, value)| match value.as_str() {
+        server.args(self.flavor.small_files());
+        server.args(self.settings.iter().map(|(name, value)| match value.as_str() {
             "" => format!("--{name}"),
             value => format!("--{name}={value}"),
         }));
         // A separate process group: Ctrl-C must reach only the test, whose end stops the server.
         let child =
             server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn();
-        self.private.as_mut().expect("a private server").process =
-            Some(child.expect("start mariadbd"));
+        self.process = Some(child.expect("start the server"));
         self.wait("the server to accept connections", || {
             assert!(
                 state(self.pid()).is_some_and(|state| state != 'Z'),
-                "mariadbd ended:\n{}",
+                "the server ended:\n{}",
                 self.log_tail()
             );
             ready(self) > before
@@ -90,13 +86,14 @@ impl Server {
     }
 
     fn backup_folder(&self) -> PathBuf {
-        self.private().folder.path().join("backup")
+        self.folder.path().join("backup")
     }
 
     /// Returns the incarnation number of the running server's positions, as in docs/mysql.md.
     #[track_caller]
     pub fn incarnation(&self) -> u64 {
-        u64::from_str_radix(&self.query(INCARNATION_SQL), 16).expect("hexadecimal digits")
+        u64::from_str_radix(&self.query(self.flavor.incarnation_sql()), 16)
+            .expect("hexadecimal digits")
     }
 
     /// Returns the log's end in the form of positions: number of the newest file and offset.
@@ -113,13 +110,13 @@ impl Server {
     #[track_caller]
     pub fn await_next_second(&self) {
         let now = || self.query("SELECT UNIX_TIMESTAMP()");
-        let started = self.query(&format!("SELECT {STARTED_SQL}"));
+        let started = self.query(self.flavor.started_sql());
         self.wait("the next second", || now() != started);
     }
 
     /// Returns true if the server was started and not stopped.
     pub fn runs(&self) -> bool {
-        self.private.as_ref().is_some_and(|p| p.process.is_some())
+        self.process.is_some()
     }
 
     /// Stops the process by SIGSTOP and waits until it has stopped. [`Self::resume`] continues it.
@@ -137,6 +134,6 @@ impl Server {
     /// Returns the process id of the server.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        self.private().process.as_ref().expect("the server runs").id()
+        self.process.as_ref().expect("the server runs").id()
     }
 }

@@ -1,19 +1,26 @@
-//! MariaDB's programs: their location, and how to run them as an unprivileged user.
+//! The servers' programs: their location, and how to run them as an unprivileged user.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
+use super::Flavor;
 use crate::process::{self, run};
 
 /// Folders of programs that only root has in PATH.
 const ROOT_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
-/// Returns a command for a program of MariaDB without the system's settings. It runs as the owner
-/// of the servers, because the server refuses to run as root.
-pub fn as_owner(program: &str) -> Command {
-    let mut command = plain(program);
+/// Returns a command for the server. It runs as the owner of the servers, because they refuse to
+/// run as root.
+pub fn server(flavor: Flavor) -> Command {
+    as_owner(match flavor {
+        Flavor::MariaDb => plain("mariadbd"),
+        Flavor::MySql => Command::new(mysqld()),
+    })
+}
+
+fn as_owner(mut command: Command) -> Command {
     if let Some((user, group)) = owner() {
         command.uid(user).gid(group);
     }
@@ -21,10 +28,21 @@ pub fn as_owner(program: &str) -> Command {
     command
 }
 
-/// Returns a command for the SQL client of MariaDB, or else of MySQL.
+/// Returns a command for the SQL client, which is MariaDB's for both servers.
 pub fn client() -> Command {
-    let name = if find("mariadb").is_some() { "mariadb" } else { "mysql" };
-    plain(name)
+    plain("mariadb")
+}
+
+/// Returns the path of MySQL's server, which is fetched if it is missing.
+fn mysqld() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/mysql-server");
+        let output = Command::new(script).output().expect("scripts/mysql-server");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "MySQL cannot be had: {error}");
+        Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("mysqld")
+    })
 }
 
 fn plain(program: &str) -> Command {
@@ -46,10 +64,13 @@ fn plain(program: &str) -> Command {
 
 /// Returns the data folder that servers are copied from.
 #[track_caller]
-pub fn template() -> PathBuf {
-    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
-    let create = || process::template("mariadb", plain("mariadbd"), owner(), install);
-    TEMPLATE.get_or_init(create).clone()
+pub fn template(flavor: Flavor) -> PathBuf {
+    static TEMPLATES: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
+    let create = || match flavor {
+        Flavor::MariaDb => process::template("mariadb", plain("mariadbd"), owner(), install),
+        Flavor::MySql => process::template("mysql", Command::new(mysqld()), owner(), initialize),
+    };
+    TEMPLATES[flavor as usize].get_or_init(create).clone()
 }
 
 /// Gives `path` to the owner of the servers.
@@ -62,17 +83,30 @@ fn owner() -> Option<(u32, u32)> {
     process::owner("mysql")
 }
 
-/// Creates a data folder whose root account needs no password.
+/// Creates MariaDB's data folder. Its root account needs no password.
 #[track_caller]
 fn install(data: &Path) {
-    let mut install = as_owner("mariadb-install-db");
+    let mut install = as_owner(plain("mariadb-install-db"));
     install.args([
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
         "--skip-name-resolve",
     ]);
-    install.args(super::SMALL_FILES);
+    install.args(Flavor::MariaDb.small_files());
     run(install.arg(format!("--datadir={}", data.display())));
+}
+
+/// Creates MySQL's data folder. Its root account needs no password.
+#[track_caller]
+fn initialize(data: &Path) {
+    let first = data.with_extension("sql");
+    std::fs::write(&first, "RENAME USER root@localhost TO root@'%';\n").expect("write a file");
+    let mut initialize = server(Flavor::MySql);
+    initialize.args(Flavor::MySql.small_files()).arg("--initialize-insecure");
+    initialize.arg(format!("--init-file={}", first.display()));
+    run(initialize.arg(format!("--datadir={}", data.display())));
+    // It has the server's UUID, which the first start creates.
+    std::fs::remove_file(data.join("auto.cnf")).expect("the file with the UUID");
 }
 
 fn find(program: &str) -> Option<PathBuf> {

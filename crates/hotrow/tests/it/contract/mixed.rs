@@ -22,6 +22,7 @@ use crate::contract::rows::{Random, Sizes};
 use crate::contract::run::{Plan, Trial};
 use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::{Config, await_until};
+use hotrow_testkit::mysql::Flavor;
 
 /// Reads of the short run, at least: less than one round of disturbances makes. The simulator makes
 /// millions, and the long run a million.
@@ -93,7 +94,7 @@ pub(crate) fn histories_equal_the_database_after_crashes<E: Networked>() {
 
 pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
     run::<E>(&Goal {
-        name: format!("{}-short", E::NAME),
+        name: kept_name::<E>("short"),
         disturbances: E::own_disturbances,
         reads: READS_SHORT,
         redis_reads: if E::HAS_PUSHES { REDIS_READS_SHORT } else { 0 },
@@ -109,7 +110,7 @@ pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
 
 pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
     run::<E>(&Goal {
-        name: format!("{}-long", E::NAME),
+        name: kept_name::<E>("long"),
         disturbances: E::disturbances,
         reads: 1_000_000,
         redis_reads: if E::HAS_PUSHES { 1_000_000 } else { 0 },
@@ -121,6 +122,11 @@ pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
         writers_slower: 1,
         within: Duration::from_secs(3600),
     });
+}
+
+/// Returns the name of a run's result, by the servers that it has.
+fn kept_name<E: Networked>(form: &str) -> String {
+    Flavor::of_run().dialect(&format!("{}-{form}", E::NAME))
 }
 
 /// Carries out the run, judges every answer and saves the counts.

@@ -101,7 +101,7 @@ fn a_truncation_of_the_children_is_a_change_of_all_parents() {
                  INSERT INTO prices VALUES (1, 2, 'us', 5)";
     change(&database, &mut client, other, &[], &[("us", 5)]);
     change(&database, &mut client, "UPDATE prices SET amount = 6", &[], &[("us", 6)]);
-    let swap = "CREATE TABLE empty LIKE prices; RENAME TABLE prices TO old, empty TO prices";
+    let swap = "CREATE TABLE blank LIKE prices; RENAME TABLE prices TO old, blank TO prices";
     change(&database, &mut client, swap, &[], &[]);
 }
 

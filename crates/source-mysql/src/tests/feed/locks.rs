@@ -1,4 +1,5 @@
-//! Tables that are locked by a waiting statement, so that the catalogue cannot be read.
+//! Tables that are locked by a waiting statement, so that the catalogue of MariaDB cannot be read.
+//! MySQL's can.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ fn lock_table(server: &Server, table: &str) -> Running {
 }
 
 fn server() -> Server {
-    let server = Server::start(&[]);
+    let server = Server::start_as(Flavor::MariaDb, &[]);
     server.batch(
         "CREATE TABLE a (id INT PRIMARY KEY, n INT); CREATE TABLE b (id INT PRIMARY KEY, n INT);
          INSERT INTO a VALUES (1, 0); INSERT INTO b VALUES (1, 0)",

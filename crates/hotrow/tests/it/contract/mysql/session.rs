@@ -5,14 +5,20 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, Row as Answer};
 use tokio::runtime::Runtime;
 
+use hotrow_testkit::mysql::Flavor;
+
 use crate::contract::board::Board;
 use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
 use crate::contract::sql::SqlSession;
 
 /// Errors after which a transaction may be repeated: server shutdown, lock wait time-out, deadlock,
-/// interrupted query, killed connection.
-const RETRYABLE_ERRORS: [u16; 5] = [1053, 1205, 1213, 1317, 1927];
-const LOG_END: &str = "SHOW MASTER STATUS";
+/// interrupted query, killed connection, semi-synchronous replication that ended.
+const RETRYABLE_ERRORS: [u16; 6] = [1053, 1205, 1213, 1317, 1927, 3100];
+
+/// Returns the query of the log's end.
+fn log_end_sql() -> String {
+    Flavor::of_run().dialect("SHOW MASTER STATUS")
+}
 
 /// A connection, reopened on demand.
 pub(crate) struct MysqlSession {
@@ -65,7 +71,7 @@ impl MysqlSession {
 
     /// Returns the log's end, in the form of a position.
     pub(crate) fn log_end(&mut self) -> u64 {
-        let rows = self.query_until_answered(LOG_END);
+        let rows = self.query_until_answered(&log_end_sql());
         rows.first().and_then(position).expect("a server with a binary log")
     }
 
@@ -106,7 +112,7 @@ impl Session for MysqlSession {
         }
         // The commit's log entry will end past this position. This query does not end the
         // transaction.
-        let from = self.query(LOG_END)?.first().and_then(position)? + 1;
+        let from = self.query(&log_end_sql())?.first().and_then(position)? + 1;
         let begun_ns = board.now();
         if self.query("COMMIT").is_none() && !self.was_committed(steps) {
             return None;
@@ -125,7 +131,7 @@ impl Session for MysqlSession {
     }
 }
 
-/// Parses the answer to [`LOG_END`] into the form of a position.
+/// Parses the answer to [`log_end_sql`] into the form of a position.
 fn position(row: &Answer) -> Option<u64> {
     let file: String = row.get(0)?;
     let offset: u64 = row.get(1)?;
