@@ -117,8 +117,7 @@ mod mongodb {
     }
 }
 
-/// The real binary over MariaDB on a private server, or over the server of HOTROW_TEST_MYSQL_URL,
-/// which may be MySQL.
+/// The real binary over MariaDB on a private server, or over MySQL, as HOTROW_TEST_SERVER says.
 ///
 /// Reading order: [`shop`] (a server with tables), then by theme: [`changes`], [`failures`],
 /// [`restore`], `hub`. [`common`] holds the tests that run over several engines.

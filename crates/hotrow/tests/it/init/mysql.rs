@@ -1,4 +1,4 @@
-//! MariaDB, or the server of HOTROW_TEST_MYSQL_URL.
+//! MariaDB, or MySQL in a run over it.
 
 use super::{Written, assert_has, run};
 use hotrow_testkit::mysql::{SERVICE_USER, Server};

@@ -19,7 +19,7 @@ use crate::contract::safeguards::disabled;
 use crate::contract::sql::{of_tables, parse_rows};
 use crate::contract::{mixed, visibility};
 use hotrow_testkit::harness::Config;
-use hotrow_testkit::mysql::Stop;
+use hotrow_testkit::mysql::{Flavor, Stop};
 use session::MysqlSession;
 
 mod embedded;
@@ -58,7 +58,8 @@ impl Engine for Maria {
     fn create(plan: &Plan) -> Self {
         let database = Self::start();
         let keys: Vec<u32> = (0..plan.keys).filter(|key| Plan::has_first_row(*key)).collect();
-        let mut sql = format!("{CREATE};\n");
+        let partitions = Flavor::of_run().choose("", " PARTITION BY KEY (id) PARTITIONS 3");
+        let mut sql = format!("{CREATE}{partitions};\n");
         for keys in keys.chunks(ROWS_MAX) {
             let row = |key: &u32| format!("({key}, 0, '{}')", payload(*key, 0, plan.sizes));
             let rows: Vec<String> = keys.iter().map(row).collect();

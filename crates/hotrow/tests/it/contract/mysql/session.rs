@@ -1,8 +1,10 @@
 //! A writer's connection to MariaDB or MySQL. It survives crashes of the server: it reconnects, and
 //! looks up a COMMIT whose answer was lost.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, Opts, Row as Answer};
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row as Answer};
 use tokio::runtime::Runtime;
 
 use hotrow_testkit::mysql::Flavor;
@@ -14,6 +16,14 @@ use crate::contract::sql::SqlSession;
 /// Errors after which a transaction may be repeated: server shutdown, lock wait time-out, deadlock,
 /// interrupted query, killed connection, semi-synchronous replication that ended.
 const RETRYABLE_ERRORS: [u16; 6] = [1053, 1205, 1213, 1317, 1927, 3100];
+
+/// Settings of MySQL with which transactions have another form in the log. Connections take turns.
+const FORMS: [&str; 4] = [
+    "SET binlog_transaction_compression = ON",
+    "SET gtid_next = 'AUTOMATIC:blue'",
+    "SET binlog_row_image = MINIMAL",
+    "DO 0",
+];
 
 /// Returns the query of the log's end.
 fn log_end_sql() -> String {
@@ -55,8 +65,14 @@ impl MysqlSession {
     }
 
     fn connect(&self) -> Conn {
+        static TURN: AtomicUsize = AtomicUsize::new(0);
+        let form = FORMS[TURN.fetch_add(1, Ordering::Relaxed) % FORMS.len()];
+        let init = Flavor::of_run().choose("DO 0", form);
         until_answered(|| {
-            self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await })
+            self.runtime.block_on(async {
+                let opts = OptsBuilder::from_opts(Opts::from_url(&self.url)?);
+                Conn::new(opts.init(vec![init])).await
+            })
         })
     }
 
