@@ -171,7 +171,7 @@ impl Fence {
     }
 
     /// Returns whether a change of `key`, or of any key, became known to be visible after the query
-    /// of this number was sent: whoever was informed of it since may not get that query's answer.
+    /// of this number was sent. Clients informed of it since may not get that query's answer.
     pub(crate) fn shown_since(&self, query: u64, key: Option<&Key>) -> bool {
         let is_since = |hidden: &Hidden| hidden.visible_at.is_some_and(|at| at >= query);
         let concerns =

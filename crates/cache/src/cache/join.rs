@@ -151,13 +151,18 @@ mod tests {
         cache.lookup(&key(id), ReadMode::Normal, START)
     }
 
-    /// Returns a loader that has sent the query for the key.
-    fn send(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
-        let lookup = get(cache, id);
-        assert!(matches!(lookup, Lookup::Miss(_)), "{id}: {lookup:?}");
+    /// Returns a loader that has sent the query for the key that is queued.
+    fn send_queued(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
         let mut loader = cache.batch_loader(FIRST).unwrap();
         assert_eq!(loader.next_batch(START).unwrap(), [key(id)]);
         loader
+    }
+
+    /// Requests the key, and returns the loader that has sent its query.
+    fn send(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
+        let lookup = get(cache, id);
+        assert!(matches!(lookup, Lookup::Miss(_)), "{id}: {lookup:?}");
+        send_queued(cache, id)
     }
 
     fn joins(cache: &TestCache, id: i64) -> bool {
@@ -187,13 +192,6 @@ mod tests {
         after.complete(answers(6, 1), START);
         assert_eq!(body(poll(&mut waiter(late))), Some(6));
         assert!(matches!(get(&cache, 1), Lookup::Hit(record, _) if record.body() == b"6"));
-    }
-
-    /// Returns a loader that has sent the query for the key that is queued.
-    fn send_queued(cache: &TestCache, id: i64) -> BatchLoader<TestError> {
-        let mut loader = cache.batch_loader(FIRST).unwrap();
-        assert_eq!(loader.next_batch(START).unwrap(), [key(id)]);
-        loader
     }
 
     #[test]

@@ -27,8 +27,8 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// Secret by which they are numbered.
 static NUMBERING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Returns the number of a new connection. It says nothing about others: whoever knows a number can
-/// name its connection for invalidations.
+/// Returns the number of a new connection. It says nothing about others: a client that knows a
+/// number can name its connection for invalidations.
 fn new_id() -> u64 {
     let hash = NUMBERING.hash_one(OPENED.fetch_add(1, Ordering::Relaxed));
     (hash >> (u64::BITS - ID_BITS)).max(1)

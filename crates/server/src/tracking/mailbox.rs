@@ -80,9 +80,11 @@ impl Redirect {
     /// Names the connection of a mailbox, if it has this owner.
     pub(super) fn to(mailbox: &Arc<Mailbox>, owner: &Owner) -> Option<Self> {
         let mail = mailbox.mail.lock();
+        if mail.owner != *owner {
+            return None;
+        }
         let (id, handovers) = (mailbox.id, mail.handovers);
-        let mailbox = Arc::downgrade(mailbox);
-        (mail.owner == *owner).then_some(Self { id, mailbox, handovers, is_broken: false })
+        Some(Self { id, mailbox: Arc::downgrade(mailbox), handovers, is_broken: false })
     }
 
     /// Puts something into the mailbox. Returns `false` if its connection is closed or has another
