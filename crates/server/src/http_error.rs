@@ -192,7 +192,11 @@ impl HttpError {
                     .into()
             }
             Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
-            Self::Unreadable => "the record cannot be read from the database or has no JSON form; the log has the cause".into(),
+            Self::Unreadable => {
+                "the record cannot be read from the database, or has no JSON form; the log has the \
+                 cause"
+                    .into()
+            }
             Self::TooManyRequests(why) => why.detail.clone(),
             Self::Unauthorized(denial) => denial.to_string(),
             Self::TooManyFailures { .. } => {

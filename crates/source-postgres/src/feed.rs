@@ -228,6 +228,8 @@ impl FeedLoop<'_> {
         let cause = if is_same { LossCause::OtherLog } else { LossCause::OtherDatabase };
         let detail = format!("{before} was followed, {identity} answers now");
         tracing::warn!(?cause, %detail, "another server answers; every entry is stale");
+        // What its publication lacks was not removed from it by an operator.
+        self.published.get_mut().clear();
         // Readers first: a read that begins after the loss must not see the old server's state.
         self.feed.shared.published.down(&detail);
         self.sink.loss(cause, &detail);
@@ -251,6 +253,7 @@ impl FeedLoop<'_> {
             let detail = format!("its log ended at {} and ends at {} now", Lsn(before), Lsn(end));
             tracing::warn!(%detail, "the server lost the end of its log; every entry is stale");
             shared.published.down(&detail);
+            self.published.get_mut().clear();
             shared.begin_history(end, random);
             self.sink.loss(LossCause::OtherLog, &detail);
         }
