@@ -247,7 +247,7 @@ impl ChangeLog {
 
     /// Puts the changes of a released group into the windows of their collections.
     fn release(&mut self, released: Released) {
-        let Released { id, position, mut targets } = released;
+        let Released { id, mut targets } = released;
         self.released_total += targets.len() as u64;
         let collection_of = |target: &Target| match target {
             Target::Record(key) => key.collection(),
@@ -268,7 +268,7 @@ impl ChangeLog {
             });
             let extent = if is_all { Extent::All } else { Extent::Keys(keys.into()) };
             if let Some(window) = self.window_mut(collection) {
-                window.release(id, position, extent);
+                window.release(id, id, extent);
             }
         }
     }

@@ -51,10 +51,9 @@ struct Group {
 /// A released group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Released {
-    /// Point up to which a follower has got all commits once it has this one.
+    /// Point up to which a follower has got all commits once it has this one, and at which an
+    /// answer reflects the changes.
     pub(crate) id: u64,
-    /// Point at which an answer reflects the changes.
-    pub(crate) position: u64,
     pub(crate) targets: Vec<Target>,
 }
 
@@ -140,11 +139,10 @@ impl Pending {
             let Some(group) = self.groups.pop_front() else { break };
             self.bytes -= group.targets.iter().map(Target::bytes).sum::<usize>();
             // Without a place: what follows was delivered behind that floor, so that everything up
-            // to it is out.
+            // to it is out. Beyond it may be commits that are not visible.
             let next = self.groups.front().map(|next| next.floor);
             let id = group.place.or(next).unwrap_or(position);
-            let position = group.place.unwrap_or(position);
-            released.push(Released { id, position, targets: group.targets });
+            released.push(Released { id, targets: group.targets });
         }
         let through = self.groups.front().map_or(position, Group::all_before);
         Advanced { released, through }

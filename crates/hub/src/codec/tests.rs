@@ -1,3 +1,4 @@
+use hotrow_types::version::Version;
 use proptest::prelude::*;
 
 use super::*;
@@ -191,17 +192,13 @@ proptest! {
 #[test]
 fn the_longest_messages_fit() {
     let tags: Vec<Tag> = (0..COLLECTIONS_MAX as u128).map(Tag).collect();
-    let watermark = Watermark {
+    let watermark = |visible, mark| Watermark {
         answers: vec![Nonce { instance: 1, sequence: 2 }; ANSWERS_MAX],
         end: 1,
-        visible: Some(Visible::Snapshot(Snapshot {
-            xmin: 1,
-            xmax: 2,
-            running: vec![1; RUNNING_MAX],
-        })),
-        hidden: Some(vec![Mark::Transaction(1); HIDDEN_MAX]),
+        visible: Some(visible),
+        hidden: Some(vec![mark; HIDDEN_MAX]),
         gaps: tags.clone(),
-        collections: tags,
+        collections: tags.clone(),
         watched: Some(1),
         origin: "x".repeat(9 * TEXT_BYTES_MAX),
     };
@@ -216,8 +213,21 @@ fn the_longest_messages_fit() {
         }),
         body,
     };
-    let bytes = encode(&message(Body::Watermark(Box::new(watermark))));
-    assert!(bytes.len() < MESSAGE_BYTES_MAX && decode(&bytes).is_ok(), "{}", bytes.len());
+    let snapshot = Snapshot { xmin: 1, xmax: 2, running: vec![1; RUNNING_MAX] };
+    let gtid = Gtid { source: SourceId::new(1, &"t".repeat(32)).expect("a tag"), number: 1 };
+    // Each interval takes at most 14 bytes.
+    let intervals: String =
+        (0..GTIDS_BYTES_MAX / 14 - 9).map(|n| format!(":{}", 100_000 + 2 * n)).collect();
+    let set = format!("00000000-0000-0000-0000-000000000001{intervals}");
+    let set = Version::Gtids(Arc::new(GtidSet::parse(&set).expect("a set")));
+    let set = Visible::of(&set);
+    for (visible, mark) in [
+        (Visible::Snapshot(snapshot), Mark::Transaction(1)),
+        (set.expect("not longer than allowed"), Mark::Gtid(gtid)),
+    ] {
+        let bytes = encode(&message(Body::Watermark(Box::new(watermark(visible, mark)))));
+        assert!(bytes.len() < MESSAGE_BYTES_MAX && decode(&bytes).is_ok(), "{}", bytes.len());
+    }
     let longest_key = hotrow_types::key::KEY_BYTES_MAX;
     assert!(CHANGES_BYTES_MAX + longest_key + 100 < MESSAGE_BYTES_MAX);
     assert_eq!(
