@@ -13,6 +13,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::TaskGuard;
 use hotrow_supervisor::shutdown::Shutdown;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
@@ -45,6 +46,9 @@ use crate::tls::{HTTP2, TlsEndpoint};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Least interval of logging that.
 const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(10);
+/// Bytes of answers from which the kernel takes no more before it has sent some. Bytes on their way
+/// are not among them: a fast client far away has as many as its window allows.
+const UNSENT_BYTES: u32 = 64 << 10;
 /// Most connections over the limit that one worker answers at once; more are closed without an
 /// answer.
 pub(crate) const TURNED_AWAY_MAX: usize = 32;
@@ -79,6 +83,11 @@ impl OpenListeners {
         let open = |own: Vec<std::net::TcpListener>| {
             own.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()
         };
+        for listener in tcp.iter().chain(&redis) {
+            // Its connections inherit it. Without it the kernel holds more for clients that do not
+            // read, up to `tcp_wmem`, and that is all.
+            let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES);
+        }
         let (tcp, redis) = (open(tcp)?, open(redis)?);
         let unix = unix.map(UnixListener::from_std).transpose()?;
         let next = Cell::new(0);

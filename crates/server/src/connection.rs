@@ -190,6 +190,10 @@ async fn finish<T: Stream>(
             stream.reset();
             CloseCause::DrainRate
         }
+        (ConnectionEnd::Expired(Expiry::SendBytes), _) => {
+            stream.reset();
+            CloseCause::SendBytes
+        }
         (ConnectionEnd::Expired(Expiry::Head), _) => {
             last_answer(stream, Rejection::HeadTime).await;
             CloseCause::HeaderTimeout
@@ -300,6 +304,7 @@ pub(crate) mod tests {
             position_wait: Duration::from_secs(1),
             privileged_waiters: 4,
             checks_per_s: 0,
+            send_bytes: 0,
             bytes: crate::config::ByteLimits::default(),
             drain_rate_min: 0,
         }

@@ -17,6 +17,7 @@ pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
 pub(crate) use self::totals::Totals;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
@@ -112,6 +113,8 @@ pub enum CloseCause {
     WriteTimeout,
     /// Its client took an answer more slowly than `drain_rate_min`.
     DrainRate,
+    /// The kernel held more than `send_bytes`, and its client was among the slowest.
+    SendBytes,
     /// A limit or the framing rules, before a service saw the request.
     Refused,
     /// What precedes the first request was refused: a proxy's header, or the TLS handshake.
@@ -126,7 +129,7 @@ pub enum CloseCause {
     Cut,
 }
 
-const CLOSE_CAUSES: [(CloseCause, &str); 13] = [
+const CLOSE_CAUSES: [(CloseCause, &str); 14] = [
     (CloseCause::Finished, "finished"),
     (CloseCause::Broken, "broken"),
     (CloseCause::Idle, "idle_timeout"),
@@ -134,6 +137,7 @@ const CLOSE_CAUSES: [(CloseCause, &str); 13] = [
     (CloseCause::BodyTimeout, "body_timeout"),
     (CloseCause::WriteTimeout, "write_timeout"),
     (CloseCause::DrainRate, "drain_rate"),
+    (CloseCause::SendBytes, "send_bytes"),
     (CloseCause::Refused, "refused"),
     (CloseCause::Handshake, "handshake"),
     (CloseCause::HandshakeTimeout, "handshake_timeout"),
@@ -172,6 +176,8 @@ pub struct WorkerMetrics {
     /// Failed accepts (no file descriptors, no memory).
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
+    /// Most bytes that the kernel holds for clients that take nothing at present.
+    pub(crate) send_bytes: AtomicU64,
     refused: [Counter; LIMITS.len()],
     /// Checks of credentials.
     pub access: AccessCounts,
@@ -307,6 +313,11 @@ fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "hotrow_http_connections_accepted_total",
         "Connections accepted and served.",
         &[(&[], accepted)],
+    );
+    out.gauge(
+        "hotrow_http_send_bytes",
+        "Bytes that the kernel may hold for clients that take nothing at present.",
+        &[(&[], sum(&|w: &WorkerMetrics| w.send_bytes.load(Ordering::Relaxed)))],
     );
     let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
     let closed: Vec<(Labels<'_>, u64)> = labels

@@ -133,7 +133,7 @@ fn a_connection_begins_with_settings() {
 #[test]
 fn a_request_is_text_of_http_1_1() {
     let mut peer = Peer::new();
-    let start = RequestStart { stream: 1, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 1, has_content: false, fault: None };
     assert_eq!(peer.ask(&request(1, true)), Ok(Event::Request(start)));
     assert_eq!(peer.scratch.head.text(), b"POST /a HTTP/1.1\r\nhost: x\r\n\r\n");
     // In three parts, with padding and a priority.
@@ -143,7 +143,7 @@ fn a_request_is_text_of_http_1_1() {
     peer.ask(&frame(kind::HEADERS, flags, 3, &first)).unwrap();
     assert!(peer.server.is_head_open());
     peer.ask(&frame(kind::CONTINUATION, 0, 3, &block[4..9])).unwrap();
-    let start = RequestStart { stream: 3, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 3, has_content: false, fault: None };
     let last = frame(kind::CONTINUATION, flag::END_HEADERS, 3, &block[9..]);
     assert_eq!(peer.ask(&last), Ok(Event::Request(start)));
     assert!(peer.scratch.head.text().ends_with(b"accept: a\r\n\r\n"));
@@ -347,8 +347,6 @@ fn floods_end_the_connection() {
     let mut peer = Peer::new();
     peer.open(1);
     assert_eq!(allowed(&mut peer, |_| data(1, b"", false)), burst);
-    let answered = |i| [request(2 * i + 1, true), reset(2 * i + 1)].concat();
-    assert_eq!(allowed(&mut Peer::new(), answered), burst);
     let mut peer = Peer::new();
     let rapid = (0..).find(|i| {
         peer.open(2 * i + 1);
@@ -356,22 +354,65 @@ fn floods_end_the_connection() {
     });
     assert_eq!(rapid, Some(RESETS_BURST), "of streams that are open");
     let broken = |i: u32| frame(kind::HEADERS, 5, 2 * i + 1, &block(&[("A", "b")]));
-    assert_eq!(allowed(&mut Peer::new(), broken), ERROR_RESETS_MAX);
-    // A second later some are allowed again.
+    assert_eq!(allowed(&mut Peer::new(), broken), RESETS_BURST);
     let mut peer = Peer::new();
-    let ping = frame(kind::PING, 0, 0, &[0; 8]);
-    for _ in 0..burst {
-        peer.ask(&ping).unwrap();
+    (0..STREAMS_MAX as u32).for_each(|i| _ = peer.open(2 * i + 1));
+    let refused = |i: u32| request(2 * (STREAMS_MAX as u32 + i) + 1, true);
+    assert_eq!(allowed(&mut peer, refused), burst);
+    // A second later some are allowed again.
+    for (flood, times) in
+        [(&(|_| frame(kind::PING, 0, 0, &[0; 8])) as Frames<'_>, burst), (&broken, RESETS_BURST)]
+    {
+        let mut peer = Peer::new();
+        (0..times).for_each(|i| _ = peer.ask(&flood(i)).unwrap());
+        assert_eq!(peer.ask_at(&flood(times), 2 * NOW_NS), Ok(Event::None));
     }
-    assert_eq!(peer.ask_at(&ping, 2 * NOW_NS), Ok(Event::None));
 }
 
+/// The frames of a client's turn.
+type Frames<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+
+/// What an obedient client sends for each answer that it gets, without a pause.
 #[test]
-fn windows_opened_for_what_was_sent_are_no_flood() {
+fn obedient_clients_are_no_flood() {
+    let id = |i: u32| 2 * i + 1;
+    let clients: [(&str, Frames<'_>); 8] = [
+        ("a window of the connection", &|_| window_update(0, 300)),
+        ("windows of ended streams", &|i| window_update(id(i), 300).repeat(3)),
+        ("resets of ended streams", &|i| reset(id(i)).repeat(3)),
+        ("a ping", &|_| frame(kind::PING, 0, 0, &[0; 8])),
+        ("settings", &|_| frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
+        ("priorities", &|i| frame(kind::PRIORITY, 0, id(i), &[0; 5]).repeat(2)),
+        ("unknown frames", &|i| frame(16, 0, 0, &id(i).to_be_bytes())),
+        ("broken requests of another client", &|_| Vec::new()),
+    ];
+    for (name, frames) in clients {
+        let mut peer = Peer::new();
+        for i in 0..10 * CONTROL_FRAMES_BURST {
+            peer.ask(&request(id(2 * i), true)).unwrap();
+            let _ = peer.server.begin_head(&mut Vec::new());
+            peer.server.sent_at_once(300);
+            peer.ask(&frames(2 * i)).expect(name);
+            if name.starts_with("broken") {
+                let broken = frame(kind::HEADERS, 5, id(2 * i + 1), &block(&[("A", "b")]));
+                assert_eq!(peer.ask(&broken), Ok(Event::None), "{name}");
+            }
+            peer.out.clear();
+        }
+    }
+}
+
+/// One of two requests is given up before its answer, and uploads begin with an empty frame.
+#[test]
+fn obedient_clients_may_give_up_requests() {
     let mut peer = Peer::new();
-    for _ in 0..10 * CONTROL_FRAMES_BURST {
-        peer.server.sent_at_once(300);
-        peer.ask(&window_update(0, 300)).unwrap();
+    for i in 0..10 * RESETS_BURST {
+        let answered = peer.open(4 * i + 1);
+        peer.open(4 * i + 3);
+        peer.ask(&[data(4 * i + 1, b"", false), data(4 * i + 1, b"a", true)].concat()).unwrap();
+        let _ = peer.server.begin_head(&mut Vec::new());
+        peer.server.close(answered);
+        assert!(matches!(peer.ask(&reset(4 * i + 3)), Ok(Event::Closed(_))));
     }
 }
 
@@ -395,9 +436,9 @@ fn a_head_that_unfolds_is_too_large_and_the_next_is_read() {
     bomb.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     bomb.extend(vec![b'b'; 4_000]);
     bomb.extend(vec![0x80 | 62; 12_000]);
-    let start = RequestStart { stream: 1, has_content: false, is_too_large: true };
+    let start = RequestStart { stream: 1, has_content: false, fault: Some(HeadFault::TooLarge) };
     assert_eq!(peer.ask(&frame(kind::HEADERS, 5, 1, &bomb)), Ok(Event::Request(start)));
-    let start = RequestStart { stream: 3, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 3, has_content: false, fault: None };
     assert_eq!(peer.ask(&request(3, true)), Ok(Event::Request(start)));
 }
 
@@ -448,7 +489,7 @@ proptest! {
             match peer.ask(&bytes) {
                 Ok(Event::Request(start)) => {
                     let text = peer.scratch.head.text();
-                    prop_assert!(start.is_too_large || text.ends_with(b"\r\n\r\n"));
+                    prop_assert!(start.fault.is_some() || text.ends_with(b"\r\n\r\n"));
                     peer.server.open(start.stream, None, start.has_content);
                 }
                 Ok(Event::Content { from, to, .. }) => {

@@ -62,6 +62,7 @@ pub(crate) fn limits() -> Limits {
         position_wait: DEADLINE,
         privileged_waiters: 4,
         checks_per_s: 0,
+        send_bytes: 0,
         bytes: hotrow_server::config::ByteLimits::default(),
         drain_rate_min: 0,
     }
