@@ -13,7 +13,6 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::TaskGuard;
 use hotrow_supervisor::shutdown::Shutdown;
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
@@ -28,7 +27,7 @@ use crate::connection::handshake::{
 };
 use crate::connection::rejection::Rejection;
 use crate::connection::serve::Serve;
-use crate::connection::stream::Stream;
+use crate::connection::stream::{Stream, bound_unsent};
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
     Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
@@ -46,9 +45,6 @@ use crate::tls::{HTTP2, TlsEndpoint};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Least interval of logging that.
 const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(10);
-/// Bytes of answers from which the kernel takes no more before it has sent some. Bytes on their way
-/// are not among them: a fast client far away has as many as its window allows.
-const UNSENT_BYTES: u32 = 64 << 10;
 /// Most connections over the limit that one worker answers at once; more are closed without an
 /// answer.
 pub(crate) const TURNED_AWAY_MAX: usize = 32;
@@ -83,11 +79,7 @@ impl OpenListeners {
         let open = |own: Vec<std::net::TcpListener>| {
             own.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()
         };
-        for listener in tcp.iter().chain(&redis) {
-            // Its connections inherit it. Without it the kernel holds more for clients that do not
-            // read, up to `tcp_wmem`, and that is all.
-            let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES);
-        }
+        tcp.iter().chain(&redis).for_each(bound_unsent);
         let (tcp, redis) = (open(tcp)?, open(redis)?);
         let unix = unix.map(UnixListener::from_std).transpose()?;
         let next = Cell::new(0);

@@ -23,11 +23,13 @@ pub mod rejection;
 pub mod request;
 pub mod serve;
 pub(crate) mod stream;
+#[cfg(test)]
+mod turns;
 pub mod worker_context;
 
 pub(crate) use self::clients::{Clients, CountedConnection};
 pub(crate) use self::close::turn_away;
-pub(crate) use self::registry::{LEAVING_MAX, Registered, Registry};
+pub(crate) use self::registry::{KERNEL_BYTES_MAX, LEAVING_MAX, Registered, Registry};
 
 use std::future::poll_fn;
 use std::rc::Rc;

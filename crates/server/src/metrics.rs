@@ -25,6 +25,7 @@ use hotrow_measure::sketch::Sketch;
 
 use crate::admission::pressure::LoopPace;
 use crate::admission::shed::ShedCounts;
+use crate::connection::KERNEL_BYTES_MAX;
 use crate::connection::rejection::Rejection;
 
 /// Role of the cache in an answer.
@@ -176,8 +177,8 @@ pub struct WorkerMetrics {
     /// Failed accepts (no file descriptors, no memory).
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
-    /// Most bytes that the kernel holds for clients that take nothing at present.
-    pub(crate) send_bytes: AtomicU64,
+    /// Clients that take nothing at present.
+    pub(crate) unread_clients: AtomicU64,
     refused: [Counter; LIMITS.len()],
     /// Checks of credentials.
     pub access: AccessCounts,
@@ -222,6 +223,12 @@ impl WorkerMetrics {
     #[must_use]
     pub fn closed_count(&self, cause: CloseCause) -> u64 {
         self.closed[cause as usize].get()
+    }
+
+    /// Returns the number of clients that took nothing of what waits for them at the last sweep.
+    #[must_use]
+    pub fn unread_clients(&self) -> u64 {
+        self.unread_clients.load(Ordering::Relaxed)
     }
 
     /// Returns the approximate number of open connections.
@@ -317,7 +324,7 @@ fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     out.gauge(
         "hotrow_http_send_bytes",
         "Bytes that the kernel may hold for clients that take nothing at present.",
-        &[(&[], sum(&|w: &WorkerMetrics| w.send_bytes.load(Ordering::Relaxed)))],
+        &[(&[], KERNEL_BYTES_MAX * sum(&WorkerMetrics::unread_clients))],
     );
     let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
     let closed: Vec<(Labels<'_>, u64)> = labels

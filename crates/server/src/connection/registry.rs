@@ -27,7 +27,7 @@ pub(crate) const LEAVING_MAX: usize = 16;
 
 /// Most bytes that the kernel holds for a client that does not read: a write beyond those unsent,
 /// with the kernel's own memory for them.
-const KERNEL_BYTES_MAX: u64 = 256 << 10;
+pub(crate) const KERNEL_BYTES_MAX: u64 = 256 << 10;
 
 /// All connections of a worker. One thread uses it.
 pub(crate) struct Registry {
@@ -162,7 +162,7 @@ impl Registry {
         let connections = self.connections.borrow();
         let blocked = || connections.iter().filter(|entry| entry.activity.is_write_blocked());
         let own = blocked().count() as u64;
-        self.worker.metrics.send_bytes.store(own * KERNEL_BYTES_MAX, Relaxed);
+        self.worker.metrics.unread_clients.store(own, Relaxed);
         let added = own.wrapping_sub(self.blocked.replace(own));
         let all = self.worker.blocked.fetch_add(added, Relaxed).wrapping_add(added);
         let excess = all.saturating_sub(limit / KERNEL_BYTES_MAX);

@@ -1,6 +1,8 @@
 //! State that all connections of a worker share. One thread uses it.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,6 +13,7 @@ use hotrow_http1::head::HeadParser;
 use hotrow_http2::connection::Scratch;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::parser::Parser;
+use tokio::task::yield_now;
 
 use super::rejection::http_date;
 use crate::config::Limits;
@@ -123,13 +126,10 @@ impl WorkerContext {
         self.work_left.set(self.work_left.get().saturating_sub(work));
     }
 
-    /// Returns whether the connection must let others have their turn, and wakes it for its next.
-    pub(super) fn must_yield(&self, cx: &Context<'_>) -> bool {
-        let is_over = self.is_turn_over();
-        if is_over {
-            cx.waker().wake_by_ref();
-        }
-        is_over
+    /// Returns whether the connection must let others have their turn, those included of which the
+    /// kernel knows and the worker does not yet. Its own next one comes behind them.
+    pub(super) fn must_yield(&self, cx: &mut Context<'_>) -> bool {
+        self.is_turn_over() && pin!(yield_now()).poll(cx).is_pending()
     }
 
     /// Returns whether the work of the present turn is done.

@@ -23,7 +23,7 @@ use crate::handle::Handler;
 /// Least time between two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(5);
 /// Followers that look at the log, and write a frame, between two turns of other tasks.
-const TURNS_AT_ONCE: usize = 16;
+const TURNS_AT_ONCE: usize = 8;
 
 /// The followers of a worker. One thread uses it.
 #[derive(Debug, Default)]
@@ -131,6 +131,8 @@ impl WorkerFollowers {
             self.has_queue.notified().await;
             while self.grant_turns() > 0 {
                 yield_to_ready_tasks().await;
+                // Those too of which only the kernel knows.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -226,7 +228,7 @@ mod tests {
         };
         assert_eq!(ready(), 0);
         worker.call_all();
-        for round in 0..6 {
+        for round in 0..100 / TURNS_AT_ONCE {
             assert_eq!(worker.grant_turns(), TURNS_AT_ONCE, "{round}");
             assert_eq!(ready(), TURNS_AT_ONCE, "{round}");
         }

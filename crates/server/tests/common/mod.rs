@@ -173,6 +173,11 @@ impl Server {
         assert_eq!(self.metrics().closed_count(cause), count);
     }
 
+    /// Waits until so many clients take nothing of what waits for them.
+    pub(crate) fn await_unread(&self, clients: u64) {
+        wait_until(|| self.metrics().unread_clients() == clients);
+    }
+
     /// Waits until the workers have ended by themselves.
     pub(crate) fn join(mut self) -> Result<(), WorkerError> {
         self.workers.take().unwrap().join()

@@ -13,6 +13,7 @@ mod reload;
 mod requests;
 mod successor;
 mod timeouts;
+mod unread;
 
 mod h2spec;
 mod http2;
