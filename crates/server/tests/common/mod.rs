@@ -41,6 +41,9 @@ use tokio::sync::watch;
 /// Nothing in a test takes longer unless something is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Length of the answer to `/long`.
+pub(crate) const LONG_BYTES: usize = 100_000;
+
 pub(crate) fn limits() -> Limits {
     Limits {
         connections: 100,
@@ -318,7 +321,7 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 
 /// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the limiter,
 /// `/block` blocks its thread until it is open, `/count` returns the number of earlier requests for
-/// it, `/panic` panics, `/big` is 64 MB, `/ignore` ignores its body.
+/// it, `/panic` panics, `/big` is 64 MB, `/long` is [`LONG_BYTES`], `/ignore` ignores its body.
 struct Echo(ConcurrencyLimiter);
 
 impl HttpService for Echo {
@@ -334,6 +337,7 @@ impl HttpService for Echo {
             let target = parts.uri.to_string();
             let text = match target.as_str() {
                 "/big" => return Response::new(Piece::of(vec![b'x'; 64 << 20])),
+                "/long" => return Response::new(Piece::of(vec![b'x'; LONG_BYTES])),
                 "/ignore" => String::new(),
                 "/count" => limiter.counted.fetch_add(1, Ordering::Relaxed).to_string(),
                 "/panic" => panic!("as the test asked"),

@@ -17,6 +17,7 @@ mod unread;
 
 mod h2spec;
 mod http2;
+mod http2_clients;
 mod http2_records;
 mod tls;
 mod tls_checks;
