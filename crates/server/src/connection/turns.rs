@@ -1,6 +1,5 @@
 //! Tests of the work of one turn, in requests that a poll of a connection begins.
 
-use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::io::Write as _;
 use std::net::Ipv4Addr;
