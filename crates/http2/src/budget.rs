@@ -1,4 +1,4 @@
-//! Bound on what a client may repeat: so many at once, and so many per second.
+//! Bound on what a client may repeat: so many at once, so many per second, and one for each answer.
 
 /// A count that is filled up again by time. The clock is not read: most connections never use one
 /// up.
@@ -15,6 +15,11 @@ impl Budget {
     #[must_use]
     pub fn new(burst: u32, per_s: u32, now_ns: u64) -> Self {
         Self { left: burst, burst, per_s, filled_ns: now_ns }
+    }
+
+    /// Adds one, unless it is full.
+    pub fn give(&mut self) {
+        self.left = (self.left + 1).min(self.burst);
     }
 
     /// Takes one of it. Returns `false` when none is left at `now_ns`.
@@ -54,6 +59,8 @@ mod tests {
         assert_eq!(taken(&mut budget, 3 * SECOND_NS), 200);
         assert_eq!(taken(&mut budget, 3 * SECOND_NS), 0);
         assert_eq!(taken(&mut budget, 1_000 * SECOND_NS), 1_000, "no more than at once");
+        budget.give();
+        assert_eq!(taken(&mut budget, 1_000 * SECOND_NS), 1);
     }
 
     #[test]

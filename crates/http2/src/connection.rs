@@ -9,12 +9,12 @@ use crate::budget::Budget;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{ReceiveWindow, SendWindow};
 use crate::frame::{self, FrameHeader, HEADER_BYTES, flag, kind, setting};
-use crate::head::HeadText;
+use crate::head::{HeadFault, HeadText};
 use crate::hpack::decoder::Decoder;
 use crate::streams::{Slot, Streams};
 use crate::{
-    CONTROL_FRAMES_BURST, CONTROL_FRAMES_PER_S, ERROR_RESETS_MAX, Limits, PAYLOAD_BYTES_MAX,
-    PREFACE, RESETS_BURST, RESETS_PER_S, STREAMS_MAX, WINDOW_BYTES, settings,
+    CONTROL_FRAMES_BURST, CONTROL_FRAMES_PER_S, Limits, PAYLOAD_BYTES_MAX, PREFACE, RESETS_BURST,
+    RESETS_PER_S, STREAMS_MAX, WINDOW_BYTES, settings,
 };
 
 /// Streams that this side has reset last and whose frames may still come. Frames of others that
@@ -22,6 +22,8 @@ use crate::{
 const RESETS_REMEMBERED: usize = 32;
 /// Number above that of each stream: a client may still open some (RFC 9113 section 6.8).
 const STREAM_MAX: u32 = (1 << 31) - 1;
+/// Frames that do nothing for a request and that an answer allows, besides those for its content.
+const CONTROL_PER_ANSWER: u32 = 2;
 /// Content of the ping that finds out when the client knows of the connection's end.
 const LEAVE_PING: [u8; 8] = *b"leaving.";
 
@@ -49,9 +51,9 @@ pub struct Connection {
     receive_window: ReceiveWindow,
     control: Budget,
     resets: Budget,
-    error_resets: u32,
-    /// Windows that the client may open without being counted.
-    updates_earned: u32,
+    error_resets: Budget,
+    /// Frames that do nothing for a request and that answers have allowed.
+    control_earned: u32,
     /// Whether the client has left out numbers of streams.
     has_skipped: bool,
     /// Streams that this side has reset, the oldest first; 0: none.
@@ -122,8 +124,8 @@ pub struct RequestStart {
     pub stream: u32,
     /// Whether content follows.
     pub has_content: bool,
-    /// Whether the head is larger than allowed; then there is no text.
-    pub is_too_large: bool,
+    /// Reason for which there is no text; it is answered.
+    pub fault: Option<HeadFault>,
 }
 
 /// A frame that was read.
@@ -158,8 +160,8 @@ impl Connection {
             receive_window: ReceiveWindow::new(WINDOW_BYTES),
             control: Budget::new(CONTROL_FRAMES_BURST, CONTROL_FRAMES_PER_S, now_ns),
             resets: Budget::new(RESETS_BURST, RESETS_PER_S, now_ns),
-            error_resets: 0,
-            updates_earned: 0,
+            error_resets: Budget::new(RESETS_BURST, RESETS_PER_S, now_ns),
+            control_earned: 0,
             has_skipped: false,
             reset_streams: [0; RESETS_REMEMBERED],
             must_shrink: false,
@@ -260,6 +262,10 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn begin_head(&mut self, out: &mut Vec<u8>) -> usize {
+        // Clients send pings, priorities, settings and resets in proportion to their requests.
+        self.earn(CONTROL_PER_ANSWER);
+        self.resets.give();
+        self.error_resets.give();
         let start = frame::begin_head(out);
         if std::mem::take(&mut self.must_shrink) {
             crate::hpack::encoder::shrink(out);
@@ -297,7 +303,12 @@ impl Turn<'_> {
 
     /// Counts a frame that does nothing for a request.
     fn control(&mut self) -> Result<Event, ConnectionError> {
-        let is_allowed = self.connection.control.take(self.now_ns);
+        let connection = &mut *self.connection;
+        if let Some(left) = connection.control_earned.checked_sub(1) {
+            connection.control_earned = left;
+            return Ok(Event::None);
+        }
+        let is_allowed = connection.control.take(self.now_ns);
         if is_allowed { Ok(Event::None) } else { Err(ConnectionError::Flood) }
     }
 
@@ -366,8 +377,7 @@ impl Turn<'_> {
     /// Resets a stream because of an error of the client.
     fn reset_by_error(&mut self, id: u32, code: ErrorCode) -> Result<Event, ConnectionError> {
         let connection = &mut *self.connection;
-        connection.error_resets += 1;
-        if connection.error_resets > ERROR_RESETS_MAX {
+        if !connection.error_resets.take(self.now_ns) {
             return Err(ConnectionError::Flood);
         }
         connection.remember_reset(id);

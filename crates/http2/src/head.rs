@@ -18,13 +18,19 @@ pub struct HeadText {
     has_line: bool,
     is_malformed: bool,
     is_too_large: bool,
+    /// The target does not belong to the method.
+    is_target_wrong: bool,
     /// Bytes of all names and values.
     seen_bytes: usize,
+    fields: usize,
     /// `Content-Length`, if it is a number.
     content_length: Option<u64>,
     /// Whether the head is the second of its stream.
     is_trailer: bool,
 }
+
+/// Bytes that a field counts for beside its name and value.
+const FIELD_BYTES: usize = 32;
 
 /// Place of a value.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +44,8 @@ struct Value {
 pub enum HeadFault {
     /// It breaks the protocol: its stream is reset.
     Malformed,
+    /// Its target is none of its method, which a proxy passes on as it got it.
+    Target,
     /// It is larger than allowed.
     TooLarge,
 }
@@ -110,6 +118,12 @@ impl HeadText {
         self.method.is_some_and(|method| self.value(method) == b"HEAD")
     }
 
+    /// Returns what decoding it has cost: its size as a header list (RFC 9113 section 6.5.2).
+    #[must_use]
+    pub fn work(&self) -> usize {
+        self.seen_bytes.saturating_add(self.fields * FIELD_BYTES)
+    }
+
     fn value(&self, Value { from, to }: Value) -> &[u8] {
         &self.values[from..to]
     }
@@ -118,6 +132,7 @@ impl HeadText {
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         // A byte of a block can name a field of 4 KiB: far behind the limit none is examined.
         self.seen_bytes = self.seen_bytes.saturating_add(name.len() + value.len());
+        self.fields += 1;
         let is_far = self.seen_bytes / 2 > self.bytes_max;
         self.is_too_large |= is_far;
         if self.is_malformed {
@@ -207,13 +222,15 @@ impl HeadText {
         let is_target = match self.value(target) {
             [b'/', ..] => !is_connect,
             b"*" => self.value(method) == b"OPTIONS",
+            // Refused with its stream (RFC 9113 section 8.3.1).
+            b"" => {
+                self.is_malformed = !self.is_too_large;
+                return;
+            }
             _ => is_connect,
         };
-        if self.is_too_large {
-            return;
-        }
-        if !is_target {
-            self.is_malformed = true;
+        self.is_target_wrong = !is_target;
+        if self.is_too_large || !is_target {
             return;
         }
         let Self { text, values, .. } = self;
@@ -241,6 +258,9 @@ impl HeadText {
         }
         if self.is_too_large {
             return Err(HeadFault::TooLarge);
+        }
+        if self.is_target_wrong {
+            return Err(HeadFault::Target);
         }
         self.text.extend_from_slice(b"\r\n");
         Ok(())

@@ -34,16 +34,15 @@ pub const STREAMS_MAX: usize = 100;
 pub const TABLE_BYTES_MAX: usize = 4_096;
 /// Frames of one head behind the first.
 pub const CONTINUATIONS_MAX: usize = 32;
-/// Frames that do nothing for a request, at once and per second.
+/// Frames that do nothing for a request, at once and per second, beyond those that answers allow.
 pub const CONTROL_FRAMES_BURST: u32 = 1_000;
 /// See [`CONTROL_FRAMES_BURST`].
 pub const CONTROL_FRAMES_PER_S: u32 = 100;
-/// Streams that a client resets before they are answered, at once and per second.
+/// Streams that a client resets before they are answered, at once and per second; each answer allows
+/// another one. As many are reset because the client broke the protocol.
 pub const RESETS_BURST: u32 = 100;
 /// See [`RESETS_BURST`].
 pub const RESETS_PER_S: u32 = 100;
-/// Streams of a connection that are reset because the client broke the protocol.
-pub const ERROR_RESETS_MAX: u32 = 100;
 
 /// Limits on a request, of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

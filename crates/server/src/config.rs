@@ -199,6 +199,9 @@ pub struct Limits {
     pub privileged_waiters: usize,
     /// Most answers from memory checked against the database per second; 0: none.
     pub checks_per_s: u32,
+    /// Most bytes that the kernel may hold for clients that do not read; the slowest are reset
+    /// beyond it. 0: unlimited.
+    pub send_bytes: u64,
     /// Limits on the bytes of answers, bodies and rows.
     pub bytes: ByteLimits,
     /// Least bytes per second that a client must take of a waiting answer, measured over

@@ -23,11 +23,13 @@ pub mod rejection;
 pub mod request;
 pub mod serve;
 pub(crate) mod stream;
+#[cfg(test)]
+mod turns;
 pub mod worker_context;
 
 pub(crate) use self::clients::{Clients, CountedConnection};
 pub(crate) use self::close::turn_away;
-pub(crate) use self::registry::{LEAVING_MAX, Registered, Registry};
+pub(crate) use self::registry::{KERNEL_BYTES_MAX, LEAVING_MAX, Registered, Registry};
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -190,6 +192,10 @@ async fn finish<T: Stream>(
             stream.reset();
             CloseCause::DrainRate
         }
+        (ConnectionEnd::Expired(Expiry::SendBytes), _) => {
+            stream.reset();
+            CloseCause::SendBytes
+        }
         (ConnectionEnd::Expired(Expiry::Head), _) => {
             last_answer(stream, Rejection::HeadTime).await;
             CloseCause::HeaderTimeout
@@ -300,6 +306,7 @@ pub(crate) mod tests {
             position_wait: Duration::from_secs(1),
             privileged_waiters: 4,
             checks_per_s: 0,
+            send_bytes: 0,
             bytes: crate::config::ByteLimits::default(),
             drain_rate_min: 0,
         }

@@ -256,6 +256,7 @@ fn limits() -> Limits {
         position_wait: second,
         privileged_waiters: 1,
         checks_per_s: 0,
+        send_bytes: 0,
         bytes: crate::config::ByteLimits::default(),
         drain_rate_min: 0,
     }

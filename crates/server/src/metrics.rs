@@ -17,6 +17,7 @@ pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
 pub(crate) use self::totals::Totals;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
@@ -24,6 +25,7 @@ use hotrow_measure::sketch::Sketch;
 
 use crate::admission::pressure::LoopPace;
 use crate::admission::shed::ShedCounts;
+use crate::connection::KERNEL_BYTES_MAX;
 use crate::connection::rejection::Rejection;
 
 /// Role of the cache in an answer.
@@ -112,6 +114,8 @@ pub enum CloseCause {
     WriteTimeout,
     /// Its client took an answer more slowly than `drain_rate_min`.
     DrainRate,
+    /// The kernel held more than `send_bytes`, and its client was among the slowest.
+    SendBytes,
     /// A limit or the framing rules, before a service saw the request.
     Refused,
     /// What precedes the first request was refused: a proxy's header, or the TLS handshake.
@@ -126,7 +130,7 @@ pub enum CloseCause {
     Cut,
 }
 
-const CLOSE_CAUSES: [(CloseCause, &str); 13] = [
+const CLOSE_CAUSES: [(CloseCause, &str); 14] = [
     (CloseCause::Finished, "finished"),
     (CloseCause::Broken, "broken"),
     (CloseCause::Idle, "idle_timeout"),
@@ -134,6 +138,7 @@ const CLOSE_CAUSES: [(CloseCause, &str); 13] = [
     (CloseCause::BodyTimeout, "body_timeout"),
     (CloseCause::WriteTimeout, "write_timeout"),
     (CloseCause::DrainRate, "drain_rate"),
+    (CloseCause::SendBytes, "send_bytes"),
     (CloseCause::Refused, "refused"),
     (CloseCause::Handshake, "handshake"),
     (CloseCause::HandshakeTimeout, "handshake_timeout"),
@@ -172,6 +177,8 @@ pub struct WorkerMetrics {
     /// Failed accepts (no file descriptors, no memory).
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
+    /// Clients that take nothing at present.
+    pub(crate) unread_clients: AtomicU64,
     refused: [Counter; LIMITS.len()],
     /// Checks of credentials.
     pub access: AccessCounts,
@@ -216,6 +223,12 @@ impl WorkerMetrics {
     #[must_use]
     pub fn closed_count(&self, cause: CloseCause) -> u64 {
         self.closed[cause as usize].get()
+    }
+
+    /// Returns the number of clients that took nothing of what waits for them at the last sweep.
+    #[must_use]
+    pub fn unread_clients(&self) -> u64 {
+        self.unread_clients.load(Ordering::Relaxed)
     }
 
     /// Returns the approximate number of open connections.
@@ -307,6 +320,11 @@ fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "hotrow_http_connections_accepted_total",
         "Connections accepted and served.",
         &[(&[], accepted)],
+    );
+    out.gauge(
+        "hotrow_http_send_bytes",
+        "Bytes that the kernel may hold for clients that take nothing at present.",
+        &[(&[], KERNEL_BYTES_MAX * sum(&WorkerMetrics::unread_clients))],
     );
     let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
     let closed: Vec<(Labels<'_>, u64)> = labels

@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread::JoinHandle;
 
 use hotrow_measure::clock::Nanos;
@@ -134,6 +134,7 @@ where
     let make_service = Arc::new(make_service);
     let open = Arc::new(AtomicUsize::new(0));
     let clients = Clients::new(config.limits.connections_per_client);
+    let blocked = Arc::<AtomicU64>::default();
     let endpoint = Endpoint::new(&config.transport, listeners.tls());
     let (sockets, socket_file) = listeners
         .into_parts(config.workers)
@@ -143,7 +144,7 @@ where
         let worker = Worker { index, metrics: Arc::default() };
         workers.metrics.push(Arc::clone(&worker.metrics));
         let limits = config.limits.clone();
-        let open = (Arc::clone(&open), clients.clone());
+        let open = (Arc::clone(&open), Arc::clone(&blocked), clients.clone());
         let endpoint = endpoint.clone();
         let make_service = Arc::clone(&make_service);
         let shutdown_worker = shutdown.clone();
@@ -206,11 +207,14 @@ impl Drop for DrainOnDrop {
     }
 }
 
+/// What all workers count: open connections, clients that take nothing, connections by client.
+type Counts = (Arc<AtomicUsize>, Arc<AtomicU64>, Option<Arc<Clients>>);
+
 fn run_worker<S: Serve>(
     worker: Worker,
     sockets: &mut Option<WorkerSockets>,
     limits: Limits,
-    ((open, clients), endpoint): ((Arc<AtomicUsize>, Option<Arc<Clients>>), Endpoint),
+    ((open, blocked, clients), endpoint): (Counts, Endpoint),
     make_service: &(impl Fn(Worker) -> S + ?Sized),
     shutdown: &Shutdown,
 ) -> io::Result<()> {
@@ -221,7 +225,7 @@ fn run_worker<S: Serve>(
         .build_local(LocalOptions::default())?;
     let metrics = Arc::clone(&worker.metrics);
     let context = WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now());
-    let context = Rc::new(context.with_http2(endpoint.http2));
+    let context = Rc::new(context.with(endpoint.http2, blocked));
     let run = async {
         let acceptor = Rc::new(Acceptor {
             registry: Registry::new(Rc::clone(&context)),

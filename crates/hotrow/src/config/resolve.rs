@@ -307,6 +307,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         privileged_waiters: section.count("privileged_waiters", 256, 0..=100_000),
         // The range fits.
         checks_per_s: section.count("checks_per_s", 1, 0..=CHECKS_PER_S_MAX) as u32,
+        send_bytes: section.size("send_bytes", 1 << 30, 0..=1 << 50),
         bytes: limits::byte_limits(&mut section),
         drain_rate_min: section.size("drain_rate_min", 4 * KIB, 0..=1 << 30),
     };

@@ -8,8 +8,8 @@ use crate::streams::Slot;
 
 /// Bytes of content for which a client may open windows once more.
 const BYTES_PER_UPDATE: usize = 1_024;
-/// Most such frames that a client may save up.
-const UPDATES_EARNED_MAX: u32 = 100_000;
+/// Most frames that do nothing for a request and that a client may save up.
+const CONTROL_EARNED_MAX: u32 = 100_000;
 
 impl Turn<'_> {
     pub(super) fn data(
@@ -83,15 +83,15 @@ impl Turn<'_> {
                 return Err(ConnectionError::Protocol);
             }
             connection.send_window.change(bytes).map_err(|_| ConnectionError::FlowControl)?;
-            return self.counted_room();
+            self.control()?;
+            return Ok(Event::Room);
         }
         if id > connection.last_stream {
             return Err(ConnectionError::Protocol);
         }
-        let Some(slot) = connection.streams.find(id) else {
-            // It may have ended while this was on its way.
-            return self.control();
-        };
+        // A client opens the window of a stream whose answer is out: it is to be ignored (RFC 9113
+        // section 5.1), and has cost less than the answer.
+        let Some(slot) = connection.streams.find(id) else { return Ok(Event::None) };
         if bytes == 0 {
             return self.reset_by_error(id, ErrorCode::Protocol);
         }
@@ -99,15 +99,7 @@ impl Turn<'_> {
         if stream.send_window.change(bytes).is_err() {
             return self.reset_by_error(id, ErrorCode::FlowControl);
         }
-        self.counted_room()
-    }
-
-    /// Windows are opened for content that was sent. More often than that they do nothing.
-    fn counted_room(&mut self) -> Result<Event, ConnectionError> {
-        match self.connection.updates_earned.checked_sub(1) {
-            Some(left) => self.connection.updates_earned = left,
-            None => drop(self.control()?),
-        }
+        self.control()?;
         Ok(Event::Room)
     }
 
@@ -123,8 +115,8 @@ impl Turn<'_> {
         if header.stream == 0 || header.stream > connection.last_stream {
             return Err(ConnectionError::Protocol);
         }
-        // A stream that was answered has cost no more than its answer.
-        let Some(slot) = connection.streams.find(header.stream) else { return self.control() };
+        // To be ignored too. A stream that was answered has cost no more than its answer.
+        let Some(slot) = connection.streams.find(header.stream) else { return Ok(Event::None) };
         if !connection.resets.take(self.now_ns) {
             return Err(ConnectionError::Flood);
         }
@@ -153,8 +145,13 @@ impl Connection {
         self.send_window.sent(bytes);
         // One for the stream and one for the connection, and more for a client that reads in
         // pieces.
-        let earned = 2 + (bytes / BYTES_PER_UPDATE) as u32;
-        self.updates_earned = (self.updates_earned + earned).min(UPDATES_EARNED_MAX);
+        self.earn(2 + (bytes / BYTES_PER_UPDATE) as u32);
+    }
+
+    /// Allows the client more frames that do nothing for a request.
+    #[inline]
+    pub(super) fn earn(&mut self, frames: u32) {
+        self.control_earned = (self.control_earned + frames).min(CONTROL_EARNED_MAX);
     }
 
     /// Returns the bytes of content that a stream may send in its next frame.

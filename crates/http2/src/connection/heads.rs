@@ -94,7 +94,9 @@ impl Turn<'_> {
         connection.last_stream = id;
         let is_refused = matches!(connection.leaving, Leaving::After(_));
         if connection.streams.is_full() || is_refused {
-            return self.reset_by_error(id, ErrorCode::RefusedStream);
+            // No fault: the client may not know of the limit, or of the end.
+            connection.reset_at_once(id, ErrorCode::RefusedStream, self.out);
+            return self.control();
         }
         let announced = self.scratch.head.content_length();
         let is_contradiction = ends_stream && announced.is_some_and(|bytes| bytes > 0);
@@ -104,7 +106,7 @@ impl Turn<'_> {
         Ok(Event::Request(RequestStart {
             stream: id,
             has_content: !ends_stream,
-            is_too_large: ended == Err(HeadFault::TooLarge),
+            fault: ended.err(),
         }))
     }
 

@@ -1,7 +1,8 @@
+mod floods;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::CONTINUATIONS_MAX;
 use crate::frame::unpadded;
 
 const LIMITS: Limits = Limits { head_bytes: 1_000 };
@@ -133,7 +134,7 @@ fn a_connection_begins_with_settings() {
 #[test]
 fn a_request_is_text_of_http_1_1() {
     let mut peer = Peer::new();
-    let start = RequestStart { stream: 1, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 1, has_content: false, fault: None };
     assert_eq!(peer.ask(&request(1, true)), Ok(Event::Request(start)));
     assert_eq!(peer.scratch.head.text(), b"POST /a HTTP/1.1\r\nhost: x\r\n\r\n");
     // In three parts, with padding and a priority.
@@ -143,7 +144,7 @@ fn a_request_is_text_of_http_1_1() {
     peer.ask(&frame(kind::HEADERS, flags, 3, &first)).unwrap();
     assert!(peer.server.is_head_open());
     peer.ask(&frame(kind::CONTINUATION, 0, 3, &block[4..9])).unwrap();
-    let start = RequestStart { stream: 3, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 3, has_content: false, fault: None };
     let last = frame(kind::CONTINUATION, flag::END_HEADERS, 3, &block[9..]);
     assert_eq!(peer.ask(&last), Ok(Event::Request(start)));
     assert!(peer.scratch.head.text().ends_with(b"accept: a\r\n\r\n"));
@@ -316,78 +317,6 @@ fn a_smaller_table_is_confirmed_by_the_next_head() {
     assert_eq!(out.len(), 2 * HEADER_BYTES + 1, "once");
 }
 
-/// Returns how often the client may send the frames that `bytes` makes.
-fn allowed(peer: &mut Peer, mut bytes: impl FnMut(u32) -> Vec<u8>) -> u32 {
-    let times = (0..1_000_000).find(|i| match peer.ask(&bytes(*i)) {
-        Ok(_) => false,
-        Err(error) => {
-            assert_eq!(error, ConnectionError::Flood);
-            true
-        }
-    });
-    times.expect("a flood")
-}
-
-#[test]
-fn floods_end_the_connection() {
-    let burst = CONTROL_FRAMES_BURST - 1;
-    for flood in [
-        frame(kind::PING, 0, 0, &[0; 8]),
-        frame(kind::PING, flag::ACK, 0, &[0; 8]),
-        frame(kind::SETTINGS, 0, 0, &[]),
-        frame(kind::SETTINGS, flag::ACK, 0, &[]),
-        frame(kind::PRIORITY, 0, 9, &[0; 5]),
-        frame(kind::GOAWAY, 0, 0, &[0; 8]),
-        frame(99, 0, 0, b"unknown"),
-        window_update(0, 1),
-    ] {
-        let mut peer = Peer::new();
-        assert_eq!(allowed(&mut peer, |_| flood.clone()), burst, "{flood:?}");
-    }
-    let mut peer = Peer::new();
-    peer.open(1);
-    assert_eq!(allowed(&mut peer, |_| data(1, b"", false)), burst);
-    let answered = |i| [request(2 * i + 1, true), reset(2 * i + 1)].concat();
-    assert_eq!(allowed(&mut Peer::new(), answered), burst);
-    let mut peer = Peer::new();
-    let rapid = (0..).find(|i| {
-        peer.open(2 * i + 1);
-        peer.ask(&reset(2 * i + 1)) == Err(ConnectionError::Flood)
-    });
-    assert_eq!(rapid, Some(RESETS_BURST), "of streams that are open");
-    let broken = |i: u32| frame(kind::HEADERS, 5, 2 * i + 1, &block(&[("A", "b")]));
-    assert_eq!(allowed(&mut Peer::new(), broken), ERROR_RESETS_MAX);
-    // A second later some are allowed again.
-    let mut peer = Peer::new();
-    let ping = frame(kind::PING, 0, 0, &[0; 8]);
-    for _ in 0..burst {
-        peer.ask(&ping).unwrap();
-    }
-    assert_eq!(peer.ask_at(&ping, 2 * NOW_NS), Ok(Event::None));
-}
-
-#[test]
-fn windows_opened_for_what_was_sent_are_no_flood() {
-    let mut peer = Peer::new();
-    for _ in 0..10 * CONTROL_FRAMES_BURST {
-        peer.server.sent_at_once(300);
-        peer.ask(&window_update(0, 300)).unwrap();
-    }
-}
-
-#[test]
-fn a_head_without_end_ends_the_connection() {
-    let begin = frame(kind::HEADERS, 0, 1, &block(&[]));
-    let mut peer = Peer::new();
-    peer.ask(&begin).unwrap();
-    let empty = frame(kind::CONTINUATION, 0, 1, &[]);
-    assert_eq!(allowed(&mut peer, |_| empty.clone()), CONTINUATIONS_MAX as u32);
-    let mut peer = Peer::new();
-    peer.ask(&begin).unwrap();
-    let long = frame(kind::CONTINUATION, 0, 1, &[0; 10_000]);
-    assert_eq!(allowed(&mut peer, |_| long.clone()), 1);
-}
-
 #[test]
 fn a_head_that_unfolds_is_too_large_and_the_next_is_read() {
     let mut peer = Peer::new();
@@ -395,9 +324,9 @@ fn a_head_that_unfolds_is_too_large_and_the_next_is_read() {
     bomb.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     bomb.extend(vec![b'b'; 4_000]);
     bomb.extend(vec![0x80 | 62; 12_000]);
-    let start = RequestStart { stream: 1, has_content: false, is_too_large: true };
+    let start = RequestStart { stream: 1, has_content: false, fault: Some(HeadFault::TooLarge) };
     assert_eq!(peer.ask(&frame(kind::HEADERS, 5, 1, &bomb)), Ok(Event::Request(start)));
-    let start = RequestStart { stream: 3, has_content: false, is_too_large: false };
+    let start = RequestStart { stream: 3, has_content: false, fault: None };
     assert_eq!(peer.ask(&request(3, true)), Ok(Event::Request(start)));
 }
 
@@ -448,7 +377,7 @@ proptest! {
             match peer.ask(&bytes) {
                 Ok(Event::Request(start)) => {
                     let text = peer.scratch.head.text();
-                    prop_assert!(start.is_too_large || text.ends_with(b"\r\n\r\n"));
+                    prop_assert!(start.fault.is_some() || text.ends_with(b"\r\n\r\n"));
                     peer.server.open(start.stream, None, start.has_content);
                 }
                 Ok(Event::Content { from, to, .. }) => {

@@ -65,10 +65,18 @@ fn what_breaks_the_protocol_is_malformed() {
         fields.remove(missing);
         assert_eq!(text(&fields), Err(HeadFault::Malformed), "{}", GET[missing].0);
     }
-    for path in ["", "a", "*", "http://b/", "/a b", "/a\r\nb: c", "/a HTTP/1.1"] {
-        let mut fields = GET.to_vec();
+    for (path, fault) in [
+        ("", HeadFault::Malformed),
+        ("/a b", HeadFault::Malformed),
+        ("/a\r\nb: c", HeadFault::Malformed),
+        ("/a HTTP/1.1", HeadFault::Malformed),
+        ("a", HeadFault::Target),
+        ("*", HeadFault::Target),
+        ("http://b/", HeadFault::Target),
+    ] {
+        let mut fields = [&GET[..], &[("accept", "a")]].concat();
         fields[3].1 = path;
-        assert_eq!(text(&fields), Err(HeadFault::Malformed), "{path:?}");
+        assert_eq!(text(&fields), Err(fault), "{path:?}");
     }
     let connect = [(":method", "CONNECT"), (":authority", "a:1"), (":path", "/")];
     assert_eq!(text(&connect), Err(HeadFault::Malformed));

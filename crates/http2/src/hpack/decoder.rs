@@ -7,11 +7,16 @@ use crate::TABLE_BYTES_MAX;
 
 /// Entries of the static table.
 const STATIC_ENTRIES: usize = 61;
+/// Bytes that a head may add to the table for each of its own. Two bytes can add a name of 4 KiB
+/// again; no client has a reason to.
+const ADDED_PER_BYTE: usize = 16;
 
 /// Decoder of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     table: DynamicTable,
+    /// Bytes that the present head may still add to the table.
+    may_add: usize,
 }
 
 /// A string in the bytes of a head, or in the memory of what was decoded.
@@ -50,6 +55,7 @@ impl Decoder {
         scratch: &mut Vec<u8>,
         mut field: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), CompressionError> {
+        self.may_add = TABLE_BYTES_MAX + ADDED_PER_BYTE * block.len();
         block = self.resized(block)?;
         while let Some(first) = block.first() {
             block = match first {
@@ -116,27 +122,21 @@ impl Decoder {
         };
         let (value, rest) = string(rest, scratch)?;
         let value = value.of(scratch);
+        let text = match name {
+            Name::Text(name) => name.of(scratch),
+            Name::Static(name) => name,
+            Name::Dynamic(age) => self.table.get(age).ok_or(CompressionError)?.0,
+        };
+        field(text, value);
+        if !is_added {
+            return Ok(rest);
+        }
+        let bytes = text.len() + value.len();
+        self.may_add = self.may_add.checked_sub(bytes).ok_or(CompressionError)?;
         match name {
-            Name::Text(name) => {
-                let name = name.of(scratch);
-                field(name, value);
-                if is_added {
-                    self.table.add(name, value);
-                }
-            }
-            Name::Static(name) => {
-                field(name, value);
-                if is_added {
-                    self.table.add(name, value);
-                }
-            }
-            Name::Dynamic(age) => {
-                let (name, _) = self.table.get(age).ok_or(CompressionError)?;
-                field(name, value);
-                if is_added {
-                    self.table.add_named(age, value);
-                }
-            }
+            Name::Text(name) => self.table.add(name.of(scratch), value),
+            Name::Static(name) => self.table.add(name, value),
+            Name::Dynamic(age) => self.table.add_named(age, value),
         }
         Ok(rest)
     }

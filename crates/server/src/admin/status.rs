@@ -156,6 +156,7 @@ impl View {
             "reads_in_flight": sources.iter().map(|own| own.reads_in_flight).sum::<usize>(),
             "query_keys": sources.iter().map(|own| own.query_keys).max(),
             "query_bytes": sources.iter().map(|own| own.query_bytes).max(),
+            "send_bytes": limits.send_bytes,
             "drain_rate_min": limits.drain_rate_min,
             "answer_bytes": self.shared.budgets.answer_bytes_max,
             "answers_bytes_total": self.shared.budgets.answers.limit_bytes(),

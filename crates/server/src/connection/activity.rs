@@ -40,6 +40,8 @@ pub enum Expiry {
     Write,
     /// The client takes its answer more slowly than `drain_rate_min`.
     SlowReader,
+    /// The kernel holds more than `send_bytes`, and this client is among the slowest.
+    SendBytes,
     /// The server drains, and the connection is idle.
     Drained,
     /// The connection is idle, and its place is needed.
@@ -182,6 +184,16 @@ impl Activity {
     /// Returns whether the client takes nothing at present.
     pub(crate) fn is_write_blocked(&self) -> bool {
         self.blocked_since.get().is_some()
+    }
+
+    /// Returns the bytes per second that the client has taken of what waits, over a second at
+    /// least, and since when it takes nothing.
+    pub(crate) fn progress(&self, now: Nanos) -> (u64, Nanos) {
+        let rate = self.drain.get().map_or(0, |Drain { since, bytes }| {
+            let seconds = now.since(since).as_secs_f64().max(1.0);
+            (bytes as f64 / seconds) as u64
+        });
+        (rate, self.blocked_since.get().unwrap_or(now))
     }
 
     /// Asks an answer without an end to end.

@@ -26,12 +26,10 @@ use super::rejection::Rejection;
 use super::request::{BodyPipe, Request, RequestBody};
 use super::serve::{Serve, Served};
 use super::stream::Stream;
-use super::worker_context::WorkerContext;
+use super::worker_context::{REQUEST_WORK, WORK_PER_REQUEST_BYTE, WorkerContext};
 use super::{ConnectionEnd, LastMessage, Leftover};
 use crate::context::ConnectionContext;
 
-/// Most requests of one connection that are begun before other connections have their turn.
-const REQUESTS_PER_TURN: usize = 32;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// One connection while it is served.
@@ -141,7 +139,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Poll<Result<(), Broken>> {
-        let mut requests_left = REQUESTS_PER_TURN;
+        self.worker.begin_turn();
         loop {
             ready!(self.output.poll_flush(&mut self.stream, cx))?;
             if self.is_last
@@ -149,21 +147,20 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             {
                 return Poll::Ready(Ok(()));
             }
+            if self.worker.must_yield(cx) {
+                return Poll::Pending;
+            }
             if self.pending.is_some() {
                 if self.poll_pending(cx, registered)?.is_pending() {
                     return Poll::Pending;
                 }
                 continue;
             }
-            if requests_left == 0 {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
             if self.input.is_unexamined {
-                self.run_held(&mut requests_left, cx, registered)?;
+                self.run_held(cx, registered)?;
                 continue;
             }
-            if !ready!(self.read(&mut requests_left, cx, registered))? {
+            if !ready!(self.read(cx, registered))? {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -172,7 +169,6 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     /// Reads once and runs over the bytes. Returns `false` at the end of the input.
     fn read(
         &mut self,
-        requests_left: &mut usize,
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Poll<Result<bool, Broken>> {
@@ -195,25 +191,20 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             return Poll::Ready(Ok(false));
         }
         if self.input.held.is_empty() {
-            let used = self.run(received, requests_left, cx, registered)?;
+            let used = self.run(received, cx, registered)?;
             // Without content it has no memory.
             self.input.held = received[used..].to_vec();
         } else {
             self.input.held.extend_from_slice(received);
-            self.run_held(requests_left, cx, registered)?;
+            self.run_held(cx, registered)?;
         }
         Poll::Ready(Ok(true))
     }
 
     /// Begins the requests in the held bytes.
-    fn run_held(
-        &mut self,
-        requests_left: &mut usize,
-        cx: &mut Context<'_>,
-        registered: &Registered,
-    ) -> Result<(), Broken> {
+    fn run_held(&mut self, cx: &mut Context<'_>, registered: &Registered) -> Result<(), Broken> {
         let mut held = std::mem::take(&mut self.input.held);
-        let used = self.run(&held, requests_left, cx, registered)?;
+        let used = self.run(&held, cx, registered)?;
         if used < held.len() {
             held.drain(..used);
             self.input.held = held;
@@ -225,7 +216,6 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     fn run(
         &mut self,
         bytes: &[u8],
-        requests_left: &mut usize,
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Result<usize, Broken> {
@@ -241,7 +231,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             if rest.is_empty() {
                 break RunEnd::Used;
             }
-            if *requests_left == 0
+            if worker.is_turn_over()
                 || self.pending.is_some()
                 || self.is_last
                 || self.input.state != InputState::Open
@@ -258,11 +248,13 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 Ok(head) => head,
                 Err(error) => break RunEnd::Refused(error.into()),
             };
-            *requests_left -= 1;
-            match self.begin(head, &rest[head_bytes..], now, cx, registered)? {
-                Some(body_bytes) => used += head_bytes + body_bytes,
-                None => break RunEnd::Refused(Rejection::Malformed(Malformed::Target)),
-            }
+            let Some(body_bytes) = self.begin(head, &rest[head_bytes..], now, cx, registered)?
+            else {
+                break RunEnd::Refused(Rejection::Malformed(Malformed::Target));
+            };
+            let bytes = head_bytes + body_bytes;
+            worker.worked(REQUEST_WORK + WORK_PER_REQUEST_BYTE * bytes);
+            used += bytes;
             parser.reset();
         };
         self.service.turn_ended();
@@ -399,6 +391,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 Poll::Ready(Err(_)) => return Err(Broken),
                 Poll::Pending => return Ok(Poll::Pending),
             }
+            worker.worked(buffer.filled().len());
             if buffer.filled().is_empty() {
                 self.input.state = InputState::Ended;
                 body.end_early();

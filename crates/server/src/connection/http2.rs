@@ -66,6 +66,7 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
         Http2End::Flood => CloseCause::Refused,
         Http2End::Expired(Expiry::Write) => CloseCause::WriteTimeout,
         Http2End::Expired(Expiry::SlowReader) => CloseCause::DrainRate,
+        Http2End::Expired(Expiry::SendBytes) => CloseCause::SendBytes,
         Http2End::Expired(Expiry::Head) => CloseCause::HeaderTimeout,
         Http2End::Expired(Expiry::Body) => CloseCause::BodyTimeout,
         Http2End::Expired(Expiry::Idle) => CloseCause::Idle,
@@ -96,7 +97,9 @@ async fn finish<T: Stream, S: Serve>(
     let stream = exchange.into_stream();
     registered.activity().all_sent();
     match end {
-        Http2End::Expired(Expiry::Write | Expiry::SlowReader) => stream.reset(),
+        Http2End::Expired(Expiry::Write | Expiry::SlowReader | Expiry::SendBytes) => {
+            stream.reset();
+        }
         Http2End::Refused | Http2End::Flood | Http2End::Broken => linger(stream).await,
         Http2End::Finished | Http2End::Expired(_) => close(stream).await,
     }

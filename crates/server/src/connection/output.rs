@@ -19,6 +19,10 @@ pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 /// own in the same system call.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 
+/// Most bytes of a body that are written at once. One write to a fast reader could go on for all of
+/// a long body.
+const WRITTEN_BYTES_MAX: usize = 128 * 1024;
+
 /// Answers that are not yet sent.
 pub(super) struct Output<B: Body> {
     worker: Rc<WorkerContext>,
@@ -153,6 +157,7 @@ impl<B: Body + Unpin> Output<B> {
             let written = if run.is_empty() {
                 Pin::new(&mut *stream).poll_write(cx, &self.buffer[self.sent..])
             } else {
+                let run = &run[..run.len().min(WRITTEN_BYTES_MAX)];
                 let slices = [IoSlice::new(&self.buffer[self.sent..]), IoSlice::new(run)];
                 Pin::new(&mut *stream).poll_write_vectored(cx, &slices)
             };
@@ -166,6 +171,9 @@ impl<B: Body + Unpin> Output<B> {
             if let Some(data) = self.body.as_mut().and_then(|pending| pending.data.as_mut()) {
                 // What was written beyond the buffer is of the run.
                 data.advance(written - of_buffer);
+            }
+            if !self.is_empty() && self.worker.must_yield(cx) {
+                return Poll::Pending;
             }
         }
     }
@@ -182,6 +190,7 @@ impl<B: Body + Unpin> Output<B> {
             Poll::Ready(Ok(bytes)) => {
                 self.activity.wrote(bytes);
                 self.worker.metrics.bytes_sent.add(bytes as u64);
+                self.worker.worked(bytes);
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.activity.write_blocked(self.worker.now.get()),

@@ -30,16 +30,15 @@ use super::output::{Broken, Output};
 use super::registry::Registered;
 use super::serve::Serve;
 use super::stream::Stream;
-use super::worker_context::{READ_BYTES, WorkerContext};
+use super::worker_context::{READ_BYTES, REQUEST_WORK, WorkerContext};
 use super::{Client, ConnectionEnd};
 use crate::body::Body;
 use crate::config::Limits;
 use crate::context::ConnectionContext;
 use crate::redis::{Replied, Reply, Session};
 
-/// Most cost of a connection's commands that are begun before other connections have their turn: a
-/// command costs 1, one with many keys as much as it has.
-const COST_PER_TURN: usize = 128;
+/// Work of a command, and of each key of one with many.
+const KEY_WORK: usize = REQUEST_WORK / 4;
 /// Most arguments of a command: as many as the largest batch may have, and some more.
 const ARGUMENTS_MAX: usize = 16 << 10;
 /// Least limit on the bytes of a command.
@@ -61,7 +60,8 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     // Drops a command that still waits, and the bytes that were not sent.
     let (stream, leftover) = exchange.into_parts();
     registered.activity().all_sent();
-    if matches!(end, ConnectionEnd::Expired(Expiry::Write | Expiry::SlowReader)) {
+    if matches!(end, ConnectionEnd::Expired(Expiry::Write | Expiry::SlowReader | Expiry::SendBytes))
+    {
         session.was_slow();
     }
     if matches!(end, ConnectionEnd::Expired(Expiry::Head | Expiry::Body)) && leftover.all_sent {
@@ -198,7 +198,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Poll<Result<(), Broken>> {
-        let mut cost_left = COST_PER_TURN;
+        self.worker.begin_turn();
         loop {
             ready!(self.output.poll_flush(&mut self.stream, cx))?;
             if self.is_last {
@@ -216,19 +216,18 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 }
                 continue;
             }
-            if cost_left == 0 {
-                cx.waker().wake_by_ref();
+            if self.worker.must_yield(cx) {
                 return Poll::Pending;
             }
             if self.session.transaction.is_running() {
-                self.run_queued(&mut cost_left, cx)?;
+                self.run_queued(cx)?;
                 continue;
             }
             if self.input.is_unexamined {
-                self.run_held(&mut cost_left, cx, registered)?;
+                self.run_held(cx, registered)?;
                 continue;
             }
-            if !ready!(self.read(&mut cost_left, cx, registered))? {
+            if !ready!(self.read(cx, registered))? {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -244,13 +243,13 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     /// Begins the commands of `EXEC` that are left.
-    fn run_queued(&mut self, cost_left: &mut usize, cx: &mut Context<'_>) -> Result<(), Broken> {
+    fn run_queued(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         let limits = parse_limits(&self.worker.limits());
         let now = Nanos::now();
         let mut parser = Parser::default();
         while let Some((bytes, used)) = self.queued.take() {
             let must_wait = self.pending.is_some() || self.is_last;
-            if must_wait || *cost_left == 0 || !self.output.has_room() {
+            if must_wait || self.worker.is_turn_over() || !self.output.has_room() {
                 self.queued = Some((bytes, used));
                 return Ok(());
             }
@@ -258,7 +257,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             let rest = bytes.get(used..).unwrap_or_default();
             let Ok(Some(command_bytes)) = parser.parse(rest, &limits) else { break };
             let arguments = parser.arguments(rest);
-            *cost_left = cost_left.saturating_sub(arguments.len().saturating_sub(2).max(1));
+            self.worker.worked(KEY_WORK * arguments.len().saturating_sub(2).max(1));
             self.begin(arguments, now, cx)?;
             parser.reset();
             self.queued = Some((bytes, used + command_bytes));
@@ -272,7 +271,6 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     /// Reads once and runs over the bytes. Returns `false` at the end of the input.
     fn read(
         &mut self,
-        cost_left: &mut usize,
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Poll<Result<bool, Broken>> {
@@ -296,26 +294,21 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             return Poll::Ready(Ok(false));
         }
         if self.input.held.is_empty() {
-            let used = self.run(received, cost_left, cx, registered)?;
+            let used = self.run(received, cx, registered)?;
             // Without content it has no memory.
             self.input.held = received[used..].to_vec();
             self.reserve();
         } else {
             self.input.held.extend_from_slice(received);
-            self.run_held(cost_left, cx, registered)?;
+            self.run_held(cx, registered)?;
         }
         Poll::Ready(Ok(true))
     }
 
     /// Begins the commands in the held bytes.
-    fn run_held(
-        &mut self,
-        cost_left: &mut usize,
-        cx: &mut Context<'_>,
-        registered: &Registered,
-    ) -> Result<(), Broken> {
+    fn run_held(&mut self, cx: &mut Context<'_>, registered: &Registered) -> Result<(), Broken> {
         let mut held = std::mem::take(&mut self.input.held);
-        let used = self.run(&held, cost_left, cx, registered)?;
+        let used = self.run(&held, cx, registered)?;
         if used < held.len() {
             held.drain(..used);
             self.input.held = held;
@@ -328,7 +321,6 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     fn run(
         &mut self,
         bytes: &[u8],
-        cost_left: &mut usize,
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Result<usize, Broken> {
@@ -345,13 +337,13 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 break RunEnd::Used;
             }
             let must_wait = self.pending.is_some() || self.queued.is_some() || self.is_last;
-            if must_wait || *cost_left == 0 || !self.output.has_room() {
+            if must_wait || self.worker.is_turn_over() || !self.output.has_room() {
                 break RunEnd::Unexamined;
             }
             match parser.parse(rest, &limits) {
                 Ok(Some(command_bytes)) => {
                     let arguments = parser.arguments(rest);
-                    *cost_left = cost_left.saturating_sub(arguments.len().saturating_sub(2).max(1));
+                    self.worker.worked(KEY_WORK * arguments.len().saturating_sub(2).max(1));
                     if !arguments.is_empty() {
                         self.begin(arguments, now, cx)?;
                     }

@@ -25,6 +25,10 @@ const RECLAIM_CANDIDATES: usize = 32;
 /// be exceeded by as many.
 pub(crate) const LEAVING_MAX: usize = 16;
 
+/// Most bytes that the kernel holds for a client that does not read: a write beyond those unsent,
+/// with the kernel's own memory for them.
+pub(crate) const KERNEL_BYTES_MAX: u64 = 256 << 10;
+
 /// All connections of a worker. One thread uses it.
 pub(crate) struct Registry {
     worker: Rc<WorkerContext>,
@@ -34,6 +38,8 @@ pub(crate) struct Registry {
     next_candidate: Cell<usize>,
     /// Number of connections that are leaving.
     leaving: Cell<usize>,
+    /// Clients that took nothing at the last sweep.
+    blocked: Cell<u64>,
 }
 
 /// Departure of all connections of a worker. Only moves forward.
@@ -55,6 +61,8 @@ struct Entry {
     look: Cell<bool>,
     /// `true`: it makes room for another, and closes as soon as it is idle.
     leaving: Cell<bool>,
+    /// `true`: its client is among the slowest, and the kernel holds too much.
+    is_slowest: Cell<bool>,
 }
 
 /// A connection's entry in the registry and in the count of all workers; removed when dropped, also
@@ -74,6 +82,7 @@ impl Registry {
             departure: Cell::new(Departure::None),
             next_candidate: Cell::new(0),
             leaving: Cell::new(0),
+            blocked: Cell::new(0),
         })
     }
 
@@ -95,6 +104,7 @@ impl Registry {
             index: Cell::new(connections.len()),
             look: Cell::new(self.is_draining()),
             leaving: Cell::new(false),
+            is_slowest: Cell::new(false),
         });
         if self.departure.get() != Departure::None {
             entry.activity.leave();
@@ -142,6 +152,31 @@ impl Registry {
             } else {
                 entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &limits);
             }
+        }
+        self.bound_send_bytes(now, limits.send_bytes);
+    }
+
+    /// Counts clients that take nothing, of all workers, and ends the slowest of its own if the
+    /// kernel may hold more than `limit` for them.
+    fn bound_send_bytes(&self, now: Nanos, limit: u64) {
+        let connections = self.connections.borrow();
+        let blocked = || connections.iter().filter(|entry| entry.activity.is_write_blocked());
+        let own = blocked().count() as u64;
+        self.worker.metrics.unread_clients.store(own, Relaxed);
+        let added = own.wrapping_sub(self.blocked.replace(own));
+        let all = self.worker.blocked.fetch_add(added, Relaxed).wrapping_add(added);
+        let excess = all.saturating_sub(limit / KERNEL_BYTES_MAX);
+        if limit == 0 || excess == 0 {
+            return;
+        }
+        // Other workers end theirs.
+        let share = (excess * own).div_ceil(all);
+        let mut slowest: Vec<_> = blocked().collect();
+        slowest.sort_by_cached_key(|entry| entry.activity.progress(now));
+        for entry in slowest.iter().take(usize::try_from(share).unwrap_or(usize::MAX)) {
+            entry.is_slowest.set(true);
+            entry.look.set(true);
+            entry.activity.wake();
         }
     }
 
@@ -196,6 +231,9 @@ impl Registered {
     }
 
     pub(crate) fn overdue(&self) -> Option<Expiry> {
+        if self.entry.is_slowest.get() {
+            return Some(Expiry::SendBytes);
+        }
         if self.entry.leaving.get() && self.entry.activity.idle_since().is_some() {
             return Some(Expiry::Reclaimed);
         }
@@ -211,6 +249,12 @@ impl Registered {
     /// Leaves the registry, and records why the connection ended.
     pub(crate) fn close(self, cause: CloseCause) {
         self.cause.set(cause);
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.worker.blocked.fetch_sub(self.blocked.get(), Relaxed);
     }
 }
 

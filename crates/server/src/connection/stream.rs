@@ -1,5 +1,6 @@
 //! Byte stream of a connection, whatever carries it.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -8,6 +9,17 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
 use super::direct::Direct;
+
+/// Bytes of answers from which the kernel takes no more before it has sent some. Bytes on their way
+/// are not among them: a fast client far away has as many as its window allows.
+const UNSENT_BYTES: u32 = 64 << 10;
+
+/// Bounds what the kernel holds for clients that do not read: connections inherit it from their
+/// listener.
+pub(crate) fn bound_unsent(listener: &TcpListener) {
+    // Where it cannot be set, the kernel holds up to `tcp_wmem`.
+    let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES);
+}
 
 /// Byte stream of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {

@@ -1,14 +1,19 @@
 //! State that all connections of a worker share. One thread uses it.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::task::Context;
 use std::time::{Duration, SystemTime};
 
 use hotrow_http1::head::HeadParser;
 use hotrow_http2::connection::Scratch;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::parser::Parser;
+use tokio::task::yield_now;
 
 use super::rejection::http_date;
 use crate::config::Limits;
@@ -18,6 +23,13 @@ use crate::metrics::WorkerMetrics;
 pub const READ_BYTES: usize = 32 * 1024;
 /// Largest buffer for answers that is kept for the next connection.
 const OUTPUT_KEPT_BYTES: usize = 256 * 1024;
+/// Work of one connection before others have their turn, in bytes that it writes: as many as take
+/// about a tenth of a millisecond.
+const TURN_BYTES: usize = 256 * 1024;
+/// What a request or a command costs of it, besides its bytes.
+pub(super) const REQUEST_WORK: usize = TURN_BYTES / 32;
+/// What a byte of a request costs of it: one of a list of ids makes the server look up.
+pub(super) const WORK_PER_REQUEST_BYTE: usize = 8;
 /// Length of a date (RFC 9110 section 5.6.7).
 pub(super) const DATE_BYTES: usize = 29;
 
@@ -31,6 +43,8 @@ pub struct WorkerContext {
     parse_limits: Cell<hotrow_http1::Limits>,
     /// `true`: connections may speak HTTP/2.
     pub(crate) http2: bool,
+    /// Clients of all workers that took nothing at their last sweep.
+    pub(super) blocked: Arc<AtomicU64>,
     /// Counters of the worker.
     pub metrics: Arc<WorkerMetrics>,
     /// Input of the connection that is reading.
@@ -45,6 +59,8 @@ pub struct WorkerContext {
     pub(super) command_parser: Cell<Parser>,
     output: Cell<Vec<u8>>,
     date: Cell<Date>,
+    /// Work that is left of the present turn.
+    work_left: Cell<usize>,
 }
 
 /// The present time as text.
@@ -64,6 +80,7 @@ impl WorkerContext {
             parse_limits: Cell::new(parse_limits(&limits)),
             limits: RefCell::new(Rc::new(limits)),
             http2: false,
+            blocked: Arc::default(),
             metrics,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             parser: Cell::default(),
@@ -72,13 +89,14 @@ impl WorkerContext {
             command_parser: Cell::default(),
             output: Cell::default(),
             date: Cell::new(Date { text: [b' '; DATE_BYTES], until: Nanos(0) }),
+            work_left: Cell::new(TURN_BYTES),
         }
     }
 
-    /// Lets connections speak HTTP/2, or not.
+    /// Lets connections speak HTTP/2, or not; `blocked` is shared with the other workers.
     #[must_use]
-    pub(crate) fn with_http2(self, http2: bool) -> Self {
-        Self { http2, ..self }
+    pub(crate) fn with(self, http2: bool, blocked: Arc<AtomicU64>) -> Self {
+        Self { http2, blocked, ..self }
     }
 
     /// Returns the limits in force.
@@ -96,6 +114,27 @@ impl WorkerContext {
     pub(crate) fn set_limits(&self, limits: &Limits) {
         self.parse_limits.set(parse_limits(limits));
         *self.limits.borrow_mut() = Rc::new(limits.clone());
+    }
+
+    /// Begins the turn of a connection.
+    pub(super) fn begin_turn(&self) {
+        self.work_left.set(TURN_BYTES);
+    }
+
+    /// Notes work of the present turn.
+    pub(super) fn worked(&self, work: usize) {
+        self.work_left.set(self.work_left.get().saturating_sub(work));
+    }
+
+    /// Returns whether the connection must let others have their turn, those included of which the
+    /// kernel knows and the worker does not yet. Its own next one comes behind them.
+    pub(super) fn must_yield(&self, cx: &mut Context<'_>) -> bool {
+        self.is_turn_over() && pin!(yield_now()).poll(cx).is_pending()
+    }
+
+    /// Returns whether the work of the present turn is done.
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.work_left.get() == 0
     }
 
     /// Returns an empty buffer for answers.

@@ -93,7 +93,7 @@ impl Follower {
             match progress {
                 Progress::Overrun => return EndCause::Slow,
                 Progress::More => {
-                    tokio::task::yield_now().await;
+                    self.registration.called_again().await;
                     continue;
                 }
                 Progress::Current => {}

@@ -101,7 +101,11 @@ impl Http2Client {
     }
 
     pub(crate) fn connect_with(address: SocketAddr, settings: &Frame) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap(), settings)
+    }
+
+    /// Sends preface and settings over an open connection.
+    pub(crate) fn over(stream: TcpStream, settings: &Frame) -> Self {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();

@@ -41,6 +41,9 @@ use tokio::sync::watch;
 /// Nothing in a test takes longer unless something is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Length of the answer to `/long`.
+pub(crate) const LONG_BYTES: usize = 100_000;
+
 pub(crate) fn limits() -> Limits {
     Limits {
         connections: 100,
@@ -62,6 +65,7 @@ pub(crate) fn limits() -> Limits {
         position_wait: DEADLINE,
         privileged_waiters: 4,
         checks_per_s: 0,
+        send_bytes: 0,
         bytes: hotrow_server::config::ByteLimits::default(),
         drain_rate_min: 0,
     }
@@ -170,6 +174,11 @@ impl Server {
     pub(crate) fn await_closed(&self, cause: CloseCause, count: u64) {
         wait_until(|| self.metrics().closed_count(cause) >= count);
         assert_eq!(self.metrics().closed_count(cause), count);
+    }
+
+    /// Waits until so many clients take nothing of what waits for them.
+    pub(crate) fn await_unread(&self, clients: u64) {
+        wait_until(|| self.metrics().unread_clients() == clients);
     }
 
     /// Waits until the workers have ended by themselves.
@@ -312,7 +321,7 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 
 /// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the limiter,
 /// `/block` blocks its thread until it is open, `/count` returns the number of earlier requests for
-/// it, `/panic` panics, `/big` is 64 MB, `/ignore` ignores its body.
+/// it, `/panic` panics, `/big` is 64 MB, `/long` is [`LONG_BYTES`], `/ignore` ignores its body.
 struct Echo(ConcurrencyLimiter);
 
 impl HttpService for Echo {
@@ -328,6 +337,7 @@ impl HttpService for Echo {
             let target = parts.uri.to_string();
             let text = match target.as_str() {
                 "/big" => return Response::new(Piece::of(vec![b'x'; 64 << 20])),
+                "/long" => return Response::new(Piece::of(vec![b'x'; LONG_BYTES])),
                 "/ignore" => String::new(),
                 "/count" => limiter.counted.fetch_add(1, Ordering::Relaxed).to_string(),
                 "/panic" => panic!("as the test asked"),

@@ -13,9 +13,11 @@ mod reload;
 mod requests;
 mod successor;
 mod timeouts;
+mod unread;
 
 mod h2spec;
 mod http2;
+mod http2_clients;
 mod http2_records;
 mod tls;
 mod tls_checks;

@@ -114,6 +114,16 @@ fn what_breaks_the_format_is_refused() {
     assert_eq!(decode(&mut Decoder::default(), &bytes("203fe01f")), Ok(vec![]), "4,095 bytes");
 }
 
+#[test]
+fn a_head_copies_names_of_the_table_only_so_often() {
+    let mut block = vec![0x40, 0x7f, 0xa1, 0x1e];
+    block.extend([b'a'; 4_000]);
+    block.extend([1, b'b']);
+    let with = |times| [&block[..], &[0x7e, 0].repeat(times)].concat();
+    assert_eq!(decode(&mut Decoder::default(), &with(10)).map(|fields| fields.len()), Ok(11));
+    assert_eq!(decode(&mut Decoder::default(), &with(1_000)), Err(CompressionError));
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic_and_little_memory_is_used(

@@ -27,11 +27,11 @@ use crate::connection::output::Broken;
 use crate::connection::registry::Registered;
 use crate::connection::serve::Serve;
 use crate::connection::stream::Stream;
-use crate::connection::worker_context::WorkerContext;
+use crate::connection::worker_context::{REQUEST_WORK, WORK_PER_REQUEST_BYTE, WorkerContext};
 use crate::context::ConnectionContext;
 
-/// Most requests of one connection, each read included, before other connections have their turn.
-const REQUESTS_PER_TURN: usize = 32;
+/// What a frame costs of the work of a turn, besides its bytes.
+const FRAME_WORK: usize = 64;
 
 /// One connection while it is served.
 pub(super) struct Exchange<T, S: Serve> {
@@ -128,7 +128,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Http2End, Broken>> {
-        let mut requests_left = REQUESTS_PER_TURN;
+        self.worker.begin_turn();
         loop {
             self.poll_works(cx);
             if self.is_closing {
@@ -141,15 +141,14 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             if self.poll_timer(cx).is_ready() {
                 continue;
             }
-            if requests_left == 0 {
-                cx.waker().wake_by_ref();
+            if self.worker.must_yield(cx) {
                 return Poll::Pending;
             }
             if self.is_unexamined {
-                self.run_held(&mut requests_left);
+                self.run_held();
                 continue;
             }
-            if !ready!(self.read(&mut requests_left, cx))? {
+            if !ready!(self.read(cx))? {
                 let end = if self.open_works == 0 { Http2End::Finished } else { Http2End::Broken };
                 return Poll::Ready(Ok(end));
             }
@@ -176,40 +175,37 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             if !self.fill() {
                 return Poll::Ready(Ok(()));
             }
+            if self.worker.must_yield(cx) {
+                return Poll::Pending;
+            }
         }
     }
 
     /// Reads once and follows the frames. Returns `false` at the end of the input.
-    fn read(
-        &mut self,
-        requests_left: &mut usize,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<bool, Broken>> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         let worker = Rc::clone(&self.worker);
         let mut scratch = worker.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).map_err(|_| Broken)?;
-        // What brings no request must not keep others waiting either.
-        *requests_left = requests_left.saturating_sub(1);
         let received = buffer.filled();
         if received.is_empty() {
             return Poll::Ready(Ok(false));
         }
         if self.held.is_empty() {
-            let used = self.run(received, requests_left);
+            let used = self.run(received);
             // Without content it has no memory.
             self.held = received[used..].to_vec();
         } else {
             self.held.extend_from_slice(received);
-            self.run_held(requests_left);
+            self.run_held();
         }
         Poll::Ready(Ok(true))
     }
 
     /// Follows the frames in the held bytes.
-    fn run_held(&mut self, requests_left: &mut usize) {
+    fn run_held(&mut self) {
         let mut held = std::mem::take(&mut self.held);
-        let used = self.run(&held, requests_left);
+        let used = self.run(&held);
         if used < held.len() {
             held.drain(..used);
             self.held = held;
@@ -217,7 +213,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     /// Follows the frames in `bytes`. Returns the number of bytes that it used.
-    fn run(&mut self, bytes: &[u8], requests_left: &mut usize) -> usize {
+    fn run(&mut self, bytes: &[u8]) -> usize {
         let worker = Rc::clone(&self.worker);
         // After the `recv`: a process that was stopped before it must not take them for older.
         let now = Nanos::now();
@@ -225,7 +221,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let mut scratch = worker.http2_scratch.take();
         let mut used = 0;
         let end = loop {
-            if *requests_left == 0 || !self.output.has_room() {
+            if worker.is_turn_over() || !self.output.has_room() {
                 break RunEnd::Unexamined;
             }
             let rest = &bytes[used..];
@@ -233,7 +229,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             match self.http2.receive(rest, now.0, limits, &mut scratch, out) {
                 Ok(Some(received)) => {
                     used += received.bytes;
-                    self.handle(received.event, rest, (now, &scratch), requests_left);
+                    worker.worked(FRAME_WORK + received.bytes);
+                    self.handle(received.event, rest, (now, &scratch));
                 }
                 Ok(None) => break RunEnd::Incomplete,
                 Err(error) => break RunEnd::Failed(error),
@@ -249,18 +246,13 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         used
     }
 
-    fn handle(
-        &mut self,
-        event: Event,
-        bytes: &[u8],
-        (now, scratch): (Nanos, &Scratch),
-        requests_left: &mut usize,
-    ) {
+    fn handle(&mut self, event: Event, bytes: &[u8], (now, scratch): (Nanos, &Scratch)) {
         match event {
             // `fill` looks at the windows.
             Event::None | Event::Room => {}
             Event::Request(start) => {
-                *requests_left = requests_left.saturating_sub(1);
+                let text = WORK_PER_REQUEST_BYTE * scratch.head.text().len();
+                self.worker.worked(REQUEST_WORK + text + scratch.head.work());
                 self.begin(start, &scratch.head, now);
             }
             Event::Content { slot, from, to, is_last } => {

@@ -101,6 +101,7 @@ impl Output {
             self.sent = 0;
         }
         self.worker.metrics.bytes_sent.add(written as u64);
+        self.worker.worked(written);
         let of_answers = written.min(self.answer_bytes);
         if of_answers > 0 {
             self.answer_bytes -= of_answers;

@@ -7,7 +7,7 @@ use hotrow_http1::error::{Malformed, ParseError};
 use hotrow_http2::connection::RequestStart;
 use hotrow_http2::error::ErrorCode;
 use hotrow_http2::frame;
-use hotrow_http2::head::HeadText;
+use hotrow_http2::head::{HeadFault, HeadText};
 use hotrow_http2::hpack::encoder;
 use hotrow_http2::streams::Slot;
 use hotrow_measure::clock::Nanos;
@@ -35,8 +35,12 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             is_receiving: start.has_content,
             slot: None,
         };
-        if start.is_too_large {
-            return self.reject_start(Rejection::HeadBytes, to);
+        match start.fault {
+            None => {}
+            Some(HeadFault::TooLarge) => return self.reject_start(Rejection::HeadBytes, to),
+            Some(HeadFault::Target | HeadFault::Malformed) => {
+                return self.reject_start(malformed(), to);
+            }
         }
         let worker = Rc::clone(&self.worker);
         let limits = worker.parse_limits();

@@ -36,6 +36,10 @@ pub(super) async fn finish(
             stream.reset();
             CloseCause::DrainRate
         }
+        ConnectionEnd::Expired(Expiry::SendBytes) => {
+            stream.reset();
+            CloseCause::SendBytes
+        }
         ConnectionEnd::Expired(Expiry::Head | Expiry::Body) => {
             if leftover.all_sent {
                 write_and_close(stream, INCOMPLETE).await;
