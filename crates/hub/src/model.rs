@@ -38,6 +38,10 @@ impl Random {
         (self.0.bits() % bound as u64) as usize
     }
 
+    fn question(&mut self) -> u128 {
+        u128::from(self.0.bits()) << 64 | u128::from(self.0.bits())
+    }
+
     fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -290,7 +294,7 @@ impl World {
                     server::Outcome::Continued => self.continued += 1,
                 }
             }
-            5 => self.questions.push(server.ask(self.now)),
+            5 => self.questions.push(server.ask(self.now, &mut self.random)),
             6..8 => server.begin_read(self.random.0.bits() % KEYS, database),
             _ => server.end_read(&mut self.random),
         }

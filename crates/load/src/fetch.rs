@@ -192,12 +192,19 @@ fn parse_response(mut raw: &[u8], has_body: bool) -> Result<FetchedResponse, Fet
 }
 
 fn parse_fields(head: &[u8]) -> Vec<(String, String)> {
-    let text = String::from_utf8_lossy(head);
-    let pair = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.trim().to_owned(), value.trim().to_owned()))
-    };
-    text.lines().skip(1).filter_map(pair).collect()
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for line in String::from_utf8_lossy(head).lines().skip(1) {
+        if line.starts_with([' ', '\t']) {
+            // A fold is a blank.
+            if let Some((_, value)) = fields.last_mut() {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+        } else if let Some((name, value)) = line.split_once(':') {
+            fields.push((name.trim().to_owned(), value.trim().to_owned()));
+        }
+    }
+    fields
 }
 
 /// Returns the data of chunks that are known to be valid.
