@@ -29,6 +29,28 @@ pub const SECRET_BYTES_MIN: usize = 32;
 pub const SECRET_BYTES_MAX: usize = 1024;
 /// Sizes of RSA keys in bits. Larger ones would make each verification expensive.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+/// Bound on the factors that an RSA modulus must not have (NIST SP 800-89, section 5.3.3).
+const RSA_FACTOR_MAX: u32 = 752;
+/// `y` of every point whose order divides 8, in both forms where it has two, without the sign of
+/// `x`. With such a key anyone can make signatures: they hold for one text in eight at least.
+const SMALL_ORDER: [[u8; 32]; 7] = [
+    low_and_high(0x00, 0x00, 0x00),
+    low_and_high(0x01, 0x00, 0x00),
+    low_and_high(0xec, 0xff, 0x7f),
+    low_and_high(0xed, 0xff, 0x7f),
+    low_and_high(0xee, 0xff, 0x7f),
+    *b"\x26\xe8\x95\x8f\xc2\xb2\x27\xb0\x45\xc3\xf4\x89\xf2\xef\x98\xf0\
+       \xd5\xdf\xac\x05\xd3\xc6\x33\x39\xb1\x38\x02\x88\x6d\x53\xfc\x05",
+    *b"\xc7\x17\x6a\x70\x3d\x4d\xd8\x4f\xba\x3c\x0b\x76\x0d\x10\x67\x0f\
+       \x2a\x20\x53\xfa\x2c\x39\xcc\xc6\x4e\xc7\xfd\x77\x92\xac\x03\x7a",
+];
+
+const fn low_and_high(low: u8, between: u8, high: u8) -> [u8; 32] {
+    let mut bytes = [between; 32];
+    bytes[0] = low;
+    bytes[31] = high;
+    bytes
+}
 
 /// A signature algorithm, by its name in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +59,7 @@ pub enum Algorithm {
     Rs256,
     /// ECDSA on P-256 with SHA-256.
     Es256,
-    /// Ed25519.
+    /// Ed25519, also named so.
     EdDsa,
     /// HMAC with SHA-256.
     Hs256,
@@ -53,6 +75,11 @@ impl Algorithm {
             Self::EdDsa => "EdDSA",
             Self::Hs256 => "HS256",
         }
+    }
+
+    /// Returns whether a token or key may name it so. RFC 9864 renamed EdDSA with this curve.
+    fn is_named(self, name: &str) -> bool {
+        name == self.label() || (self == Self::EdDsa && name == "Ed25519")
     }
 }
 
@@ -210,10 +237,10 @@ impl KeySet {
         if let Some(kid) = kid {
             let mut named = self.keys.iter().filter(|key| key.kid.as_deref() == Some(kid));
             let Some(first) = named.clone().next() else { return Found::UnknownKid };
-            let matching = named.find(|key| key.algorithm().label() == algorithm);
+            let matching = named.find(|key| key.algorithm().is_named(algorithm));
             return Found::of(matching.unwrap_or(first), algorithm);
         }
-        let mut of_algorithm = self.keys.iter().filter(|key| key.algorithm().label() == algorithm);
+        let mut of_algorithm = self.keys.iter().filter(|key| key.algorithm().is_named(algorithm));
         match (of_algorithm.next(), of_algorithm.next()) {
             (Some(key), None) => Found::Key(key),
             _ => Found::NotOne,
@@ -235,7 +262,7 @@ pub(crate) enum Found<'a> {
 
 impl<'a> Found<'a> {
     fn of(key: &'a VerifyingKey, algorithm: &str) -> Self {
-        if key.algorithm().label() == algorithm { Self::Key(key) } else { Self::OtherAlgorithm }
+        if key.algorithm().is_named(algorithm) { Self::Key(key) } else { Self::OtherAlgorithm }
     }
 }
 
@@ -294,14 +321,12 @@ impl VerifyingKey {
         let material = match (text("kty")?, text("crv")?) {
             (Some("RSA"), _) => rsa(key)?,
             (Some("EC"), Some("P-256")) => p256(key)?,
-            (Some("OKP"), Some("Ed25519")) => {
-                Material::Ed25519(member(key, "x").ok_or("x is not 32 bytes of base64url")?)
-            }
+            (Some("OKP"), Some("Ed25519")) => ed25519(key)?,
             _ => return Err("its type is not RSA, EC with P-256, or OKP with Ed25519"),
         };
         let key = Self { kid: kid.map(ToOwned::to_owned), material };
-        if text("alg")?.is_some_and(|algorithm| algorithm != key.algorithm().label()) {
-            return Err("alg is not RS256, ES256 or EdDSA as its type requires");
+        if text("alg")?.is_some_and(|algorithm| !key.algorithm().is_named(algorithm)) {
+            return Err("alg is not RS256, ES256, EdDSA or Ed25519 as its type requires");
         }
         Ok(key)
     }
@@ -332,14 +357,30 @@ fn rsa(key: &Map<String, Value>) -> Result<Material, &'static str> {
     if !is_exponent {
         return Err("e is not an odd number from 3 to 2^32");
     }
+    // Whoever finds a factor has the private key.
+    let remainder = |factor| n.iter().fold(0, |rest, byte| (rest << 8 | u32::from(*byte)) % factor);
+    if (2..RSA_FACTOR_MAX).any(|factor| remainder(factor) == 0) {
+        return Err("n has a small factor, so anyone can sign for it");
+    }
     Ok(Material::Rsa(RsaPublicKeyComponents { n: n.into(), e: e.into() }))
+}
+
+fn ed25519(key: &Map<String, Value>) -> Result<Material, &'static str> {
+    let point: [u8; 32] = member(key, "x").ok_or("x is not 32 bytes of base64url")?;
+    let mut unsigned = point;
+    unsigned[31] &= 0x7f;
+    if SMALL_ORDER.contains(&unsigned) {
+        return Err("x is a point of small order, so anyone can sign for it");
+    }
+    Ok(Material::Ed25519(point))
 }
 
 fn p256(key: &Map<String, Value>) -> Result<Material, &'static str> {
     const WRONG: &str = "x or y is not 32 bytes of base64url";
     let (x, y): ([u8; 32], [u8; 32]) =
         (member(key, "x").ok_or(WRONG)?, member(key, "y").ok_or(WRONG)?);
-    // The uncompressed form (SEC 1, section 2.3.3). A point off the curve verifies nothing.
+    // The uncompressed form (SEC 1, section 2.3.3). A point off the curve verifies nothing, and all
+    // on it have the same order.
     let mut point = [4; 65];
     point[1..33].copy_from_slice(&x);
     point[33..].copy_from_slice(&y);

@@ -239,9 +239,13 @@ impl HeadText {
         text.extend_from_slice(&values[target.from..target.to]);
         text.extend_from_slice(b" HTTP/1.1\r\n");
         if let Some(authority) = self.authority {
-            text.extend_from_slice(b"host: ");
-            text.extend_from_slice(&values[authority.from..authority.to]);
-            text.extend_from_slice(b"\r\n");
+            let host = &values[authority.from..authority.to];
+            // An empty one names no host (RFC 9110, section 4.2.1). Two are refused with 400.
+            for _ in 0..1 + usize::from(host.is_empty()) {
+                text.extend_from_slice(b"host: ");
+                text.extend_from_slice(host);
+                text.extend_from_slice(b"\r\n");
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! Connection to NATS, and the stream.
 
 use std::fmt::Display;
+use std::future::{Ready, ready};
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, Event, ServerError};
 use hotrow_hub::message::MESSAGE_BYTES_MAX;
+use parking_lot::Mutex;
 
 use crate::config::{Credential, HubConfig, StreamLimits};
 
@@ -53,7 +55,8 @@ pub(crate) async fn connect(config: &HubConfig, name: &str) -> Result<Client, Hu
         .reconnect_delay_callback(|attempt| {
             let pause = Duration::from_millis(20).saturating_mul(attempt.min(100) as u32);
             pause.min(RECONNECT_PAUSE_MAX)
-        });
+        })
+        .event_callback(log_refusals());
     let options = match &config.credential {
         Credential::None => options,
         Credential::User(user, password) => {
@@ -73,6 +76,22 @@ pub(crate) async fn connect(config: &HubConfig, name: &str) -> Result<Client, Hu
         None => options,
     };
     options.connect(config.servers.as_slice()).await.map_err(failed(DOING))
+}
+
+/// Returns what logs each thing that NATS refuses, once while it stays the same. A refused
+/// publication has no other answer.
+fn log_refusals() -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
+    let last = Mutex::new(String::new());
+    move |event| {
+        if let Event::ServerError(ServerError::Other(error)) = event {
+            let mut last = last.lock();
+            if *last != error {
+                tracing::error!(%error, "NATS refuses; docs/hub.md has the permissions of each role");
+                *last = error;
+            }
+        }
+        ready(())
+    }
 }
 
 /// Returns the interface to JetStream.

@@ -179,7 +179,7 @@ impl HubFeed {
                     state.lock().receive(&message.payload);
                 }
                 _ = probe_tick.tick() => {
-                    let nonce = encode_nonce(state.lock().ask());
+                    let nonce = encode_nonce(state.lock().ask()?);
                     let sent = client.publish(self.config.nonces(), nonce.to_vec().into()).await;
                     sent.map_err(failed("asking the relay"))?;
                 }

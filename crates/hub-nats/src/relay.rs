@@ -1,6 +1,5 @@
 //! Relay: gets the lease, follows the database while it has it, and publishes.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -13,7 +12,7 @@ use async_nats::Subscriber;
 use async_nats::jetstream::kv::Store;
 use futures_util::StreamExt as _;
 use hotrow_hub::codec::decode_nonce;
-use hotrow_hub::message::{ANSWERS_MAX, Nonce};
+use hotrow_hub::nonces::Nonces;
 use hotrow_hub::publisher::Publisher;
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
@@ -227,7 +226,7 @@ impl Relay {
         // Also while it stands by: what was asked then is answered by the first look.
         let nonces = client.subscribe(self.config.nonces()).await;
         let mut nonces = nonces.map_err(failed("receiving nonces"))?;
-        let mut asked = HashMap::new();
+        let mut asked = Nonces::new(self.config.rules);
         let mut lease = self.await_lease(&store, &mut nonces, &mut asked).await?;
         loop {
             let mut publisher = Publisher::new(self.tags.to_vec(), self.config.rules);
@@ -236,9 +235,9 @@ impl Relay {
                 let (_, last) = stream_end(&context, &stream, &self.config).await?;
                 publisher.resume_from(last.and_then(|last| last.landmark));
             }
-            for (instance, sequence) in asked.drain() {
-                // A later time than that of its arrival, never an earlier one.
-                publisher.ask(Nonce { instance, sequence }, Nanos::now());
+            let now = Nanos::now();
+            for nonce in asked.answered_by(now) {
+                publisher.ask(nonce, now);
             }
             let shared = Arc::new(Shared {
                 publisher: Mutex::new(publisher),
@@ -291,12 +290,12 @@ impl Relay {
         }
     }
 
-    /// Waits for the lease. `asked` gets the newest nonce of each instance.
+    /// Waits for the lease. `asked` gets the questions that come.
     async fn await_lease(
         &self,
         store: &Store,
         nonces: &mut Subscriber,
-        asked: &mut HashMap<u64, u64>,
+        asked: &mut Nonces,
     ) -> Result<Lease, HubError> {
         let times = LeaseTimes::new(&self.config);
         let mut candidate = Candidate::new(store, &self.owner, times);
@@ -313,12 +312,8 @@ impl Relay {
                 let Some(nonce) = nonce else {
                     return Err(HubError::new("receiving nonces", "the subscription ended"));
                 };
-                if asked.len() >= ANSWERS_MAX {
-                    // Instances that are there ask again soon.
-                    asked.clear();
-                }
                 if let Some(nonce) = decode_nonce(&nonce.payload) {
-                    asked.insert(nonce.instance, nonce.sequence);
+                    asked.ask(nonce, Nanos::now());
                 }
             }
         }

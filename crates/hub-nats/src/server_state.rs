@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_hub::codec::{self, DecodeError};
-use hotrow_hub::follower::{Answer, Follower, Lost, Obstacle, Step};
-use hotrow_hub::message::{Event, FlushReason, Mark, Nonce};
+use hotrow_hub::follower::{Follower, Lost, Obstacle, Step};
+use hotrow_hub::message::{Event, FlushReason, Mark, Nonce, Watermark};
 use hotrow_hub::rules::{Rule, Rules};
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
@@ -15,9 +15,12 @@ use hotrow_source::origin::{Origin, Origins};
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::version::{ChangeId, Position};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::connection::{HubError, failed};
 
 /// Most questions whose time is remembered. An answer to an older one is not used.
-const QUESTIONS_MAX: usize = 1_024;
+const QUESTIONS_MAX: usize = 256;
 
 /// Settings that bound what a message proves.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +44,8 @@ pub(crate) struct ServerState {
     origin: Option<Origin>,
     bounds: Bounds,
     instance: u64,
-    asked: u64,
-    questions: VecDeque<(u64, Nanos)>,
+    random: SystemRandom,
+    questions: VecDeque<(u128, Nanos)>,
     /// Time at which the newest answered question was sent.
     answered: Option<Nanos>,
     applied: u64,
@@ -65,7 +68,7 @@ impl ServerState {
         Self {
             sink,
             rules,
-            follower: Follower::new(instance, tags, rules),
+            follower: Follower::new(tags, rules),
             schemas,
             names,
             by_tag,
@@ -73,7 +76,7 @@ impl ServerState {
             origin: None,
             bounds,
             instance,
-            asked: 0,
+            random: SystemRandom::new(),
             questions: VecDeque::new(),
             answered: None,
             applied: 0,
@@ -82,14 +85,17 @@ impl ServerState {
         }
     }
 
-    /// Returns the next question, asked now.
-    pub(crate) fn ask(&mut self) -> Nonce {
-        self.asked += 1;
+    /// Returns a new question, asked now: random, so that no participant of the hub can have asked
+    /// it before.
+    pub(crate) fn ask(&mut self) -> Result<Nonce, HubError> {
+        let mut question = [0; 16];
+        self.random.fill(&mut question).map_err(failed("choosing a random question"))?;
+        let question = u128::from_be_bytes(question);
         if self.questions.len() >= QUESTIONS_MAX {
             self.questions.pop_front();
         }
-        self.questions.push_back((self.asked, Nanos::now()));
-        Nonce { instance: self.instance, sequence: self.asked }
+        self.questions.push_back((question, Nanos::now()));
+        Ok(Nonce { instance: self.instance, question })
     }
 
     /// Records that the readers lead to a database.
@@ -145,8 +151,8 @@ impl ServerState {
                     self.advance(answered, None);
                 }
             }
-            Step::Advance(answer) => self.answered(&answer, message.complete),
-            Step::Join(answer) => self.join(&answer, message.complete),
+            Step::Advance(watermark) => self.answered(watermark, message.complete),
+            Step::Join(watermark) => self.join(watermark, message.complete),
             Step::Lost(lost) => self.lose(&lost),
             Step::CannotJoin(obstacle) => self.report(&obstacle),
         }
@@ -198,8 +204,7 @@ impl ServerState {
         }
     }
 
-    fn join(&mut self, answer: &Answer<'_>, complete: u64) {
-        let watermark = answer.watermark;
+    fn join(&mut self, watermark: &Watermark, complete: u64) {
         self.last_obstacle.clear();
         self.origins.expect(&watermark.origin);
         let open: HashSet<CollectionId> =
@@ -221,33 +226,27 @@ impl ServerState {
         for collection in open {
             self.open_gap(collection, "the relay may miss its changes");
         }
-        self.answered(answer, complete);
+        self.answered(watermark, complete);
     }
 
-    fn answered(&mut self, answer: &Answer<'_>, complete: u64) {
-        self.applied = self.applied.max(answer.watermark.end).max(complete);
-        if let Some(sequence) = answer.sequence {
-            while let Some((asked, at)) = self.questions.front().copied() {
-                if asked > sequence {
-                    break;
-                }
-                if asked == sequence {
-                    self.answered = self.answered.max(Some(at));
-                }
-                self.questions.pop_front();
-            }
+    fn answered(&mut self, watermark: &Watermark, complete: u64) {
+        self.applied = self.applied.max(watermark.end).max(complete);
+        let is_answered = |(question, _): &(u128, Nanos)| watermark.answers.contains(question);
+        if let Some(newest) = self.questions.iter().rposition(is_answered) {
+            let (_, asked_at) = self.questions.drain(..=newest).next_back().unzip();
+            self.answered = self.answered.max(asked_at);
         }
         if let Some(answered) = self.answered {
-            self.advance(answered, Some(answer));
+            self.advance(answered, Some(watermark));
         }
     }
 
-    fn advance(&self, answered: Nanos, answer: Option<&Answer<'_>>) {
+    fn advance(&self, answered: Nanos, watermark: Option<&Watermark>) {
         let Bounds { max_staleness, schema_poll } = self.bounds;
         let confirmed_at = self.origins.shapes_confirmed_at();
         let shapes = CatalogWatermark::new(schema_poll, max_staleness, confirmed_at);
         let incarnation = self.incarnation();
-        let visible = answer.and_then(|answer| answer.watermark.visible.as_ref());
+        let visible = watermark.and_then(|watermark| watermark.visible.as_ref());
         let visible = visible.map(|visible| visible.version(incarnation));
         self.sink.advance(shapes.effective(answered), Some(self.position()), visible.as_ref());
     }

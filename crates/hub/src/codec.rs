@@ -24,7 +24,7 @@ mod writer;
 /// Version of the form.
 pub const FORM: u8 = 4;
 /// Length of a nonce in bytes.
-pub const NONCE_BYTES: usize = 17;
+pub const NONCE_BYTES: usize = 25;
 /// Most events in a message: each takes two bytes at least.
 const EVENTS_MAX: usize = MESSAGE_BYTES_MAX / 2;
 
@@ -125,7 +125,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
 pub fn encode_nonce(nonce: Nonce) -> [u8; NONCE_BYTES] {
     let mut bytes = [FORM; NONCE_BYTES];
     bytes[1..9].copy_from_slice(&nonce.instance.to_be_bytes());
-    bytes[9..].copy_from_slice(&nonce.sequence.to_be_bytes());
+    bytes[9..].copy_from_slice(&nonce.question.to_be_bytes());
     bytes
 }
 
@@ -134,10 +134,10 @@ pub fn encode_nonce(nonce: Nonce) -> [u8; NONCE_BYTES] {
 pub fn decode_nonce(bytes: &[u8]) -> Option<Nonce> {
     let (form, rest) = bytes.split_first()?;
     let (instance, rest) = rest.split_first_chunk::<8>()?;
-    let (sequence, rest) = rest.split_first_chunk::<8>()?;
+    let (question, rest) = rest.split_first_chunk::<16>()?;
     (*form == FORM && rest.is_empty()).then(|| Nonce {
         instance: u64::from_be_bytes(*instance),
-        sequence: u64::from_be_bytes(*sequence),
+        question: u128::from_be_bytes(*question),
     })
 }
 
@@ -264,10 +264,7 @@ fn read_changes(reader: &mut Reader<'_>) -> Result<Vec<Event>, DecodeError> {
 }
 
 fn write_watermark(writer: &mut Writer, watermark: &Watermark) {
-    writer.list(&watermark.answers, |writer, nonce| {
-        writer.number(nonce.instance);
-        writer.number(nonce.sequence);
-    });
+    writer.list(&watermark.answers, |writer, question| writer.wide(*question));
     writer.number(watermark.end);
     writer.option(watermark.visible.as_ref(), |writer, visible| match visible {
         Visible::Snapshot(snapshot) => {
@@ -296,9 +293,7 @@ fn write_watermark(writer: &mut Writer, watermark: &Watermark) {
 
 fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
     Ok(Watermark {
-        answers: reader.list(ANSWERS_MAX, |reader| {
-            Ok(Nonce { instance: reader.number()?, sequence: reader.number()? })
-        })?,
+        answers: reader.list(ANSWERS_MAX, Reader::wide)?,
         end: reader.number()?,
         visible: reader.option(|reader| match reader.byte()? {
             0 => {

@@ -16,7 +16,6 @@ const IGNORED_MAX: u32 = 8;
 #[derive(Debug)]
 pub struct Follower {
     rules: Rules,
-    instance: u64,
     /// Collections that the server serves.
     collections: Vec<Tag>,
     /// Database that its readers lead to; `None` while they lead to none.
@@ -51,22 +50,13 @@ pub enum Step<'m> {
     /// Nothing: another relay goes on where the last one ended.
     Continued,
     /// To begin: entries are stale; the hidden changes of the watermark are marks of every key.
-    Join(Answer<'m>),
+    Join(&'m Watermark),
     /// To advance the server's own watermark.
-    Advance(Answer<'m>),
+    Advance(&'m Watermark),
     /// All entries are stale.
     Lost(Lost),
     /// Nothing: the watermark cannot be joined, for this reason.
     CannotJoin(Obstacle),
-}
-
-/// A watermark, and what it answers.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Answer<'m> {
-    /// The watermark.
-    pub watermark: &'m Watermark,
-    /// Newest question of this server that it answers.
-    pub sequence: Option<u64>,
 }
 
 /// Reason for which changes may be missing.
@@ -131,9 +121,9 @@ pub enum Obstacle {
 impl Follower {
     /// Creates the state of a server that serves these collections.
     #[must_use]
-    pub fn new(instance: u64, collections: Vec<Tag>, rules: Rules) -> Self {
+    pub fn new(collections: Vec<Tag>, rules: Rules) -> Self {
         let (origin, followed, ignored) = (None, None, 0);
-        Self { rules, instance, collections, origin, followed, ignored, is_joined: false }
+        Self { rules, collections, origin, followed, ignored, is_joined: false }
     }
 
     /// Sets the database that the readers lead to. Returns whether it changed while the server
@@ -190,7 +180,7 @@ impl Follower {
             && let Body::Watermark(watermark) = &message.body
         {
             followed.counter = followed.counter.max(message.counter);
-            return Step::Advance(self.answer(watermark));
+            return Step::Advance(watermark);
         }
         if !is_same(self.rules, followed.generation, message.generation) {
             if message.generation.number < followed.generation.number {
@@ -222,13 +212,13 @@ impl Follower {
             Body::Changes(_) => Step::Ignored,
             Body::Watermark(watermark) if self.is_joined => match self.other_origin(watermark) {
                 Some((relay, readers)) => self.lose(Lost::OtherOrigin { relay, readers }),
-                None => Step::Advance(self.answer(watermark)),
+                None => Step::Advance(watermark),
             },
             Body::Watermark(watermark) => match self.obstacle(watermark) {
                 Some(obstacle) => Step::CannotJoin(obstacle),
                 None => {
                     self.is_joined = true;
-                    Step::Join(self.answer(watermark))
+                    Step::Join(watermark)
                 }
             },
             Body::Loss(loss) => self.lose(Lost::AtRelay(loss.cause, loss.detail.clone())),
@@ -280,11 +270,6 @@ impl Follower {
 
     fn lose<'m>(&mut self, lost: Lost) -> Step<'m> {
         if std::mem::take(&mut self.is_joined) { Step::Lost(lost) } else { Step::Ignored }
-    }
-
-    fn answer<'m>(&self, watermark: &'m Watermark) -> Answer<'m> {
-        let own = watermark.answers.iter().filter(|nonce| nonce.instance == self.instance);
-        Answer { watermark, sequence: own.map(|nonce| nonce.sequence).max() }
     }
 
     fn other_origin(&self, watermark: &Watermark) -> Option<(String, String)> {

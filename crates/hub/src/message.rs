@@ -161,8 +161,8 @@ pub enum Visible {
 /// message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watermark {
-    /// Newest answered nonce of each instance that asked since the last answer.
-    pub answers: Vec<Nonce>,
+    /// Newest answered question of each instance that asked since the last answer.
+    pub answers: Vec<u128>,
     /// End of the log at the look.
     pub end: u64,
     /// What reads see since the look; `None` if that is too long to send.
@@ -185,10 +185,10 @@ pub struct Watermark {
 /// Number with which an instance asks for a watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce {
-    /// Random number of the instance.
+    /// Random number of the instance: the relay has a place for each.
     pub instance: u64,
-    /// Grows with each question.
-    pub sequence: u64,
+    /// Random: only an instance's own questions have answers that it believes.
+    pub question: u128,
 }
 
 /// Changes may be missing.

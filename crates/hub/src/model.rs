@@ -1,6 +1,7 @@
 //! Model of a whole hub, driven from a seed: a database whose commits become visible late and that
 //! fails over, relays that pause and take over, a stream that loses its end and acknowledgements,
-//! and servers with a cache, that miss messages and join anew.
+//! and servers with a cache, that miss messages and join anew. A participant repeats questions and
+//! messages.
 //!
 //! Two promises are checked at each step: an entry that is served as fresh is no older than the
 //! server's watermark, and a take-over of an intact chain is no loss. At the end, when writing has
@@ -36,6 +37,10 @@ struct Random(SplitMix64);
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
         (self.0.bits() % bound as u64) as usize
+    }
+
+    fn question(&mut self) -> u128 {
+        u128::from(self.0.bits()) << 64 | u128::from(self.0.bits())
     }
 
     fn one_in(&mut self, n: usize) -> bool {
@@ -76,6 +81,8 @@ struct World {
     servers: Vec<Server>,
     /// Questions under way.
     questions: Vec<Nonce>,
+    /// Questions that were delivered, which a participant may repeat.
+    seen: Vec<Nonce>,
     /// Steps of this kind are over: only what must happen happens.
     is_settling: bool,
     losses: u64,
@@ -91,7 +98,7 @@ impl World {
             2 => Kept::Slot,
             _ => Kept::Stream,
         };
-        let mixture = random.below(4);
+        let mixture = random.below(5);
         Self {
             mixture,
             now: 1,
@@ -105,6 +112,7 @@ impl World {
             term: 1,
             servers: (0..3).map(|i| Server::new(i, rules)).collect(),
             questions: Vec::new(),
+            seen: Vec::new(),
             is_settling: false,
             losses: 0,
             joins: 0,
@@ -162,6 +170,24 @@ impl World {
         for relay in &mut self.relays {
             relay.ask(nonce, Nanos(self.now));
         }
+        self.seen.push(nonce);
+        if self.mixture == 4 && !self.is_settling {
+            let repeated = self.seen[self.random.below(self.seen.len())];
+            let invented = Nonce { question: repeated.question.wrapping_add(1), ..repeated };
+            self.questions.push(if self.random.one_in(2) { repeated } else { invented });
+        }
+    }
+
+    /// Repeats messages of the stream, as another publisher on its subject can.
+    fn replay(&mut self) {
+        let end = self.stream.end();
+        let back = self.random.below(12) as u64;
+        for sequence in end.saturating_sub(back)..=end.saturating_sub(back / 2) {
+            if let Some(message) = self.stream.get(sequence).cloned() {
+                self.stream.has_lost = true;
+                _ = self.stream.publish(message, None);
+            }
+        }
     }
 
     fn fault(&mut self) {
@@ -173,6 +199,7 @@ impl World {
             // The publication changes while no relay looks.
             (3, 12..18) => 11,
             (3, 18..) => 3,
+            (4, 12..) => 12,
             (_, fault) => fault % 12,
         };
         match fault {
@@ -206,6 +233,7 @@ impl World {
                 self.servers[server].move_reader(self.zombie.is_some(), &self.database);
             }
             11 if self.is_followed && self.random.one_in(3) => self.database.purge(),
+            12 => self.replay(),
             11 if self.is_followed => {
                 self.database.write_unpublished(&mut self.random, self.now);
             }
@@ -290,7 +318,7 @@ impl World {
                     server::Outcome::Continued => self.continued += 1,
                 }
             }
-            5 => self.questions.push(server.ask(self.now)),
+            5 => self.questions.push(server.ask(self.now, &mut self.random)),
             6..8 => server.begin_read(self.random.0.bits() % KEYS, database),
             _ => server.end_read(&mut self.random),
         }

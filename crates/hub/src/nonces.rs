@@ -12,46 +12,72 @@ use crate::rules::{Rule, Rules};
 /// Most questions of one instance that wait. Beyond it the newest is replaced, because the oldest
 /// is answered next.
 const WAITING_MAX: usize = 64;
-/// Time without a question after which an instance is forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Time without a question after which an instance no longer counts.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+
+/// Instances with a second question that keep their places while room for a new one is sought.
+const KEPT_MAX: usize = 8;
 
 /// Questions that wait for an answer. All times are those of the relay's own clock.
+///
+/// At most [`ANSWERS_MAX`] instances have a place. A new one takes the place that was given first,
+/// of an instance that has not asked again since: invented instances lock out nobody.
 #[derive(Debug, Default)]
 pub struct Nonces {
     rules: Rules,
-    instances: HashMap<u64, Waiting>,
+    places: HashMap<u64, InstancePlace>,
+    /// Instances in the order in which new ones take their places.
+    order: VecDeque<u64>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct InstancePlace {
     asked_at: Nanos,
-    questions: VecDeque<(u64, Nanos)>,
+    has_asked_again: bool,
+    questions: VecDeque<(u128, Nanos)>,
 }
 
 impl Nonces {
     /// Creates an empty set.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        Self { rules, instances: HashMap::new() }
+        Self { rules, ..Self::default() }
     }
 
     /// Records a question. `arrived_at` may be later than its arrival, never earlier.
     pub fn ask(&mut self, nonce: Nonce, arrived_at: Nanos) {
-        if !self.instances.contains_key(&nonce.instance) && self.instances.len() >= ANSWERS_MAX {
-            self.instances.retain(|_, w| arrived_at.since(w.asked_at) < FORGOTTEN_AFTER);
-            if self.instances.len() >= ANSWERS_MAX {
-                return;
+        let question = (nonce.question, arrived_at);
+        if let Some(place) = self.places.get_mut(&nonce.instance) {
+            place.asked_at = arrived_at;
+            place.has_asked_again = true;
+            if place.questions.len() >= WAITING_MAX {
+                place.questions.pop_back();
+            }
+            return place.questions.push_back(question);
+        }
+        if self.places.len() >= ANSWERS_MAX {
+            self.make_room();
+        }
+        let questions = VecDeque::from([question]);
+        let place = InstancePlace { asked_at: arrived_at, has_asked_again: false, questions };
+        self.places.insert(nonce.instance, place);
+        self.order.push_back(nonce.instance);
+    }
+
+    fn make_room(&mut self) {
+        for kept in 0.. {
+            let Some(instance) = self.order.pop_front() else { return };
+            match self.places.get_mut(&instance) {
+                Some(place) if place.has_asked_again && kept < KEPT_MAX => {
+                    place.has_asked_again = false;
+                    self.order.push_back(instance);
+                }
+                _ => {
+                    self.places.remove(&instance);
+                    return;
+                }
             }
         }
-        let waiting = self
-            .instances
-            .entry(nonce.instance)
-            .or_insert_with(|| Waiting { asked_at: arrived_at, questions: VecDeque::new() });
-        waiting.asked_at = arrived_at;
-        if waiting.questions.len() >= WAITING_MAX {
-            waiting.questions.pop_back();
-        }
-        waiting.questions.push_back((nonce.sequence, arrived_at));
     }
 
     /// Removes and returns the newest question per instance that a look answers which began at
@@ -59,16 +85,16 @@ impl Nonces {
     pub fn answered_by(&mut self, look_at: Nanos) -> Vec<Nonce> {
         let has_order = self.rules.has(Rule::LookAfterNonce);
         let mut answers = Vec::new();
-        for (instance, waiting) in &mut self.instances {
+        for (instance, place) in &mut self.places {
             let mut newest = None;
-            while let Some((sequence, arrived_at)) = waiting.questions.front() {
+            while let Some((question, arrived_at)) = place.questions.front() {
                 if has_order && *arrived_at >= look_at {
                     break;
                 }
-                newest = Some(*sequence);
-                waiting.questions.pop_front();
+                newest = Some(*question);
+                place.questions.pop_front();
             }
-            answers.extend(newest.map(|sequence| Nonce { instance: *instance, sequence }));
+            answers.extend(newest.map(|question| Nonce { instance: *instance, question }));
         }
         answers
     }
@@ -76,7 +102,7 @@ impl Nonces {
     /// Returns the instances that asked within the last minute.
     #[must_use]
     pub fn instances(&self, now: Nanos) -> usize {
-        self.instances.values().filter(|w| now.since(w.asked_at) < FORGOTTEN_AFTER).count()
+        self.places.values().filter(|place| now.since(place.asked_at) < COUNTED_FOR).count()
     }
 }
 
@@ -84,15 +110,15 @@ impl Nonces {
 mod tests {
     use super::*;
 
-    fn nonce(instance: u64, sequence: u64) -> Nonce {
-        Nonce { instance, sequence }
+    fn nonce(instance: u64, question: u128) -> Nonce {
+        Nonce { instance, question }
     }
 
     #[test]
     fn a_look_answers_what_came_before_it_began() {
         let mut nonces = Nonces::default();
-        for (sequence, at) in [(1, 10), (2, 20), (3, 30)] {
-            nonces.ask(nonce(7, sequence), Nanos(at));
+        for (question, at) in [(1, 10), (2, 20), (3, 30)] {
+            nonces.ask(nonce(7, question), Nanos(at));
         }
         assert_eq!(nonces.answered_by(Nanos(10)), [], "not one of the same moment");
         assert_eq!(nonces.answered_by(Nanos(21)), [nonce(7, 2)]);
@@ -103,14 +129,27 @@ mod tests {
     #[test]
     fn questions_and_instances_are_bounded() {
         let mut nonces = Nonces::default();
-        (1..1000).for_each(|n| nonces.ask(nonce(7, n), Nanos(n)));
-        assert_eq!(nonces.instances[&7].questions.len(), WAITING_MAX);
+        (1..1000).for_each(|n| nonces.ask(nonce(7, n.into()), Nanos(n)));
+        assert_eq!(nonces.places[&7].questions.len(), WAITING_MAX);
         assert_eq!(nonces.answered_by(Nanos(6)), [nonce(7, 5)], "the oldest remain");
-        let hour = 3_600_000_000_000;
-        (0..5_000).for_each(|n| nonces.ask(nonce(n, 1), Nanos(hour)));
-        assert!(nonces.instances.len() <= ANSWERS_MAX && nonces.instances.contains_key(&4_000));
-        assert!(!nonces.instances.contains_key(&4_999), "no room until others are forgotten");
-        nonces.ask(nonce(4_999, 1), Nanos(2 * hour));
-        assert_eq!(nonces.instances(Nanos(2 * hour)), 1);
+    }
+
+    #[test]
+    fn invented_instances_lock_out_nobody() {
+        let mut nonces = Nonces::default();
+        // As many places as there are, all taken, and then a flood beside two real instances.
+        for n in 0..10 * ANSWERS_MAX as u64 {
+            nonces.ask(nonce(1_000 + n, 1), Nanos(n));
+            if n % 1_000 == 0 {
+                nonces.ask(nonce(7, n.into()), Nanos(n));
+            }
+        }
+        assert_eq!((nonces.places.len(), nonces.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
+        nonces.ask(nonce(8, 2), Nanos(50_000));
+        let answers = nonces.answered_by(Nanos(60_000));
+        assert!(answers.contains(&nonce(7, 40_000)), "one that goes on asking keeps its place");
+        assert!(answers.contains(&nonce(8, 2)), "a new one has a place at once");
+        assert_eq!(nonces.places[&7].questions.len(), 0);
+        assert_eq!(nonces.instances(Nanos(3_600_000_000_000)), 0);
     }
 }

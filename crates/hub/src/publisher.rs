@@ -253,7 +253,7 @@ impl Publisher {
         }
         let hidden = self.hidden.list(HIDDEN_MAX).filter(|_| visible.is_some());
         let watermark = Watermark {
-            answers: self.nonces.answered_by(look_at),
+            answers: self.nonces.answered_by(look_at).iter().map(|nonce| nonce.question).collect(),
             end: position,
             visible,
             hidden,

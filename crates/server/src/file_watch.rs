@@ -26,6 +26,9 @@ pub(crate) trait Watched: Send + Sync + 'static {
     /// Returns the files as they were when they were read last.
     fn taken(&self) -> Stamps;
 
+    /// Called at each look, before the files are compared.
+    fn look(&self) {}
+
     /// Reads the files, which are as in `now`, and takes them over or logs why not.
     fn reload(&self, now: Stamps);
 }
@@ -67,6 +70,7 @@ impl Watch {
 
     /// Looks at the files once.
     pub(crate) fn look(&mut self, files: &impl Watched) {
+        files.look();
         let now = files.stamps();
         if self.is_due(&files.taken(), &now) {
             files.reload(now);

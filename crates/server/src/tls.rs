@@ -8,7 +8,7 @@ pub mod files;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -27,9 +27,13 @@ use crate::file_watch::{self, Stamps, Watched};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.
 const SESSIONS_MAX: usize = 1024;
+/// Seconds before the end of a certificate's validity at which the log warns: shorter than what
+/// issuers of certificates for some days leave.
+const EXPIRES_SOON_S: u64 = 24 * 3_600;
 /// Protocols that clients may choose (ALPN).
 pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+const REDIS: &[u8] = b"redis";
 
 /// TLS configuration in force.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct TlsEndpoint {
     expires_unix_s: AtomicU64,
     reloads_total: AtomicU64,
     refused_total: AtomicU64,
+    /// What the log says of the end of the validity: 1: it is near, 2: it has passed.
+    warned: AtomicU8,
 }
 
 /// TLS of the two addresses, where they have it.
@@ -87,8 +93,7 @@ impl TlsEndpoint {
         let stamps = stamps(settings);
         let certificates = Certificates::read(settings)?;
         let config = server_config(settings, http2, &certificates, None)?;
-        certificates.warn_if_expired(unix_s());
-        Ok(Arc::new(Self {
+        let endpoint = Self {
             settings: settings.clone(),
             http2,
             current: RwLock::new(Arc::new(config)),
@@ -96,12 +101,23 @@ impl TlsEndpoint {
             source: Mutex::new(Source { certificates, stamps }),
             reloads_total: AtomicU64::new(0),
             refused_total: AtomicU64::new(0),
-        }))
+            warned: AtomicU8::new(0),
+        };
+        endpoint.warn_of_expiry(unix_s());
+        Ok(Arc::new(endpoint))
     }
 
     /// Returns the configuration for a new connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read())
+    }
+
+    /// Returns the same for the Redis protocol. A client that offers HTTP is refused: a page must
+    /// not be able to make a browser send commands.
+    pub(crate) fn config_of_redis(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.current.read());
+        config.alpn_protocols = vec![REDIS.to_vec()];
+        Arc::new(config)
     }
 
     /// Returns the end of the certificate's validity.
@@ -113,6 +129,23 @@ impl TlsEndpoint {
     pub(crate) fn reloads(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.reloads_total), read(&self.refused_total))
+    }
+
+    /// Logs once that the end of the validity is near, and once that it has passed. An expired
+    /// certificate is used: without it no client would be served.
+    fn warn_of_expiry(&self, now_s: u64) {
+        let expires_s = self.expires_unix_s();
+        let stage = u8::from(now_s + EXPIRES_SOON_S >= expires_s) + u8::from(now_s > expires_s);
+        if stage <= self.warned.fetch_max(stage, Ordering::Relaxed) {
+            return;
+        }
+        let file = self.settings.certificate.display();
+        if stage == 2 {
+            tracing::error!(%file, "the certificate has expired, so clients refuse it; replace it");
+        } else {
+            let hours = expires_s.saturating_sub(now_s) / 3_600;
+            tracing::warn!(%file, hours, "the certificate expires soon; replace it");
+        }
     }
 
     /// Takes the files over as they are now, or keeps the configuration. Sessions continue unless
@@ -129,7 +162,7 @@ impl TlsEndpoint {
         });
         match reloaded {
             Ok((certificates, config)) => {
-                certificates.warn_if_expired(unix_s());
+                self.warned.store(0, Ordering::Relaxed);
                 *self.current.write() = Arc::new(config);
                 self.expires_unix_s.store(certificates.expires_unix_s(), Ordering::Relaxed);
                 self.reloads_total.fetch_add(1, Ordering::Relaxed);
@@ -151,6 +184,10 @@ impl Watched for TlsEndpoint {
 
     fn taken(&self) -> Stamps {
         self.source.lock().stamps.clone()
+    }
+
+    fn look(&self) {
+        self.warn_of_expiry(unix_s());
     }
 
     fn reload(&self, now: Stamps) {

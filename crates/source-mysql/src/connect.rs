@@ -84,6 +84,14 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// Returns whether the server refused the credential: access denied, an expired password, a
+    /// locked account.
+    pub(crate) fn is_login(&self) -> bool {
+        matches!(self, Self::Refused { code: 1044 | 1045 | 1698 | 1820 | 1862 | 3118 | 4151, .. })
+    }
+}
+
 /// Opens a session with the first host that is a primary. If `wanted` is given, only that server is
 /// accepted. The connection lives on the runtime of the caller.
 ///

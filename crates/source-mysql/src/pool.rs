@@ -11,13 +11,14 @@ use mysql_async::{Conn, Error};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connect::{self, Session, Settings, full_text};
+use super::connect::{self, ConnectError, Session, Settings, full_text};
 use super::plan::{Records, Set};
 use super::record_rows::RecordRows;
 use super::server::Identity;
 use super::shared::Shared;
 use super::target::Target;
 use hotrow_source::attempts::Fault;
+use hotrow_source::pool::OpenError;
 use hotrow_source::{BoxFuture, Room, RowBudget, SourceError, pool, preflight};
 
 /// Time that a query may run beyond its caller's deadline, because the server ends it by itself.
@@ -38,9 +39,12 @@ impl pool::Connector for Connector {
     type Identity = Identity;
     type Connection = Session;
 
-    async fn open(&self, identity: &Identity) -> Result<Session, String> {
+    async fn open(&self, identity: &Identity) -> Result<Session, OpenError> {
         let opened = connect::primary(&self.target, self.settings, Some(identity)).await;
-        opened.map_err(|errors| preflight::joined(&errors))
+        opened.map_err(|errors| OpenError {
+            is_login: errors.iter().any(ConnectError::is_login),
+            why: preflight::joined(&errors),
+        })
     }
 
     fn is_closed(session: &Session) -> bool {

@@ -10,9 +10,10 @@ use super::connect::{self, Session, Settings, full_text};
 use super::plan::ReadPlan;
 use super::server::Identity;
 use super::shared::{Plan, Shared};
+use super::stream::ConnectError;
 use super::target::Target;
 use hotrow_source::attempts::Fault;
-use hotrow_source::pool::{self, Age};
+use hotrow_source::pool::{self, Age, OpenError};
 use hotrow_source::{SourceError, preflight};
 
 /// Time limit for the reuse of a connection whose query was cancelled; after that it is closed.
@@ -39,13 +40,16 @@ impl pool::Connector for Connector {
     type Identity = Identity;
     type Connection = Connection;
 
-    async fn open(&self, identity: &Identity) -> Result<Connection, String> {
+    async fn open(&self, identity: &Identity) -> Result<Connection, OpenError> {
         let Self { target, settings, is_standby, .. } = self;
         let opened = match is_standby {
             false => connect::primary(target, *settings, Some(identity)).await.map(Connection::new),
             true => connect::standby(target, *settings, identity).await.map(Connection::of_standby),
         };
-        opened.map_err(|errors| preflight::joined(&errors))
+        opened.map_err(|errors| OpenError {
+            is_login: errors.iter().any(ConnectError::is_login),
+            why: preflight::joined(&errors),
+        })
     }
 
     fn is_closed(connection: &Connection) -> bool {

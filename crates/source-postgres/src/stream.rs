@@ -78,6 +78,13 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Returns whether the server refused the credential: class 28 of its codes.
+    pub(crate) fn is_login(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code.starts_with("28"))
+    }
+}
+
+impl ConnectError {
     /// Returns whether the other encryption mode may work: the handshake failed, or the server's
     /// access list (`pg_hba.conf`) refused this one.
     pub(crate) fn may_be_encryption(&self) -> bool {

@@ -14,6 +14,9 @@ use crate::SourceError;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 /// Longest delay, and thus the longest time until a server that is back is found.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// The same where the server refuses the credential. It works again only when an operator acts, and
+/// servers lock accounts and addresses with too many failed logins.
+const LOGIN_BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// Outage of the server that the readers use, if there is one.
 #[derive(Debug, Default)]
@@ -33,9 +36,18 @@ struct Failure {
 impl Outage {
     /// Records a failed attempt to reach the server.
     pub fn failed(&self, why: &str) {
+        self.record(why, BACKOFF_MAX);
+    }
+
+    /// Records an attempt whose credential the server refused.
+    pub fn login_refused(&self, why: &str) {
+        self.record(why, LOGIN_BACKOFF_MAX);
+    }
+
+    fn record(&self, why: &str, longest: Duration) {
         let mut failure = self.0.lock();
         let attempts = failure.as_ref().map_or(0, |failure| failure.attempts).saturating_add(1);
-        let delay = BACKOFF_MAX.min(BACKOFF_FIRST * (1 << attempts.min(8).saturating_sub(1)));
+        let delay = longest.min(BACKOFF_FIRST * (1 << attempts.min(12).saturating_sub(1)));
         // Spreads instances over time. One instance makes only one attempt at a time.
         let jitter = 0.5 + f64::from(Nanos::now().0 as u32 % 512) / 1024.0;
         let retry_at = Instant::now() + delay.mul_f64(jitter);
@@ -115,6 +127,25 @@ mod tests {
         tokio::time::advance(BACKOFF_MAX / 2 - Duration::from_millis(1)).await;
         assert!(outage.may_connect(ATTEMPT_MAX).is_err());
         tokio::time::advance(BACKOFF_MAX / 2).await;
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_logins_become_rare() {
+        let outage = Outage::default();
+        let begun = Instant::now();
+        let mut logins = 0;
+        while begun.elapsed() < Duration::from_secs(600) {
+            if outage.may_connect(ATTEMPT_MAX).is_ok() {
+                logins += 1;
+                outage.login_refused("password");
+            }
+            tokio::time::advance(BACKOFF_FIRST).await;
+        }
+        assert!((20..60).contains(&logins), "{logins} in ten minutes");
+        // Once the server is merely away, it is found as fast as before.
+        outage.failed("refused");
+        tokio::time::advance(BACKOFF_MAX).await;
         assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
     }
 

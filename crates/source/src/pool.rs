@@ -18,6 +18,15 @@ const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// Shortest interval between two probes during an outage.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
+/// Failure to open a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError {
+    /// Reason, for the log.
+    pub why: String,
+    /// The server refused the credential.
+    pub is_login: bool,
+}
+
 /// Way of an engine to open the connections of a pool.
 pub trait Connector: Send + Sync + 'static {
     /// Server that a connection must lead to.
@@ -28,11 +37,11 @@ pub trait Connector: Send + Sync + 'static {
     /// Opens a connection to that server, on the pool's runtime.
     ///
     /// # Errors
-    /// Returns the reason as a text for the log.
+    /// Returns the reason.
     fn open(
         &self,
         identity: &Self::Identity,
-    ) -> impl Future<Output = Result<Self::Connection, String>> + Send;
+    ) -> impl Future<Output = Result<Self::Connection, OpenError>> + Send;
 
     /// Returns whether the connection is known to be unusable.
     fn is_closed(connection: &Self::Connection) -> bool;
@@ -228,9 +237,10 @@ impl<C: Connector> Pool<C> {
         let opened = self.connector.open(identity).await;
         match &opened {
             Ok(_) => self.outage.connected(),
-            Err(why) => self.outage.failed(why),
+            Err(OpenError { why, is_login: true }) => self.outage.login_refused(why),
+            Err(OpenError { why, .. }) => self.outage.failed(why),
         }
-        opened.map_err(SourceError::unavailable)
+        opened.map_err(|error| SourceError::unavailable(error.why))
     }
 
     fn keep(&self, idle: Idle<C::Connection>) {

@@ -26,6 +26,8 @@ pub enum Trust {
     System,
     /// Those signed by a certificate of this PEM file, and the certificates in the file themselves.
     Authority(PathBuf),
+    /// The same, for a server of any name.
+    AuthorityOfAnyName(PathBuf),
     /// Any: nothing is verified.
     Anyone,
 }
@@ -135,9 +137,11 @@ impl Tls {
             .with_safe_default_protocol_versions()?;
         let builder = match &options.trust {
             Trust::System => builder.with_root_certificates(system_roots()?),
-            Trust::Authority(path) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(CaFileVerifier::new(path, provider)?)),
+            Trust::Authority(path) | Trust::AuthorityOfAnyName(path) => {
+                let checks_name = matches!(&options.trust, Trust::Authority(_));
+                let verifier = CaFileVerifier::new(path, provider, checks_name)?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
             Trust::Anyone => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(NoVerification(provider))),
@@ -224,10 +228,15 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 struct CaFileVerifier {
     usual: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
+    checks_name: bool,
 }
 
 impl CaFileVerifier {
-    fn new(path: &Path, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+    fn new(
+        path: &Path,
+        provider: Arc<CryptoProvider>,
+        checks_name: bool,
+    ) -> Result<Self, TlsError> {
         let wrong = |why: String| TlsError::Authority { path: path.to_owned(), why };
         let (mut roots, mut certificates) = (RootCertStore::empty(), Vec::new());
         for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {
@@ -239,7 +248,8 @@ impl CaFileVerifier {
             return Err(wrong("it holds none in PEM form".to_owned()));
         }
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-        Ok(Self { usual: builder.build().map_err(|e| wrong(e.to_string()))?, certificates })
+        let usual = builder.build().map_err(|e| wrong(e.to_string()))?;
+        Ok(Self { usual, certificates, checks_name })
     }
 }
 
@@ -258,10 +268,18 @@ impl ServerCertVerifier for CaFileVerifier {
         let used_as_server =
             matches!(&usual, Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))));
         if used_as_server && self.certificates.iter().any(|certificate| certificate == shown) {
-            verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            if self.checks_name {
+                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            }
             return Ok(ServerCertVerified::assertion());
         }
-        usual
+        // The name is compared last.
+        match usual {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            usual => usual,
+        }
     }
 
     fn verify_tls12_signature(

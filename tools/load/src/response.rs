@@ -13,8 +13,9 @@ use head::{Framing, Head};
 
 /// Longest response head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 256 * 1024;
-/// Most interim (1xx) responses before the final one.
-pub const INTERIM_MAX: u32 = 16;
+/// Most interim (1xx) responses before the final one. Clients must take any number of them (RFC
+/// 9110, section 15.2), and some servers send one per second of work.
+pub const INTERIM_MAX: u32 = 10_000;
 
 /// Parses the responses of one connection.
 #[derive(Debug, Default)]
@@ -99,7 +100,7 @@ pub enum Malformed {
     #[error("the server switches protocols, which was not asked for")]
     Switched,
     /// More than [`INTERIM_MAX`].
-    #[error("the server sends one interim (1xx) answer after another")]
+    #[error("more than {INTERIM_MAX} interim (1xx) answers came before the final one")]
     TooManyInterim,
 }
 

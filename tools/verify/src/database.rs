@@ -5,7 +5,9 @@
 
 mod mongodb;
 mod mysql;
+mod parameters;
 mod postgres;
+mod postgres_tls;
 mod sql;
 mod sqlite;
 

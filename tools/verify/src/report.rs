@@ -40,6 +40,8 @@ pub struct Report {
     pub feeds: Vec<Option<String>>,
     /// Point 4.
     pub convergence: ConvergenceResult,
+    /// The database's log began anew: from then on positions were not checked.
+    pub log_went_back: bool,
     /// The first violated rule.
     pub first_rule: Option<Rule>,
     /// Its counterexample.

@@ -259,6 +259,7 @@ impl Running {
                 keys,
                 families,
                 interval: Duration::from_secs_f64(f64::from(plan.writers) / plan.rate),
+                position: 0,
             };
             self.writers.push(named(format!("writer-{id}")).spawn(move || thread.run())?);
         }
@@ -444,6 +445,7 @@ impl Running {
             standby_reads: count(|observed| observed.standby_reads),
             feeds: observed.iter().map(feed_of).collect(),
             convergence,
+            log_went_back: self.shared.has_log_gone_back(),
             first_rule: evidence.map(|evidence| evidence.violation.rule),
             counterexample,
             problems,

@@ -43,6 +43,7 @@ pub(crate) struct SharedState {
     /// The log of positions, known from a response; 0 before.
     log: AtomicU64,
     commits: Mutex<VecDeque<(u64, u32)>>,
+    log_went_back: AtomicBool,
     writers_stop: AtomicBool,
     readers_stop: AtomicBool,
 }
@@ -73,9 +74,25 @@ impl SharedState {
         self.log.store(log, Ordering::Relaxed);
     }
 
+    /// Records that the database's log began anew: positions of two logs do not compare, and
+    /// instances may follow the old one still. From here on no commit has a position.
+    pub(crate) fn log_went_back(&self) {
+        let mut commits = lock(&self.commits);
+        self.log_went_back.store(true, Ordering::Relaxed);
+        commits.clear();
+    }
+
+    /// Returns whether it did.
+    pub(crate) fn has_log_gone_back(&self) -> bool {
+        self.log_went_back.load(Ordering::Relaxed)
+    }
+
     /// Records that the log up to this point contains a commit of this key.
     pub(crate) fn committed(&self, at: u64, key: u32) {
         let mut commits = lock(&self.commits);
+        if self.has_log_gone_back() {
+            return;
+        }
         if commits.len() == COMMITS_MAX {
             commits.pop_front();
         }

@@ -66,6 +66,8 @@ pub(crate) struct WriterThread {
     pub(crate) families: Vec<Family>,
     /// Interval between two transactions.
     pub(crate) interval: Duration,
+    /// Position after its newest commit.
+    pub(crate) position: u64,
 }
 
 /// Divides the keys of a writer into families.
@@ -284,6 +286,12 @@ impl WriterThread {
         let key = transaction.states.iter().rev().map(|(id, _)| *id);
         let last = key.into_iter().find(|id| self.schema.value_of(*id).is_none());
         if let (Some(position), Some(last)) = (self.writer.position(), last) {
+            if position < std::mem::replace(&mut self.position, position) {
+                self.shared.log_went_back();
+            }
+            if self.shared.has_log_gone_back() {
+                return;
+            }
             let log = Some(LogInterval { from: 0, at: position });
             self.record(transaction, outcome, log);
             self.shared.committed(position, last);

@@ -33,10 +33,12 @@ fn the_algorithm_of_a_token_must_be_that_of_its_key() {
     let keys = [SigningKey::rsa("a"), SigningKey::p256("b"), SigningKey::ed25519("c", 1)];
     let parsed = KeySet::from_jwks(jwks(&keys.each_ref()).as_bytes()).expect("a key set");
     for key in &keys {
-        for algorithm in ["RS256", "ES256", "EdDSA", "HS256", "none", "None", "", "RS512", "rs256"]
+        for algorithm in
+            ["RS256", "ES256", "EdDSA", "Ed25519", "HS256", "none", "None", "", "RS512", "rs256"]
         {
             let found = parsed.keys.find(Some(&key.kid), algorithm);
-            let is_own = algorithm == key.algorithm();
+            let is_own = algorithm == key.algorithm()
+                || (algorithm == "Ed25519" && key.algorithm() == "EdDSA");
             assert_eq!(matches!(found, Found::Key(_)), is_own, "{} as {algorithm}", key.kid);
             assert!(is_own || matches!(found, Found::OtherAlgorithm));
         }
@@ -148,6 +150,44 @@ fn unusable_keys_are_skipped() {
     }
     let twice = parse(&json!([ec, ec])).expect("a key set");
     assert_eq!((twice.keys.len(), twice.skipped[0].index), (1, 1));
+}
+
+/// Returns 32 bytes of hexadecimal digits in base64url.
+fn point(hexadecimal: &str) -> String {
+    let byte = |at| u8::from_str_radix(&hexadecimal[at..at + 2], 16).expect("two digits");
+    URL_SAFE_NO_PAD.encode((0..64).step_by(2).map(byte).collect::<Vec<u8>>())
+}
+
+#[test]
+fn a_key_that_anyone_can_sign_for_is_skipped() {
+    let (zeros, ones) = ("0".repeat(60), "f".repeat(60));
+    for (low, between, high) in [
+        ("00", &zeros, "00"),
+        ("01", &zeros, "00"),
+        ("ec", &ones, "7f"),
+        ("ed", &ones, "7f"),
+        ("ee", &ones, "7f"),
+        ("26", &"e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc".to_owned(), "05"),
+        ("c7", &"176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03".to_owned(), "7a"),
+    ] {
+        let last = u8::from_str_radix(high, 16).expect("two digits");
+        for last in [last, last | 0x80] {
+            let x = point(&format!("{low}{between}{last:02x}"));
+            let why = skipped(&json!({"kty": "OKP", "crv": "Ed25519", "x": x}));
+            assert!(why.is_some_and(|why| why.contains("small order")), "{x}: {why:?}");
+        }
+    }
+    let usable = SigningKey::ed25519("c", 1).jwk();
+    assert_eq!(skipped(&usable), None);
+    let mut named = usable;
+    named["alg"] = json!("Ed25519");
+    assert_eq!(skipped(&named), None, "RFC 9864");
+    // 2^2048 - 1 is divisible by 3, and 2^2047 by 2.
+    let even = std::iter::once(0x80).chain([0; 255]).collect();
+    for n in [vec![0xff; 256], even] {
+        let why = skipped(&json!({"kty": "RSA", "n": URL_SAFE_NO_PAD.encode(n), "e": "AQAB"}));
+        assert!(why.is_some_and(|why| why.contains("small factor")), "{why:?}");
+    }
 }
 
 #[test]

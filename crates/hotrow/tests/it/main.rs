@@ -189,6 +189,7 @@ mod postgres {
     mod hub;
     #[cfg(feature = "hub")]
     mod hub_fail_over;
+    mod hub_permissions;
     #[cfg(feature = "hub")]
     mod hub_slot;
     mod proxies;

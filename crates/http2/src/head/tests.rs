@@ -30,6 +30,9 @@ fn a_head_of_http_1_1_has_the_parts_of_a_request() {
     assert_eq!(with(&[("host", "b.test")]), Ok(two), "refused by the parser of the text");
     let none = [(":path", "/"), (":method", "GET"), (":scheme", "http"), ("host", "b")];
     assert_eq!(text(&none), Ok("GET / HTTP/1.1\r\nhost: b\r\n\r\n".to_owned()));
+    let empty = [(":method", "GET"), (":scheme", "http"), (":authority", ""), (":path", "/")];
+    let twice = "GET / HTTP/1.1\r\nhost: \r\nhost: \r\n\r\n";
+    assert_eq!(text(&empty), Ok(twice.to_owned()), "refused by the parser of the text");
     let options = [(":method", "OPTIONS"), (":scheme", "http"), (":path", "*")];
     assert_eq!(text(&options), Ok("OPTIONS * HTTP/1.1\r\n\r\n".to_owned()));
     let connect = [(":method", "CONNECT"), (":authority", "a.test:443")];

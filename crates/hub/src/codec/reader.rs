@@ -41,8 +41,12 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    pub(super) fn wide(&mut self) -> Result<u128, DecodeError> {
+        self.array().map(u128::from_be_bytes)
+    }
+
     pub(super) fn tag(&mut self) -> Result<Tag, DecodeError> {
-        self.array().map(|bytes| Tag(u128::from_be_bytes(bytes)))
+        self.wide().map(Tag)
     }
 
     fn count(&mut self, most: usize) -> Result<usize, DecodeError> {

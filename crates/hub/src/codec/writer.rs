@@ -24,8 +24,12 @@ impl Writer {
         self.bytes.extend_from_slice(&number.to_be_bytes());
     }
 
+    pub(super) fn wide(&mut self, number: u128) {
+        self.bytes.extend_from_slice(&number.to_be_bytes());
+    }
+
     pub(super) fn tag(&mut self, tag: Tag) {
-        self.bytes.extend_from_slice(&tag.0.to_be_bytes());
+        self.wide(tag.0);
     }
 
     /// Writes a number of elements.

@@ -9,8 +9,8 @@ use super::database::Database;
 use super::relay::origin;
 use super::stream::Stream;
 use super::{COLLECTION, Random};
-use crate::follower::{Answer, Follower, Step};
-use crate::message::{Event, Mark, Nonce, Visible};
+use crate::follower::{Follower, Step};
+use crate::message::{Event, Mark, Nonce, Visible, Watermark};
 use crate::rules::{Rule, Rules};
 
 #[derive(Debug)]
@@ -23,9 +23,8 @@ pub(super) struct Server {
     /// Timeline that the readers lead to.
     pub(super) timeline: u32,
     cache: Cache,
-    asked: u64,
     /// Times of own questions.
-    asked_at: HashMap<u64, u64>,
+    asked_at: HashMap<u128, u64>,
     watermark: Option<u64>,
 }
 
@@ -66,7 +65,7 @@ pub(super) enum Outcome {
 
 impl Server {
     pub(super) fn new(instance: u64, rules: Rules) -> Self {
-        let mut follower = Follower::new(instance, vec![COLLECTION], rules);
+        let mut follower = Follower::new(vec![COLLECTION], rules);
         let was_joined = follower.set_origin(Some(origin(1)));
         assert!(!was_joined);
         Self {
@@ -76,7 +75,6 @@ impl Server {
             next: 0,
             timeline: 1,
             cache: Cache::default(),
-            asked: 0,
             asked_at: HashMap::new(),
             watermark: None,
         }
@@ -93,10 +91,10 @@ impl Server {
         self.cache.entries.iter().filter(of_now).map(|(key, (version, _))| (*key, *version))
     }
 
-    pub(super) fn ask(&mut self, now: u64) -> Nonce {
-        self.asked += 1;
-        self.asked_at.insert(self.asked, now);
-        Nonce { instance: self.instance, sequence: self.asked }
+    pub(super) fn ask(&mut self, now: u64, random: &mut Random) -> Nonce {
+        let question = random.question();
+        self.asked_at.insert(question, now);
+        Nonce { instance: self.instance, question }
     }
 
     fn lose(&mut self) {
@@ -153,30 +151,30 @@ impl Server {
                 events.iter().for_each(|event| self.cache.apply(event));
                 Outcome::Nothing
             }
-            Step::Advance(answer) => {
-                self.advance(&answer);
+            Step::Advance(watermark) => {
+                self.advance(watermark);
                 Outcome::Nothing
             }
-            Step::Join(answer) => {
+            Step::Join(watermark) => {
                 self.cache.epoch += 1;
                 self.cache.fence.clear();
                 if self.rules.has(Rule::Hidden) {
-                    let hidden = answer.watermark.hidden.as_deref().unwrap_or_default();
+                    let hidden = watermark.hidden.as_deref().unwrap_or_default();
                     hidden.iter().for_each(|mark| self.cache.deliver(*mark, None));
                 }
                 // Entries are read from now on; what they reflect is known with an answer.
                 self.watermark = Some(0);
-                self.advance(&answer);
+                self.advance(watermark);
                 let _ = now;
                 Outcome::Joined
             }
         }
     }
 
-    fn advance(&mut self, answer: &Answer<'_>) {
-        let asked_at = answer.sequence.and_then(|sequence| self.asked_at.get(&sequence));
-        self.watermark = self.watermark.max(asked_at.copied());
-        if let Some(visible) = &answer.watermark.visible {
+    fn advance(&mut self, watermark: &Watermark) {
+        let asked_at = watermark.answers.iter().filter_map(|question| self.asked_at.get(question));
+        self.watermark = self.watermark.max(asked_at.max().copied());
+        if let Some(visible) = &watermark.visible {
             self.cache.seen(visible);
         }
     }

@@ -80,7 +80,7 @@ fn a_watermark_has_what_a_server_needs_to_join() {
     let mut publisher = publisher();
     publisher.feed_started("a".to_owned(), 100);
     begin(&mut publisher);
-    let nonce = |sequence| Nonce { instance: 3, sequence };
+    let nonce = |question| Nonce { instance: 3, question };
     publisher.ask(nonce(1), Nanos(10));
     publisher.ask(nonce(2), Nanos(20));
     publisher.deliver(change(10));
@@ -89,14 +89,14 @@ fn a_watermark_has_what_a_server_needs_to_join() {
     publisher.advance(Nanos(15), 110, Some(&version(12, &[11])));
     assert!(matches!(publisher.take().unwrap().body, Body::Changes(_)), "first the changes");
     let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
-    assert_eq!(watermark.answers, [nonce(1)]);
+    assert_eq!(watermark.answers, [1]);
     assert_eq!(watermark.hidden, Some(vec![Mark::Transaction(11)]));
     assert_eq!((watermark.gaps, watermark.end), (vec![COLLECTION], 110));
     publisher.deliver(Event::CloseGap { collection: COLLECTION });
     publisher.advance(Nanos(30), 120, Some(&version(12, &[])));
     publisher.take();
     let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };
-    assert_eq!((watermark.answers, watermark.gaps), (vec![nonce(2)], Vec::new()));
+    assert_eq!((watermark.answers, watermark.gaps), (vec![2], Vec::new()));
     assert_eq!(watermark.hidden, Some(Vec::new()));
     publisher.advance(Nanos(30), 120, Some(&Version::Unknown));
     let Body::Watermark(watermark) = publisher.take().unwrap().body else { panic!() };

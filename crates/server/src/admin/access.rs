@@ -50,9 +50,9 @@ impl View {
 
 /// Returns whether a request carries the token: as `Bearer`, or as the password of `Basic`.
 pub(crate) fn carries_token(headers: &HeaderMap, token: &str) -> bool {
-    let Some(given) = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
-        return false;
-    };
+    let mut all = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    // A proxy in front may have judged another field.
+    let (Some(given), None) = (all.next(), all.next()) else { return false };
     let Some(space) = given.iter().position(|byte| *byte == b' ') else { return false };
     let (scheme, credentials) = (&given[..space], given[space..].trim_ascii_start());
     if scheme.eq_ignore_ascii_case(b"bearer") {
@@ -208,6 +208,18 @@ mod tests {
             ("origin", "http://evil.example"),
         ]);
         assert!(check_change(&hidden).is_err(), "every Origin counts");
+    }
+
+    #[test]
+    fn a_second_credential_is_refused() {
+        let carries = |fields: &[(&'static str, &'static str)]| {
+            carries_token(request(fields).headers(), "abc")
+        };
+        let good = ("authorization", "Bearer abc");
+        assert!(carries(&[good]));
+        for other in [good, ("authorization", "Bearer x"), ("authorization", "Basic OmFiYw==")] {
+            assert!(!carries(&[good, other]) && !carries(&[other, good]), "{other:?}");
+        }
     }
 
     #[test]

@@ -287,9 +287,13 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
     }
 
-    /// Returns whether refused bytes are the first of a connection that speaks HTTP/2.
+    /// Returns whether refused bytes are the first of a connection that speaks HTTP/2 with prior
+    /// knowledge. Over TLS that is chosen by ALPN.
     fn begins_http2(&self, rest: &[u8]) -> bool {
-        self.worker.http2 && self.activity.requests() == 0 && rest.starts_with(PREFACE_LINE)
+        !T::IS_TLS
+            && self.worker.http2
+            && self.activity.requests() == 0
+            && rest.starts_with(PREFACE_LINE)
     }
 
     /// Begins one request, whose head is complete. Returns the bytes of its body among `rest`;

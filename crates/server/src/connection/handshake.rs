@@ -11,10 +11,12 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
@@ -29,7 +31,6 @@ use super::direct::Direct;
 use super::proxy_header::{FIXED_BYTES, FixedPart, ProxiedClient, ProxyHeaderError};
 use super::registry::Registered;
 use crate::metrics::CloseCause;
-use crate::tls::TlsEndpoint;
 
 /// Least interval of logging that proxies' headers are refused.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -116,13 +117,13 @@ pub(crate) async fn proxied_client(
 /// The client's messages are refused, or the connection broke.
 pub(crate) async fn secured(
     stream: Direct<TcpStream>,
-    tls: &TlsEndpoint,
+    config: Arc<ServerConfig>,
     turns: &Semaphore,
 ) -> Result<TlsStream<Direct<TcpStream>>, HandshakeFailure> {
     let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(of_tls)?;
     // It is never closed.
     let turn = turns.acquire().await.map_err(|closed| of_tls(io::Error::other(closed)))?;
-    let mut rest = pin!(hello.into_stream(tls.config()));
+    let mut rest = pin!(hello.into_stream(config));
     let first = poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx))).await;
     yield_to_ready_tasks().await;
     drop(turn);

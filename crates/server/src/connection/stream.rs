@@ -25,6 +25,8 @@ pub(crate) fn bound_unsent(listener: &TcpListener) {
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// `true`: the end of the stream is announced by bytes of its own, which closing does not send.
     const ANNOUNCES_END: bool = false;
+    /// The client could choose a protocol by ALPN.
+    const IS_TLS: bool = false;
 
     /// Closes without sending what the kernel still holds, so that it does not keep the unsent
     /// answer for a client that does not read.
@@ -40,6 +42,7 @@ impl Stream for Direct<TcpStream> {
 
 impl Stream for TlsStream<Direct<TcpStream>> {
     const ANNOUNCES_END: bool = true;
+    const IS_TLS: bool = true;
 
     fn reset(self) {
         self.into_inner().0.reset();

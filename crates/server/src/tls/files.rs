@@ -134,17 +134,6 @@ impl Certificates {
         (at(self.expires.as_secs()) - at(unix_s)).div_euclid(DAY_S)
     }
 
-    /// Logs a certificate that clients will refuse. It is used: without it no client would be
-    /// served.
-    pub(super) fn warn_if_expired(&self, unix_s: u64) {
-        if self.days_left(unix_s) < 0 {
-            tracing::error!(
-                valid_until = self.expires_text,
-                "the certificate of listen.tls has expired, so clients refuse it; replace the files"
-            );
-        }
-    }
-
     /// Returns whether both accept the same client certificates.
     pub(super) fn has_same_clients(&self, other: &Self) -> bool {
         self.client_ca == other.client_ca

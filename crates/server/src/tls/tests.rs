@@ -51,6 +51,22 @@ fn the_end_of_the_certificate_is_known() {
 }
 
 #[test]
+fn the_log_warns_before_the_end_and_after_it_once_each() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path(), "a.test", late());
+    let endpoint = TlsEndpoint::load(&settings(folder.path()), false).unwrap();
+    let warned_at = |now_s| {
+        endpoint.warn_of_expiry(now_s);
+        endpoint.warned.load(Ordering::Relaxed)
+    };
+    let ends = [LATE_S - EXPIRES_SOON_S - 1, LATE_S - EXPIRES_SOON_S, LATE_S, LATE_S + 1];
+    assert_eq!(ends.map(warned_at), [0, 1, 1, 2]);
+    write_pair(folder.path(), "a.test", SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+    endpoint.take_over(stamps(&settings(folder.path()))).unwrap();
+    assert_eq!(warned_at(1), 1, "another certificate");
+}
+
+#[test]
 fn files_that_do_not_fit_are_named_with_the_rule() {
     let folder = tempfile::tempdir().unwrap();
     let tls = settings(folder.path());

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::authority::Authority;
+use crate::common::authority::{Authority, openssl};
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::{Running, config};
 use crate::common::tenants::{Options, TenantService};
@@ -163,6 +163,10 @@ fn the_listener_has_the_tls_of_the_data_listener() {
     let mut client = RedisClient::over(StreamOwned::new(client, socket));
     assert_eq!(client.ask("GET products:1"), Reply::text(r#"{"id":1}"#));
     assert_eq!(client.ask("QUIT"), Reply::ok());
+    // A browser offers HTTP, and is no client of this port.
+    let ca = authority.path("ca.pem");
+    let printed = openssl(&ca, address, "", &["-alpn", "h2,http/1.1"]);
+    assert!(printed.contains("no application protocol"), "{printed}");
     let mut plain = RedisClient::connect(service.redis);
     assert!(!plain.send(array("PING")).rest().contains("PONG"));
 }

@@ -133,6 +133,12 @@ fn protocols_and_names_that_a_client_asks_for() {
         assert!(printed.contains(agreed), "{offered}: {printed}");
     }
     assert!(ask(&authority, &server, &[]).contains("No ALPN negotiated"), "HTTP/1.1");
+    // HTTP/2 that was not chosen is none.
+    for chosen in [&["-alpn", "http/1.1"][..], &[]] {
+        let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let printed = openssl(&authority, server.address, preface, chosen);
+        assert!(printed.contains("HTTP/1.1 505"), "{printed}");
+    }
     // There is one certificate, and the client compares names: another one, and none, are served.
     for name in [&["-servername", "other.test"][..], &["-noservername"]] {
         let printed = ask(&authority, &server, name);

@@ -19,9 +19,13 @@ impl Connector for FakeServer {
     type Identity = ();
     type Connection = usize;
 
-    async fn open(&self, (): &()) -> Result<usize, String> {
+    async fn open(&self, (): &()) -> Result<usize, OpenError> {
         let attempt = self.attempts.fetch_add(1, SeqCst);
-        if self.refuses.load(SeqCst) { Err("no such role".into()) } else { Ok(attempt) }
+        if self.refuses.load(SeqCst) {
+            Err(OpenError { why: "no such role".into(), is_login: false })
+        } else {
+            Ok(attempt)
+        }
     }
 
     fn is_closed(_: &usize) -> bool {

@@ -93,6 +93,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
             ConvergenceResult::NotChecked(why) => json!({ "not_checked": why }),
             ConvergenceResult::Foreign { key } => json!({ "foreign_row": key }),
         },
+        "log_went_back": report.log_went_back,
         "problems": report.problems,
     });
     value.to_string()

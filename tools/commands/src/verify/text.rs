@@ -134,6 +134,9 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
             )?;
         }
     }
+    if report.log_went_back {
+        writeln!(out, "note      the log began anew; positions were not checked from then on")?;
+    }
     if report.near_share() < NEAR_SHARE_MIN {
         writeln!(out, "note      few reads were near a change; a higher --rate finds more")?;
     }

@@ -46,9 +46,33 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
         if line.is_empty() {
             return Ok(Some((fields.head(minor, status), at)));
         }
-        fields.line(line)?;
+        if is_fold(bytes, at) {
+            let Some((field, end)) = unfold(line, bytes, at) else { return Ok(None) };
+            fields.line(&field)?;
+            at = end;
+        } else {
+            fields.line(line)?;
+        }
     }
     Ok(None)
+}
+
+/// Returns whether a folded line begins here, which continues the field before it.
+fn is_fold(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes.get(at), Some(b' ' | b'\t'))
+}
+
+/// Joins a field with the folded lines at `at`, each fold replaced by a blank (RFC 9112, section
+/// 5.2). Also returns the end of the last line. `None` when incomplete.
+fn unfold(first: &[u8], bytes: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
+    let mut field = first.to_vec();
+    while is_fold(bytes, at) {
+        let n = memchr(b'\n', &bytes[at..])?;
+        field.push(b' ');
+        field.extend_from_slice(bytes[at..at + n].trim_ascii());
+        at += n + 1;
+    }
+    Some((field, at))
 }
 
 /// Returns the end of a head in `bytes`: after its first empty line. Searches from `from` on.
@@ -128,8 +152,8 @@ impl Fields {
             17 if line[..17].eq_ignore_ascii_case(b"transfer-encoding") => {
                 self.transfer_encoding(&line[18..])
             }
-            // Folded lines are obsolete, and a blank before the colon is forbidden: RFC 9112
-            // sections 5.1 and 5.2.
+            // A fold without a field before it, and a blank before the colon, are forbidden: RFC
+            // 9112, sections 2.2 and 5.1.
             _ if matches!(line[0], b' ' | b'\t') || matches!(line[colon - 1], b' ' | b'\t') => {
                 Err(Malformed::HeaderLine)
             }

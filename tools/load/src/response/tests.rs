@@ -131,8 +131,30 @@ fn interim_answers_are_passed_over() {
         whole(&format!("{hundred}HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n{last}")),
         ok(200, true)
     );
-    assert_eq!(whole(&hundred.repeat(17)).1, Err(Malformed::TooManyInterim));
+    assert_eq!(whole(&format!("{}{last}", hundred.repeat(1_000))), ok(200, true));
+    let more = hundred.repeat(INTERIM_MAX as usize + 1);
+    assert_eq!(whole(&more).1, Err(Malformed::TooManyInterim));
     assert_eq!(whole("HTTP/1.1 101 Switching\r\n\r\n").1, Err(Malformed::Switched));
+}
+
+#[test]
+fn a_fold_is_a_blank() {
+    let body = "\r\n\r\nhello";
+    for head in [
+        "Policy: default-src 'self';\r\n  img-src *\r\nContent-Length: 5",
+        "Content-Length:\r\n\t5",
+        "Content-Length: 5\r\n \r\n ",
+        "Content-Length: 5\r\nA: b\n c: d\n\te",
+        "Transfer-Encoding:\r\n chunked\r\n\r\n5\r\nhello\r\n0",
+    ] {
+        let rest = if head.starts_with('T') { "\r\n\r\n" } else { body };
+        assert_eq!(whole(&format!("HTTP/1.1 200 OK\r\n{head}{rest}")), ok(200, true), "{head:?}");
+    }
+    // A number that a fold divides is two.
+    let divided = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\n";
+    assert_eq!(whole(divided).1, Err(Malformed::ContentLength));
+    let closes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: x,\r\n close\r\n\r\n";
+    assert_eq!(whole(closes), ok(200, false));
 }
 
 #[test]

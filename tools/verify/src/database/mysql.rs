@@ -1,10 +1,13 @@
 //! MySQL and MariaDB.
 
+use std::path::PathBuf;
+
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, Opts, OptsBuilder, Row};
+use mysql_async::{ClientIdentity, Conn, DriverError, Error, Opts, OptsBuilder, Row, SslOpts};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use super::parameters::{parameters, refused};
 use super::sql::{Dialect, SqlTables};
 use super::{
     Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
@@ -14,6 +17,8 @@ use super::{
 /// Connection to a server, opened on demand.
 pub(super) struct MysqlWriter {
     opts: Opts,
+    /// Without TLS, if it may be left out for a server that has none.
+    plain: Option<Opts>,
     /// Drives the connection during a request.
     runtime: Runtime,
     connection: Option<Conn>,
@@ -27,13 +32,10 @@ const OFFSET_BITS: u32 = 40;
 
 impl MysqlWriter {
     pub(super) fn new(url: &str, tables: &Tables) -> Result<Self, DatabaseError> {
-        // The error names the wrong part and no password.
-        let opts =
-            Opts::from_url(url).map_err(|error| DatabaseError::Permanent(error.to_string()))?;
-        // A local socket would bypass the named address.
-        let opts = OptsBuilder::from_opts(opts).prefer_socket(false).into();
+        let (opts, plain) = options(url)?;
         Ok(Self {
             opts,
+            plain,
             runtime: runtime()?,
             connection: None,
             tables: SqlTables::new(tables, Dialect::Mysql),
@@ -51,14 +53,20 @@ impl MysqlWriter {
     /// Runs statements in order and returns the rows of the last. After any error the connection is
     /// dropped, which ends an open transaction.
     fn ask(&mut self, statements: &[String]) -> Result<Vec<Row>, DatabaseError> {
-        let Self { opts, runtime, connection, .. } = self;
+        let Self { opts, plain, runtime, connection, .. } = self;
         let taken = connection.take();
         let asked = runtime.block_on(async {
             // A timer needs the runtime around it.
             timeout(STATEMENT_TIME_MAX, async {
                 let mut open = match taken {
                     Some(open) => open,
-                    None => Conn::new(opts.clone()).await?,
+                    None => match (Conn::new(opts.clone()).await, plain.as_ref()) {
+                        (
+                            Err(Error::Driver(DriverError::NoClientSslFlagFromServer)),
+                            Some(plain),
+                        ) => Conn::new(plain.clone()).await?,
+                        (opened, _) => opened?,
+                    },
                 };
                 let mut rows = Vec::new();
                 for statement in statements {
@@ -126,6 +134,60 @@ impl Writer for MysqlWriter {
         let offset: u64 = text(row, 1)?.parse().ok()?;
         Some(file << OFFSET_BITS | offset)
     }
+}
+
+/// Returns the driver's options, and those without TLS if the server may have none. The parameters
+/// are those of `source.url`.
+fn options(url: &str) -> Result<(Opts, Option<Opts>), DatabaseError> {
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    // The driver takes no empty host, which a socket has.
+    let address = address.replacen("@/", "@localhost/", 1);
+    // The error names the wrong part and no password.
+    let opts =
+        Opts::from_url(&address).map_err(|error| DatabaseError::Permanent(error.to_string()))?;
+    // A local socket would bypass the named address.
+    let mut plain = OptsBuilder::from_opts(opts).prefer_socket(false);
+    let (mut socket, mut mode) = (None, "preferred".to_owned());
+    let (mut ca, mut certificate, mut key) = (None, None, None);
+    for (name, value) in parameters(query) {
+        match name.as_str() {
+            "socket" => socket = Some(value),
+            "ssl-mode" => mode = value.to_ascii_lowercase().replace('_', "-"),
+            "ssl-ca" => ca = Some(value),
+            "ssl-cert" => certificate = Some(value),
+            "ssl-key" => key = Some(value),
+            // A connection has the time limit of a statement.
+            "connect-timeout" => {}
+            _ => return Err(refused(&name, &value)),
+        }
+    }
+    if socket.is_some() {
+        // A socket cannot be tapped.
+        mode = "disabled".to_owned();
+        plain = plain.socket(socket);
+    }
+    let own = |path: String| PathBuf::from(path);
+    let identity = certificate.zip(key);
+    let identity =
+        identity.map(|(cert, key)| ClientIdentity::new(own(cert).into(), own(key).into()));
+    let tls = SslOpts::default().with_client_identity(identity);
+    let tls = match mode.as_str() {
+        "disabled" => return Ok((plain.into(), None)),
+        "preferred" | "required" => tls.with_danger_accept_invalid_certs(true),
+        "verify-identity" => {
+            let trusted = match ca {
+                Some(path) => vec![own(path).into()],
+                None => {
+                    let found = rustls_native_certs::load_native_certs().certs;
+                    found.iter().map(|certificate| certificate.to_vec().into()).collect()
+                }
+            };
+            tls.with_disable_built_in_roots(true).with_root_certs(trusted)
+        }
+        _ => return Err(refused("ssl-mode", &mode)),
+    };
+    let may_be_plain = (mode == "preferred").then(|| plain.clone().into());
+    Ok((plain.ssl_opts(tls).into(), may_be_plain))
 }
 
 /// Returns a column as text; `None` for NULL.

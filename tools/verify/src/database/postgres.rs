@@ -2,8 +2,9 @@
 
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, Config, Error, SimpleQueryMessage};
 
+use super::postgres_tls::{self, PostgresTls};
 use super::sql::{Dialect, SqlTables};
 use super::{
     Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
@@ -13,6 +14,7 @@ use super::{
 /// Connection to a server, opened on demand.
 pub(super) struct PostgresWriter {
     config: Config,
+    tls: PostgresTls,
     /// Drives the connection during a request.
     runtime: Runtime,
     client: Option<Client>,
@@ -24,12 +26,11 @@ const POSITION: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::text";
 
 impl PostgresWriter {
     pub(super) fn new(url: &str, tables: &Tables) -> Result<Self, DatabaseError> {
-        // The error names the wrong part and no password.
-        let mut config: Config =
-            url.parse().map_err(|error: Error| DatabaseError::Permanent(error.to_string()))?;
+        let (mut config, tls) = postgres_tls::options(url)?;
         config.connect_timeout(STATEMENT_TIME_MAX).application_name("hotrow verify");
         Ok(Self {
             config,
+            tls,
             runtime: runtime()?,
             client: None,
             tables: SqlTables::new(tables, Dialect::Postgres),
@@ -48,12 +49,12 @@ impl PostgresWriter {
 
     /// Runs statements. After any error the connection is dropped.
     fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, DatabaseError> {
-        let Self { config, runtime, client, .. } = self;
+        let Self { config, tls, runtime, client, .. } = self;
         let asked = runtime.block_on(async {
             // A timer needs the runtime around it.
             timeout(STATEMENT_TIME_MAX, async {
                 if client.is_none() {
-                    let (connected, connection) = config.connect(NoTls).await?;
+                    let (connected, connection) = config.connect(tls.clone()).await?;
                     tokio::spawn(connection);
                     *client = Some(connected);
                 }

@@ -16,7 +16,7 @@ const FIRST_LINES: &[(&str, &[u8], Alone)] = &[
     ("authority form with GET", b"GET h:80 HTTP/1.1", REFUSED),
     ("no slash", b"GET products/1 HTTP/1.1", REFUSED),
     ("two slashes", b"GET //products/1 HTTP/1.1", Alone::Continues(&[404])),
-    ("a fragment", b"GET /products/1#x HTTP/1.1", ANSWERED),
+    ("a fragment", b"GET /products/1#x HTTP/1.1", REFUSED),
     ("a blank in the target", b"GET /products/1 2 HTTP/1.1", REFUSED),
     ("a version in the target", b"GET /products/1 HTTP/1.1 HTTP/1.1", REFUSED),
     ("a percent sign alone", b"GET /products/% HTTP/1.1", Alone::Continues(&[400])),
