@@ -1,5 +1,7 @@
-//! Streams whose resume tokens are opaque, as those of other vendors' servers are. The other tests
-//! run over such streams with `HOTROW_TEST_MONGODB_OPAQUE` in the environment.
+//! Streams whose resume tokens are opaque, as those of other vendors' servers are. The tests of the
+//! other modules run over them too, in another process.
+
+use std::process::Command;
 
 use hotrow_types::version::ChangeId;
 use mongodb::bson::doc;
@@ -67,4 +69,31 @@ fn a_sharded_cluster_with_opaque_tokens_is_refused() {
     mongo.insert("things", [doc! { "_id": 1 }]);
     let text = refusal(config(mongo.url(), &["things"]));
     assert!(text.contains("resume tokens") && text.contains("feed = \"none\""), "{text}");
+}
+
+/// Runs tests of this program by a command that ends with its name.
+#[track_caller]
+fn run(command: &mut Command, tests: &[&str]) {
+    let output = command.args(tests).output().expect("the program starts");
+    let log = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{log}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!log.contains(" 0 passed"), "{log}");
+}
+
+#[test]
+fn the_tests_of_the_feed_pass_with_opaque_tokens() {
+    let program = std::env::current_exe().expect("the test's own file");
+    let tests = ["tests::feed::", "tests::failures::", "tests::races::", "tests::aliases::"];
+    run(Command::new(program).env("HOTROW_TEST_MONGODB_OPAQUE", "yes"), &tests);
+}
+
+#[ignore = "long: installs SecantusDB"]
+#[test]
+fn the_tests_pass_over_secantusdb() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/secantusdb");
+    let program = std::env::current_exe().expect("the test's own file");
+    // That server accepts `hidden` indexes without hiding them.
+    let skipped = ["--skip", "a_hidden_index", "--skip", "tests::opaque::"];
+    let tests = [&["tests::", "--test-threads", "4"][..], &skipped].concat();
+    run(Command::new(script).arg(program), &tests);
 }
