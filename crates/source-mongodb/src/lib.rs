@@ -38,8 +38,9 @@
 //!   `updateDescription.updatedFields.f` for each field of an alias. Where resume tokens are opaque
 //!   the stream is opened again without `$match`.
 //! - Probe: `{hello: 1}` on `admin` for its `operationTime`; on a mongos `{dbStats: 1}`, which
-//!   queries every shard. Where resume tokens are opaque also `{find: c, projection: {_id: 1},
-//!   limit: 1, singleBatch: true, readConcern: {level: "majority", afterClusterTime: t}}`.
+//!   queries every shard. Where resume tokens are opaque also `{find: c, filter: {_id: 0},
+//!   projection: {_id: 1}, limit: 1, singleBatch: true, readConcern: {level: "majority",
+//!   afterClusterTime: t}}`.
 //! - On a mongos whose stream does not advance: `{appendOplogNote: 1, data: {msg: "hotrow"}}` on
 //!   `admin`; may be refused with Unauthorized.
 

@@ -279,6 +279,8 @@ async fn await_majority(database: &Database, collection: &str, end: u64) -> Resu
     let time = mongodb::bson::Timestamp::from(Timestamp::from_at(end));
     let find = doc! {
         "find": collection,
+        // At most one document, by the index that every collection has.
+        "filter": { "_id": 0 },
         "projection": { "_id": 1 },
         "limit": 1,
         "singleBatch": true,
