@@ -95,7 +95,7 @@ impl History {
 /// Starts the thread that takes samples until everything must end.
 pub(crate) fn start(
     history: Arc<History>,
-    read: impl Fn(Nanos) -> Reading + Send + 'static,
+    mut read: impl FnMut(Nanos) -> Reading + Send + 'static,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {

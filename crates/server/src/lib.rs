@@ -45,6 +45,7 @@ mod history;
 mod http_client;
 mod http_error;
 pub mod in_force;
+mod late_start;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;

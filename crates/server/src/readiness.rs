@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::admin::{badness, millis, readiness_label};
 use crate::config::{Config, ReadySources, ReadyWhen};
 use crate::in_force::{InForce, Snapshot};
+use crate::late_start::LateStarts;
 use crate::listen::inherited::{Holder, SharedHolder};
 use crate::read::SourceReads;
 use crate::reload::Reloads;
@@ -198,6 +199,20 @@ impl Readiness {
             breaker: reads.breaker.state(now),
             has_token_keys: shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
             is_warm: shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
+        }
+    }
+
+    /// Reports the sources whose feed has been starting for long.
+    pub(crate) fn report_late(&self, late_starts: &mut LateStarts, now: Nanos) {
+        let snapshot = self.in_force.newest();
+        let states = self.conditions(&snapshot, now).into_iter().map(|own| own.feed);
+        for source in late_starts.late(states, now) {
+            let source = &*snapshot.shared.fetcher.sources[source].name;
+            tracing::warn!(
+                source,
+                "the change feed has been starting for 30 s: no answer of this source comes from \
+                 memory; see `/readyz`, and what the database's sessions wait for"
+            );
         }
     }
 

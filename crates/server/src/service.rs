@@ -26,6 +26,7 @@ use crate::handle::Handler;
 use crate::history::hot_keys::{KeyRing, KeySampler};
 use crate::history::{self, History};
 use crate::in_force::InForce;
+use crate::late_start::LateStarts;
 use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
 use crate::listen::offered::Offered;
 use crate::listen::unix::UnixEndpoint;
@@ -297,7 +298,11 @@ impl Service {
                 helpers.extend(started);
                 let history = viewed.history.clone();
                 let in_force = Arc::clone(in_force);
-                let read = move |now| viewed.as_of(&in_force.newest()).reading(now);
+                let mut late_starts = LateStarts::default();
+                let read = move |now| {
+                    viewed.readiness.report_late(&mut late_starts, now);
+                    viewed.as_of(&in_force.newest()).reading(now)
+                };
                 helpers.push(history::start(history, read, shutdown, &supervisor)?);
                 Ok(())
             });

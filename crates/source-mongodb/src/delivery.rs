@@ -33,7 +33,8 @@ pub(crate) struct Delivery<'a> {
 pub(crate) enum Taken {
     /// No event: the stream has reached the log's end.
     Nothing,
-    Events,
+    /// Events, the last of them of this time.
+    Events(u64),
     /// The stream ended and resumes after this token, if any.
     Invalidated(Option<Token>),
 }
@@ -53,6 +54,11 @@ impl<'a> Delivery<'a> {
         Self { served, schemas, shared, sink, incarnation, served_from, portion: Vec::new() }
     }
 
+    /// Returns the name of a collection that the feed may read.
+    pub(crate) fn any_collection(&self) -> Option<&'a str> {
+        self.served.first().map(|served| served.name.as_str())
+    }
+
     /// Takes a whole batch. The changes before an error are delivered when this returns.
     ///
     /// # Errors
@@ -68,15 +74,12 @@ impl<'a> Delivery<'a> {
                 if let Some(time) = batch.cluster_time() {
                     self.shared.gossiped(time);
                 }
-                taken = Taken::Events;
             }
-            let token = event.map_err(malformed).and_then(|event| self.event(event));
-            if token.is_err() {
+            let handled = event.map_err(malformed).and_then(|event| self.event(event));
+            if handled.is_err() {
                 self.deliver_portion();
             }
-            if let Some(token) = token? {
-                taken = Taken::Invalidated(Some(token));
-            }
+            taken = handled?;
         }
         self.deliver_portion();
         Ok(taken)
@@ -84,7 +87,7 @@ impl<'a> Delivery<'a> {
 
     /// Handles one event. An unknown event may concern any record, so it is never skipped. It is
     /// not retried either, because a resumed stream would reach it again and again.
-    fn event(&mut self, event: Document<'_>) -> Result<Option<Token>, Ended> {
+    fn event(&mut self, event: Document<'_>) -> Result<Taken, Ended> {
         let Some(at) = event.timestamp("clusterTime") else {
             return Err(Ended::Lost(
                 LossCause::Unavailable,
@@ -106,7 +109,7 @@ impl<'a> Delivery<'a> {
             }
             Some("invalidate") => {
                 self.flush(None, mark);
-                return Ok(invalidate_token(event));
+                return Ok(Taken::Invalidated(invalidate_token(event)));
             }
             Some("dropDatabase") => self.flush(None, mark),
             // Dropped, renamed, or an event of a newer version: any record of the collection may
@@ -118,7 +121,7 @@ impl<'a> Delivery<'a> {
             }
             _ => self.flush(None, mark),
         }
-        Ok(None)
+        Ok(Taken::Events(at.at()))
     }
 
     fn changed(
@@ -228,23 +231,23 @@ mod tests {
     }
 
     /// Returns the calls of the sink for an event about the collections `a` (0) and `b` (1).
-    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Option<Token>, Ended>) {
+    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Taken, Ended>) {
         delivered_to(&[served(0, "a", None), served(1, "b", None)], event)
     }
 
     fn delivered_to(
         served: &[Served],
         event: &mongodb::bson::Document,
-    ) -> (Vec<Event>, Result<Option<Token>, Ended>) {
+    ) -> (Vec<Event>, Result<Taken, Ended>) {
         let schemas: Vec<KeySchema> = served.iter().map(Served::schema).collect();
         let identity = Identity { kind: DeploymentKind::ReplicaSet("rs0".into()), id: None };
         let shared = Shared::new(identity);
         let sink = Recorder::default();
         let mut delivery = Delivery::new(served, &schemas, &shared, &sink, 9);
         let bytes = serialize_to_vec(event).unwrap();
-        let token = delivery.event(Document::new(&bytes).unwrap());
+        let taken = delivery.event(Document::new(&bytes).unwrap());
         delivery.deliver_portion();
-        (sink.since(0), token)
+        (sink.since(0), taken)
     }
 
     #[test]
@@ -289,7 +292,8 @@ mod tests {
                 "documentKey": { "_id": 7 },
             });
             let expected: Vec<Event> = std::iter::once(change(0, "7")).chain(aliases).collect();
-            assert_eq!(delivered_to(&all, &event), (expected, Ok(None)), "{event}");
+            let taken = Ok(Taken::Events(1 << 32 | 2));
+            assert_eq!(delivered_to(&all, &event), (expected, taken), "{event}");
         }
     }
 
@@ -311,7 +315,8 @@ mod tests {
             let mut event = event;
             event.insert("clusterTime", time);
             let expected: Vec<Event> = flushed.into_iter().map(flush).collect();
-            assert_eq!(delivered(&event), (expected, Ok(None)), "{event}");
+            let taken = Ok(Taken::Events(1 << 32 | 2));
+            assert_eq!(delivered(&event), (expected, taken), "{event}");
         }
         let (_, timeless) = delivered(
             &doc! { "operationType": "insert", "ns": ns("a"), "documentKey": { "_id": 1 } },

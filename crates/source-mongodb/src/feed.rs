@@ -20,7 +20,7 @@ use super::probe::Progress;
 use super::server::{DeploymentKind, Identity, greet, identify};
 use super::session::{Aliases, Session};
 use super::shared::Shared;
-use super::stream::{ChangeStream, Start, Token, Watched};
+use super::stream::{Batch, ChangeStream, Proof, Start, Token, Watched};
 use super::target::{Settings, Target};
 use hotrow_source::catalog_watermark::{self, CatalogWatermark};
 use hotrow_source::feed_loop::{self, Pauses};
@@ -135,8 +135,8 @@ impl<'a> FeedLoop<'a> {
             shared.down(&detail);
             return Err(Ended::interrupted(detail));
         }
-        let start = match &self.position {
-            Some(position) => position.start(),
+        let (start, began_at) = match &self.position {
+            Some(position) => (position.start(), position.began_at),
             None => {
                 let end = timely(
                     limit,
@@ -149,23 +149,19 @@ impl<'a> FeedLoop<'a> {
                 let end = end.ok_or_else(|| {
                     Ended::interrupted("the deployment reports no time of its operations")
                 })?;
-                Start::Time(end.saturating_sub(1))
+                let began_at = end.saturating_sub(1);
+                (Start::Time(began_at), began_at)
             }
         };
         let aliases = self.aliases(&database).await?;
         let watched = Watched::of(&self.feed.config.server.collections);
-        let opening = ChangeStream::open(&database, &watched, &start, tuning.wait_max);
-        let mut stream = match timeout(limit, opening).await {
-            Ok(opened) => opened.map_err(|e| Ended::stream("opening the change stream", &e))?,
-            Err(_) => return Err(Ended::silent("the change stream", limit)),
-        };
-        let first = match timeout(limit, stream.next()).await {
-            Ok(Some(Ok(batch))) => batch,
-            Ok(Some(Err(e))) => return Err(Ended::stream("opening the change stream", &e)),
-            Ok(None) => return Err(Ended::interrupted("the server closed the change stream")),
-            Err(_) => return Err(Ended::silent("the change stream", limit)),
-        };
-        self.begin(&identity, &start);
+        let (mut stream, mut first) = self.open(&database, &watched, &start).await?;
+        let proof = Proof::of(first.token().as_ref(), began_at, &identity.kind)
+            .map_err(Ended::interrupted)?;
+        if proof == Proof::Answers {
+            (stream, first) = self.open(&database, &watched.unfiltered(), &start).await?;
+        }
+        self.begin(&identity, began_at);
         let Some(position) = &mut self.position else {
             return Err(Ended::interrupted("the feed has no position"));
         };
@@ -179,12 +175,26 @@ impl<'a> FeedLoop<'a> {
             progress: &mut position.progress,
             resume: &mut position.resume,
             first: first.token(),
+            proof,
+            asked_through: 0,
             may_note: &mut self.may_note,
             aliases,
             reported: None,
         };
         self.last_error.clear();
         Ok(session.run(&mut stream, &first).await)
+    }
+
+    async fn open(
+        &self,
+        database: &Database,
+        watched: &Watched<'_>,
+        start: &Start,
+    ) -> Result<(ChangeStream, Batch), Ended> {
+        let Tuning { wait_max, silence_max, .. } = self.feed.tuning;
+        let opening = ChangeStream::open(database, watched, start, wait_max);
+        let opened = timeout(silence_max, opening).await;
+        opened.map_err(|_| Ended::silent("the change stream", silence_max))?
     }
 
     /// Looks at the indexes of aliases, if there are any, before the session begins.
@@ -202,17 +212,13 @@ impl<'a> FeedLoop<'a> {
     }
 
     /// Records that the stream is open.
-    fn begin(&mut self, identity: &Identity, start: &Start) {
+    fn begin(&mut self, identity: &Identity, began_at: u64) {
         let shared = &self.feed.shared;
         shared.publish(identity);
         if self.position.is_some() {
             tracing::info!(deployment = %identity, "the change feed resumes at its position");
             return;
         }
-        let began_at = match start {
-            Start::Time(at) => *at,
-            Start::Token(token) => token.at,
-        };
         // The stream does not report changes before its beginning, so every read must see them.
         shared.raise(began_at.saturating_add(1));
         let log_position = Position { incarnation: identity.incarnation(), at: began_at };

@@ -35,9 +35,12 @@
 //!   {batchSize: 0}, readConcern: {level: "majority"}}`. `start` is `{startAtOperationTime: t}`,
 //!   `{resumeAfter: token}` or `{startAfter: token}`. Then `{getMore: id, collection:
 //!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`. The projection adds `fullDocument.f` and
-//!   `updateDescription.updatedFields.f` for each field of an alias.
+//!   `updateDescription.updatedFields.f` for each field of an alias. Where resume tokens are opaque
+//!   the stream is opened again without `$match`.
 //! - Probe: `{hello: 1}` on `admin` for its `operationTime`; on a mongos `{dbStats: 1}`, which
-//!   queries every shard.
+//!   queries every shard. Where resume tokens are opaque also `{find: c, filter: {_id: 0},
+//!   projection: {_id: 1}, limit: 1, singleBatch: true, readConcern: {level: "majority",
+//!   afterClusterTime: t}}`.
 //! - On a mongos whose stream does not advance: `{appendOplogNote: 1, data: {msg: "hotrow"}}` on
 //!   `admin`; may be refused with Unauthorized.
 
@@ -55,7 +58,7 @@ use self::config::{Config, Follow, JsonForm, Tuning};
 use self::inspect::Served;
 use self::server::Identity;
 use self::shared::Shared;
-use self::stream::{ChangeStream, Start, Watched};
+use self::stream::{ChangeStream, Proof, Start, Watched};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
@@ -251,6 +254,10 @@ async fn check(
     }
 }
 
+/// Remedy for a deployment whose change stream cannot be followed.
+const WITHOUT_FEED: &str = "set `feed = \"none\"`: then records are as old as their time to live \
+    allows";
+
 /// Returns the finding that keeps the feed from running, by trying to open its stream.
 async fn check_feed(
     config: &Config,
@@ -258,8 +265,8 @@ async fn check_feed(
     reader_identity: &Identity,
     at: Option<u64>,
 ) -> Option<Finding> {
-    let cannot = |what: &str, e: &mongodb::error::Error, remedy: String| {
-        Some(Finding::new(format!("the feed cannot {what}: {}", error::text(e)), remedy))
+    let cannot = |what: &str, why: &str, remedy: String| {
+        Some(Finding::new(format!("the feed cannot {what}: {why}"), remedy))
     };
     let attempt = async {
         let database = feed::connect(target, "hotrow feed", feed::settings(config)).await?;
@@ -268,17 +275,27 @@ async fn check_feed(
     };
     let (identity, database) = match attempt.await {
         Ok(reached) => reached,
-        Err(e) => return cannot("connect", &e, "correct `feed_url` (or `url`)".into()),
+        Err(e) => {
+            return cannot("connect", &error::text(&e), "correct `feed_url` (or `url`)".into());
+        }
     };
     if !identity.is_same(reader_identity) || target.database != database.name() {
         let what = format!("`feed_url` leads to {identity}, and `url` to {reader_identity}");
         return Some(Finding::new(what, "let both lead to one deployment"));
     }
     let watched = Watched::of(&config.server.collections);
-    let start = Start::Time(at.unwrap_or(1));
-    match ChangeStream::open(&database, &watched, &start, Duration::from_millis(1)).await {
+    let at = at.unwrap_or(1);
+    let start = Start::Time(at);
+    let opening = ChangeStream::open(&database, &watched, &start, Duration::from_millis(1));
+    let first = match opening.await {
+        Ok((_, first)) => first,
+        Err(ended) => {
+            return cannot("open a change stream", ended.detail(), inspect::grant(database.name()));
+        }
+    };
+    match Proof::of(first.token().as_ref(), at, &identity.kind) {
         Ok(_) => None,
-        Err(e) => cannot("open a change stream", &e, inspect::grant(database.name())),
+        Err(why) => cannot("follow the change stream", why, WITHOUT_FEED.into()),
     }
 }
 
@@ -327,6 +344,7 @@ mod tests {
     mod failures;
     mod feed;
     mod harness;
+    mod opaque;
     mod races;
     mod reads;
     mod refusals;

@@ -52,6 +52,11 @@ impl Progress {
         self.waiting.push_back(probe);
     }
 
+    /// Returns the operation of the newest probe that is waiting; 0 without one.
+    pub(crate) fn newest_end(&self) -> u64 {
+        self.waiting.back().map_or(0, |probe| probe.end)
+    }
+
     /// Returns whether a probe sent at or before `before` is waiting.
     pub(crate) fn waits_since(&self, before: Nanos) -> bool {
         self.waiting.front().is_some_and(|probe| probe.sent_at <= before)

@@ -7,8 +7,10 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Position, Version};
 use mongodb::Database;
 use mongodb::bson::doc;
+use mongodb::error::Error;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
+use super::bson::Timestamp;
 use super::config::Tuning;
 use super::delivery::{Delivery, Taken};
 use super::error::{Ended, UNAUTHORIZED, code, text};
@@ -17,7 +19,7 @@ use super::inspect::Served;
 use super::probe::{Probe, Progress};
 use super::server::{DeploymentKind, Identity, log_end};
 use super::shared::Shared;
-use super::stream::{Batch, ChangeStream, Token};
+use super::stream::{Batch, ChangeStream, NO_TOKEN, Proof, Token};
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, BackgroundTask};
 use hotrow_source::{LossCause, Sink};
@@ -36,6 +38,10 @@ pub(crate) struct Session<'a> {
     pub(crate) resume: &'a mut Option<Token>,
     /// Token of the server's first answer, for which it has not searched the log.
     pub(crate) first: Option<Token>,
+    pub(crate) proof: Proof,
+    /// With [`Proof::Answers`]: newest probed operation that a majority had when the request was
+    /// sent whose answer comes next.
+    pub(crate) asked_through: u64,
     /// False if the account may not write notes into the log; tested only if a note is needed.
     pub(crate) may_note: &'a mut bool,
     /// Aliases, if there are any.
@@ -70,6 +76,10 @@ impl Session<'_> {
         let database = self.database;
         let kind = &self.identity.kind;
         let tuning = self.tuning;
+        let by_majority = match self.proof {
+            Proof::Tokens => None,
+            Proof::Answers => self.delivery.any_collection(),
+        };
         let mut probe = BackgroundTask::idle();
         let mut note = BackgroundTask::idle();
         let mut tick =
@@ -102,7 +112,8 @@ impl Session<'_> {
                 _ = tick.tick() => {
                     if probe.is_idle() {
                         let delivered = self.progress.delivered();
-                        probe.start(send_probe(database, kind, delivered, tuning.silence_max));
+                        let log = (database, kind, by_majority);
+                        probe.start(send_probe(log, delivered, tuning.silence_max));
                     }
                     if note.is_idle() && self.wants_note() {
                         note.start(write_note(database, tuning.silence_max));
@@ -129,10 +140,15 @@ impl Session<'_> {
                 )),
             };
         }
-        if let Some(token) = batch.token() {
-            self.progress.deliver(self.delivered_through(&token, &taken));
-            *self.resume = Some(token);
-        }
+        let token = batch.token().ok_or_else(|| Ended::Malformed(NO_TOKEN.into()))?;
+        let through = match self.proof {
+            Proof::Tokens => self.through_token(&token, &taken),
+            Proof::Answers => through_answer(batch.operation_time(), self.asked_through, &taken),
+        };
+        // The next request is sent when the next answer is awaited.
+        self.asked_through = self.progress.newest_end();
+        self.progress.deliver(through);
+        *self.resume = Some(token);
         self.report_progress();
         Ok(())
     }
@@ -143,10 +159,11 @@ impl Session<'_> {
     /// found no more events has it searched that whole time. This does not hold for the token of
     /// the first answer, for which it has not searched, nor for a mongos, whose token is that of
     /// the shard furthest behind.
-    fn delivered_through(&self, token: &Token, taken: &Taken) -> u64 {
+    fn through_token(&self, token: &Token, taken: &Taken) -> u64 {
+        let at = token.at.unwrap_or(0);
         let has_looked = *taken == Taken::Nothing && self.first.as_ref() != Some(token);
         let is_set = matches!(self.identity.kind, DeploymentKind::ReplicaSet(_));
-        if has_looked && is_set { token.at } else { token.at.saturating_sub(1) }
+        if has_looked && is_set { at } else { at.saturating_sub(1) }
     }
 
     fn probed(&mut self, answered: &AnsweredProbe) -> Result<(), Ended> {
@@ -201,6 +218,21 @@ impl Session<'_> {
     }
 }
 
+/// Returns the time up to which everything is delivered after an answer of a replica set, by the
+/// answer alone; 0 if it proves nothing.
+///
+/// A majority had the operation `asked_through` when the request was sent, so an empty answer has
+/// looked past it. The answer's own time excludes a server that does not have the operation: the
+/// stream stays with its server when another one has become primary.
+fn through_answer(operation_time: Option<u64>, asked_through: u64, taken: &Taken) -> u64 {
+    match taken {
+        // More events of this time may follow.
+        Taken::Events(at) => at.saturating_sub(1),
+        Taken::Nothing if operation_time >= Some(asked_through) => asked_through,
+        Taken::Nothing | Taken::Invalidated(_) => 0,
+    }
+}
+
 /// Waits for the next tick; without an interval, for ever.
 async fn next(interval: &mut Option<Interval>) {
     match interval {
@@ -215,15 +247,23 @@ struct AnsweredProbe {
     delivered_before: u64,
 }
 
+/// Sends a probe. `by_majority` is a collection by which it waits until a majority has the newest
+/// operation; without one it does not wait.
 async fn send_probe(
-    database: &Database,
-    kind: &DeploymentKind,
+    (database, kind, by_majority): (&Database, &DeploymentKind, Option<&str>),
     delivered_before: u64,
     limit: Duration,
 ) -> Result<AnsweredProbe, Ended> {
     // Before the question is sent: operations acknowledged by now are in the answer.
     let sent_at = Nanos::now();
-    match timeout(limit, log_end(database, kind)).await {
+    let answer = async {
+        let end = log_end(database, kind).await?;
+        if let (Some(collection), Some(end)) = (by_majority, end) {
+            await_majority(database, collection, end).await?;
+        }
+        Ok(end)
+    };
+    match timeout(limit, answer).await {
         Ok(Ok(Some(end))) => Ok(AnsweredProbe { probe: Probe { sent_at, end }, delivered_before }),
         Ok(Ok(None)) => Err(Ended::interrupted("the server is not the primary any more")),
         Ok(Err(e)) if code(&e) == Some(UNAUTHORIZED) => {
@@ -232,6 +272,21 @@ async fn send_probe(
         Ok(Err(e)) => Err(Ended::interrupted(format!("the probe: {}", text(&e)))),
         Err(_) => Err(Ended::silent("the probe", limit)),
     }
+}
+
+/// Waits until a majority of the set has the operation, by a read that must see it.
+async fn await_majority(database: &Database, collection: &str, end: u64) -> Result<(), Error> {
+    let time = mongodb::bson::Timestamp::from(Timestamp::from_at(end));
+    let find = doc! {
+        "find": collection,
+        // At most one document, by the index that every collection has.
+        "filter": { "_id": 0 },
+        "projection": { "_id": 1 },
+        "limit": 1,
+        "singleBatch": true,
+        "readConcern": { "level": "majority", "afterClusterTime": time },
+    };
+    database.run_command(find).await.map(drop)
 }
 
 /// Code of a command that the server does not know.

@@ -13,6 +13,8 @@ use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 use mongodb::{ClusterTime, Database};
 
 use super::bson::{self, Document, Malformed, Timestamp};
+use super::error::Ended;
+use super::server::DeploymentKind;
 use hotrow_source::spec::CollectionConfig;
 
 const BATCH_MAX: u32 = 1000;
@@ -25,25 +27,19 @@ pub(crate) enum Start {
     Token(Token),
 }
 
-/// Resume token with its cluster time.
+/// Resume token. The stream resumes by the document as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     document: BsonDocument,
-    pub(crate) at: u64,
+    /// Cluster time in a token of MongoDB's own form; `None` in others.
+    pub(crate) at: Option<u64>,
     /// True if the stream ended with this token.
     is_of_invalidate: bool,
 }
 
 impl Token {
-    /// Parses the token in this document.
-    ///
-    /// Its `_data` is a KeyString in hexadecimal, which begins with a timestamp: the type 0x82,
-    /// seconds and increment in network order. Source: MongoDB,
-    /// src/mongo/db/pipeline/resume_token.h and src/mongo/db/storage/key_string.cpp.
     pub(crate) fn new(document: Document<'_>, bytes: &[u8]) -> Option<Self> {
-        let data = document.text("_data")?.as_bytes();
-        let at = data.strip_prefix(b"82")?.get(..16)?;
-        let at = u64::from_str_radix(std::str::from_utf8(at).ok()?, 16).ok()?;
+        let at = time_in(document);
         Some(Self { document: deserialize_from_slice(bytes).ok()?, at, is_of_invalidate: false })
     }
 
@@ -53,11 +49,59 @@ impl Token {
     }
 }
 
+/// Returns the cluster time in a token of MongoDB.
+///
+/// Its `_data` is a KeyString in hexadecimal, which begins with a timestamp: the type 0x82,
+/// seconds and increment in network order. Source: MongoDB,
+/// src/mongo/db/pipeline/resume_token.h and src/mongo/db/storage/key_string.cpp.
+fn time_in(token: Document<'_>) -> Option<u64> {
+    let at = token.text("_data")?.as_bytes().strip_prefix(b"82")?.get(..16)?;
+    u64::from_str_radix(std::str::from_utf8(at).ok()?, 16).ok()
+}
+
+/// What proves how far a stream has delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The times in its tokens.
+    Tokens,
+    /// The times of its events, and empty answers to requests that were sent after a majority had
+    /// the probed operation. Its tokens are opaque (docs/adr/0029).
+    Answers,
+}
+
+impl Proof {
+    /// Returns the proof that a stream allows by its first answer. `start` is a time at or after
+    /// which it begins: a token with an earlier one has another form that looks like MongoDB's.
+    ///
+    /// # Errors
+    /// Fails if the stream cannot be followed.
+    pub(crate) fn of(
+        first: Option<&Token>,
+        start: u64,
+        kind: &DeploymentKind,
+    ) -> Result<Self, &'static str> {
+        match first.ok_or(NO_TOKEN)?.at.filter(|at| *at >= start) {
+            Some(_) => Ok(Self::Tokens),
+            None if *kind == DeploymentKind::Sharded => Err(NO_TIME),
+            None => Ok(Self::Answers),
+        }
+    }
+}
+
+/// Description of an answer at which no stream could resume.
+pub(crate) const NO_TOKEN: &str =
+    "the change stream sent an answer without a resume token (`postBatchResumeToken`)";
+/// An empty answer of a mongos says nothing about a shard that is behind.
+const NO_TIME: &str = "the resume tokens of this sharded cluster are not of MongoDB's form, which \
+    begins with `82` and the time";
+
 /// Content of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Watched<'a> {
     /// Collections of the database.
     names: BTreeSet<&'a str>,
+    /// True if the server sends the events of all collections.
+    sends_all: bool,
     /// Fields of aliases.
     fields: BTreeSet<&'a str>,
 }
@@ -67,8 +111,15 @@ impl<'a> Watched<'a> {
         let aliases = collections.iter().filter(|own| own.is_alias);
         Self {
             names: collections.iter().map(|own| own.table.as_str()).collect(),
+            sends_all: false,
             fields: aliases.flat_map(|own| &own.key).map(String::as_str).collect(),
         }
+    }
+
+    /// Makes the server send all events. Only then does an empty answer mean that there was none:
+    /// of a filtered stream it may also mean that the events were filtered out.
+    pub(crate) fn unfiltered(self) -> Self {
+        Self { sends_all: true, ..self }
     }
 }
 
@@ -81,17 +132,22 @@ pub(crate) struct Batch {
 }
 
 impl ChangeStream {
-    /// Opens the stream. An empty answer arrives after `wait_max`.
+    /// Opens the stream, and returns it with the server's first answer. An empty answer arrives
+    /// after `wait_max`.
     pub(crate) async fn open(
         database: &Database,
         watched: &Watched<'_>,
         from: &Start,
         wait_max: Duration,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Batch), Ended> {
+        let failed = |e: Error| Ended::stream("opening the change stream", &e);
         let command = command(watched, from);
         let cursor = database.run_cursor_command(command).cursor_type(CursorType::TailableAwait);
-        let cursor = cursor.batch_size(BATCH_MAX).max_time(wait_max).batch().await?;
-        Ok(Self { cursor })
+        let cursor = cursor.batch_size(BATCH_MAX).max_time(wait_max).batch();
+        let mut stream = Self { cursor: cursor.await.map_err(failed)? };
+        let closed = || Ended::interrupted("the server closed the change stream");
+        let first = stream.next().await.ok_or_else(closed)?.map_err(failed)?;
+        Ok((stream, first))
     }
 
     /// Returns the next answer, or `None` when the server has closed the stream. Dropping this
@@ -136,9 +192,12 @@ fn command(watched: &Watched<'_>, from: &Start) -> BsonDocument {
         needed.insert(format!("fullDocument.{field}"), 1);
         needed.insert(format!("updateDescription.updatedFields.{field}"), 1);
     }
+    let mut pipeline = vec![doc! { "$changeStream": from }];
+    pipeline.extend((!watched.sends_all).then(|| doc! { "$match": served_only }));
+    pipeline.push(doc! { "$project": needed });
     doc! {
         "aggregate": 1,
-        "pipeline": [{ "$changeStream": from }, { "$match": served_only }, { "$project": needed }],
+        "pipeline": pipeline,
         "cursor": { "batchSize": 0 },
         "readConcern": { "level": "majority" },
     }
@@ -163,6 +222,13 @@ impl Batch {
         Token::new(Document::new(raw.as_bytes()).ok()?, raw.as_bytes())
     }
 
+    /// Returns the newest operation that a majority of the answering set has, as the number in a
+    /// position. Source: MongoDB manual, "Responses", `operationTime` with read concern "majority".
+    pub(crate) fn operation_time(&self) -> Option<u64> {
+        let reply = Document::new(self.reply.as_raw_document().as_bytes()).ok()?;
+        reply.timestamp("operationTime").map(Timestamp::at)
+    }
+
     pub(crate) fn cluster_time(&self) -> Option<ClusterTime> {
         let raw = self.reply.as_raw_document().get_document("$clusterTime").ok()?;
         deserialize_from_slice(raw.as_bytes()).ok()
@@ -184,11 +250,11 @@ mod tests {
     fn a_token_contains_its_time() {
         // A high-water mark, and the token of an event, of MongoDB 6.
         let mark = token("8263D3E1A2000000012B0229296E04").unwrap();
-        assert_eq!(mark.at, 0x63d3_e1a2 << 32 | 1);
+        assert_eq!(mark.at, Some(0x63d3_e1a2 << 32 | 1));
         let event = "82635C0E7A000000072B022C0100296E5A100496C525567BB74BD28BFD504F987082C04664\
                      5F69640064635C0E7A4D4F3A0DCE1C8BB60004";
-        assert_eq!(token(event).unwrap().at, 0x635c_0e7a << 32 | 7);
-        for bad in [
+        assert_eq!(token(event).unwrap().at, Some(0x635c_0e7a << 32 | 7));
+        for opaque in [
             "",
             "82",
             "8163D3E1A200000001",
@@ -196,7 +262,25 @@ mod tests {
             "8263D3E1A2000000",
             "82é3D3E1A200000001",
         ] {
-            assert_eq!(token(bad), None, "{bad}");
+            assert_eq!(token(opaque).unwrap().at, None, "{opaque}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_followed_by_its_times_only_where_its_tokens_have_them() {
+        let set = DeploymentKind::ReplicaSet("rs0".into());
+        let start = 0x63d3_e1a2 << 32 | 1;
+        let proof = |token: Option<&Token>, kind| Proof::of(token, start, kind);
+        let of_time = token("8263D3E1A2000000012B0229296E04");
+        let earlier = token("8263D3E1A2000000002B0229296E04");
+        let opaque = token("5F00000010730001000000");
+        for kind in [&set, &DeploymentKind::Sharded] {
+            assert_eq!(proof(of_time.as_ref(), kind), Ok(Proof::Tokens));
+            assert_eq!(proof(None, kind), Err(NO_TOKEN));
+        }
+        for token in [opaque, earlier] {
+            assert_eq!(proof(token.as_ref(), &set), Ok(Proof::Answers));
+            assert_eq!(proof(token.as_ref(), &DeploymentKind::Sharded), Err(NO_TIME));
         }
     }
 
@@ -225,7 +309,7 @@ mod tests {
 
     fn watched(fields: &[&'static str]) -> Watched<'static> {
         let fields = fields.iter().copied().collect();
-        Watched { names: BTreeSet::from(["a", "b"]), fields }
+        Watched { names: BTreeSet::from(["a", "b"]), sends_all: false, fields }
     }
 
     #[test]

@@ -37,11 +37,14 @@ mod wire;
 mod world;
 mod writes;
 
+use event::TokenForm;
 pub use failure::Failure;
 use store::Store;
 pub use world::{Fault, Kind};
 use world::{Rule, Shared, World};
 
+/// Environment variable that makes the resume tokens of all replica sets opaque.
+const OPAQUE_VARIABLE: &str = "HOTROW_TEST_MONGODB_OPAQUE";
 const CONNECTIONS_MAX: usize = 512;
 /// Interval between two checks of an awaited condition.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
@@ -85,6 +88,9 @@ impl Standin {
         let ports: Vec<u16> =
             listeners.iter().map(|l| l.local_addr().expect("an address").port()).collect();
         let mut store = Store::new();
+        if kind == Kind::ReplicaSet && std::env::var_os(OPAQUE_VARIABLE).is_some() {
+            store.token_form = TokenForm::Opaque;
+        }
         let id = ObjectId::new();
         if kind == Kind::Mongos {
             let ns = ("config".to_owned(), "version".to_owned());
@@ -253,6 +259,11 @@ impl Standin {
     /// Makes all changes visible to majority reads.
     pub fn release_visibility(&self) {
         self.shared.with(|world| world.store.release());
+    }
+
+    /// Makes resume tokens opaque, as those of other vendors' servers are.
+    pub fn make_tokens_opaque(&self) {
+        self.shared.with(|world| world.store.token_form = TokenForm::Opaque);
     }
 
     /// Deletes the oplog up to now; streams that have not read it cannot continue.

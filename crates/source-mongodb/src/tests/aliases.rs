@@ -158,30 +158,39 @@ fn members_have_the_form_of_records() {
     }
 }
 
+/// Waits until the alias by `email` is flushed.
+#[track_caller]
+fn await_flush(engine: &Engine, from: usize) {
+    let flush = Event::Flush(CollectionId(BY_EMAIL), FlushCause::Schema, None);
+    engine.sink.wait("the flush", |events| events[from..].contains(&flush).then_some(()));
+}
+
 #[test]
 fn a_lost_index_ends_the_lookups_until_there_is_one_again() {
     let mongo = users();
     let engine = by_both(&mongo);
-    let is_flushed = |from: usize| {
-        let flush = Event::Flush(CollectionId(BY_EMAIL), FlushCause::Schema, None);
-        engine.sink.wait("the flush", |events| events[from..].contains(&flush).then_some(()));
-    };
     let from = engine.sink.len();
     mongo.run(doc! { "dropIndexes": "users", "index": "email_1" });
     // At once, without a look at the indexes.
     assert!(matches!(engine.read(BY_EMAIL, &["ann"]), Err(SourceError::Broken { .. })));
-    is_flushed(from);
+    await_flush(&engine, from);
     let why = format!("{:?}", engine.read(BY_EMAIL, &["ann"]));
     assert!(why.contains("no index has exactly (email)"), "{why}");
     assert!(engine.text(BY_NAME, "Ann,Lee").contains("Ann"), "the other alias is not affected");
     assert!(engine.text(0, "1").contains("ann"));
     let from = engine.sink.len();
     index(&mongo, doc! { "email": -1 }, doc! { "name": "another", "sparse": true });
-    is_flushed(from);
+    await_flush(&engine, from);
     wait("the lookup", || engine.read(BY_EMAIL, &["ann"]).is_ok());
+}
+
+#[test]
+fn a_hidden_index_ends_the_lookups() {
+    let mongo = users();
+    let engine = by_both(&mongo);
     let from = engine.sink.len();
-    mongo.run(doc! { "collMod": "users", "index": { "name": "another", "hidden": true } });
-    is_flushed(from);
+    mongo.run(doc! { "collMod": "users", "index": { "name": "email_1", "hidden": true } });
+    await_flush(&engine, from);
     assert!(matches!(engine.read(BY_EMAIL, &["ann"]), Err(SourceError::Broken { .. })));
 }
 

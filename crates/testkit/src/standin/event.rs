@@ -38,6 +38,27 @@ pub enum TokenKind {
     Invalidate,
 }
 
+/// Form of resume tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenForm {
+    /// That of MongoDB.
+    Mongodb,
+    /// That of another vendor: clients can read nothing in it.
+    Opaque,
+}
+
+/// Field of an opaque token: MongoDB's text, backwards.
+const OPAQUE: &str = "place";
+
+impl TokenForm {
+    fn applied_to(self, text: String) -> Document {
+        match self {
+            Self::Mongodb => doc! { "_data": text },
+            Self::Opaque => doc! { OPAQUE: text.chars().rev().collect::<String>() },
+        }
+    }
+}
+
 const TIMESTAMP: &str = "82";
 const VERSION: &str = "2B02";
 const WATERMARK_END: &str = "2B0229296E04";
@@ -48,13 +69,13 @@ impl Token {
         Self { position: StreamPosition::end_of(at.saturating_sub(1)), kind: TokenKind::Watermark }
     }
 
-    pub fn document(&self, uuid: &[u8; 16]) -> Document {
+    pub fn document(&self, uuid: &[u8; 16], form: TokenForm) -> Document {
         let at =
             if self.kind == TokenKind::Watermark { self.position.at + 1 } else { self.position.at };
         let mut text = format!("{TIMESTAMP}{at:016X}");
         if self.kind == TokenKind::Watermark {
             text.push_str(WATERMARK_END);
-            return doc! { "_data": text };
+            return form.applied_to(text);
         }
         text.push_str(VERSION);
         text.push_str(EVENT);
@@ -67,7 +88,7 @@ impl Token {
         text.push_str("5A1004");
         uuid.iter().for_each(|byte| _ = write!(text, "{byte:02X}"));
         text.push_str("04");
-        doc! { "_data": text }
+        form.applied_to(text)
     }
 
     pub fn parse(document: &Document) -> Result<Self, Failure> {
@@ -76,7 +97,11 @@ impl Token {
     }
 
     fn read(document: &Document) -> Option<Self> {
-        let rest = document.get_str("_data").ok()?.strip_prefix(TIMESTAMP)?;
+        let text = match document.get_str(OPAQUE) {
+            Ok(backwards) => backwards.chars().rev().collect(),
+            Err(_) => document.get_str("_data").ok()?.to_owned(),
+        };
+        let rest = text.strip_prefix(TIMESTAMP)?;
         let (time, rest) = rest.split_at_checked(16)?;
         let at = u64::from_str_radix(time, 16).ok()?;
         if rest == WATERMARK_END {
@@ -105,9 +130,13 @@ pub enum FullDocument {
 }
 
 /// Creates the event of an oplog entry. `looked_up` is the current document.
-pub fn event(entry: &Entry, looked_up: Option<&RawDocumentBuf>) -> Result<RawDocumentBuf, Failure> {
+pub fn event(
+    entry: &Entry,
+    looked_up: Option<&RawDocumentBuf>,
+    form: TokenForm,
+) -> Result<RawDocumentBuf, Failure> {
     let position = StreamPosition { at: entry.at, index: entry.index };
-    let token = Token { position, kind: TokenKind::Event }.document(&entry.uuid);
+    let token = Token { position, kind: TokenKind::Event }.document(&entry.uuid, form);
     let ns = if entry.ns.1.is_empty() {
         doc! { "db": &entry.ns.0 }
     } else {
@@ -150,13 +179,10 @@ pub fn event(entry: &Entry, looked_up: Option<&RawDocumentBuf>) -> Result<RawDoc
 }
 
 /// Creates the last event of a stream whose collection or database was dropped.
-pub fn invalidate(entry: &Entry) -> Result<RawDocumentBuf, Failure> {
+pub fn invalidate(entry: &Entry, form: TokenForm) -> Result<RawDocumentBuf, Failure> {
     let position = StreamPosition { at: entry.at, index: entry.index };
-    head(
-        &Token { position, kind: TokenKind::Invalidate }.document(&entry.uuid),
-        "invalidate",
-        entry.at,
-    )
+    let token = Token { position, kind: TokenKind::Invalidate }.document(&entry.uuid, form);
+    head(&token, "invalidate", entry.at)
 }
 
 fn head(token: &Document, kind: &str, at: u64) -> Result<RawDocumentBuf, Failure> {

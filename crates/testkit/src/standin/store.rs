@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, Timestamp};
 
+use super::event::TokenForm;
+
 /// Database and collection.
 pub type Ns = (String, String);
 pub type Stored = Arc<RawDocumentBuf>;
@@ -26,6 +28,7 @@ pub struct Store {
     now: u64,
     /// Newest cluster time visible to majority reads; `None`: all.
     visible: Option<u64>,
+    pub token_form: TokenForm,
 }
 
 /// Collection or view.
@@ -84,8 +87,14 @@ pub struct Effect {
 impl Store {
     pub fn new() -> Self {
         let collections = BTreeMap::new();
-        let mut store =
-            Self { collections, oplog: VecDeque::new(), pruned_to: 0, now: 0, visible: None };
+        let mut store = Self {
+            collections,
+            oplog: VecDeque::new(),
+            pruned_to: 0,
+            now: 0,
+            visible: None,
+            token_form: TokenForm::Mongodb,
+        };
         store.tick();
         store
     }

@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf};
 
-use super::event::{FullDocument, StreamPosition, Token, TokenKind, event, invalidate};
+use super::event::{FullDocument, StreamPosition, Token, TokenForm, TokenKind, event, invalidate};
 use super::failure::Failure;
 use super::filter::filter_matches;
 use super::shape::project;
@@ -32,6 +32,7 @@ pub struct Stream {
     last: Option<Document>,
     pipeline: Vec<Document>,
     full: FullDocument,
+    form: TokenForm,
     /// True after the invalidating event was sent.
     closed: bool,
 }
@@ -68,6 +69,7 @@ impl Stream {
             last: None,
             pipeline: pipeline.to_vec(),
             full,
+            form: store.token_form,
             closed: false,
         })
     }
@@ -106,9 +108,9 @@ impl Stream {
             }
             let newest = entry.id.as_ref().and_then(|id| store.newest(&entry.ns, &canonical(id)));
             let looked_up = newest.filter(|_| self.full == FullDocument::Lookup);
-            self.pass(event(entry, looked_up.map(AsRef::as_ref))?, &mut batch)?;
+            self.pass(event(entry, looked_up.map(AsRef::as_ref), self.form)?, &mut batch)?;
             if self.ends_with(entry) {
-                self.pass(invalidate(entry)?, &mut batch)?;
+                self.pass(invalidate(entry, self.form)?, &mut batch)?;
                 self.closed = true;
                 return Ok(batch);
             }
@@ -130,13 +132,20 @@ impl Stream {
             Some((last, token)) if self.closed || token.position.at >= self.position.at => {
                 last.clone()
             }
-            _ if !self.has_processed => Token::watermark(self.position.at + 1).document(&[0; 16]),
-            _ if self.position == StreamPosition::end_of(self.position.at) => {
-                Token::watermark(self.position.at).document(&[0; 16])
-            }
-            // In the middle of a transaction.
-            _ => Token { position: self.position, kind: TokenKind::Event }.document(&[0; 16]),
+            _ => self.own_token().document(&[0; 16], self.form),
         }
+    }
+
+    /// Returns the token of the position, at which no event was sent.
+    fn own_token(&self) -> Token {
+        if !self.has_processed {
+            return Token::watermark(self.position.at + 1);
+        }
+        if self.position == StreamPosition::end_of(self.position.at) {
+            return Token::watermark(self.position.at);
+        }
+        // In the middle of a transaction.
+        Token { position: self.position, kind: TokenKind::Event }
     }
 
     fn concerns(&self, entry: &Entry) -> bool {
