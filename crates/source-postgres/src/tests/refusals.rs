@@ -180,5 +180,5 @@ fn inherited_settings_of_strings_do_not_blind_the_checks() {
          ALTER ROLE postgres SET standard_conforming_strings = off",
     );
     let text = refusal(config(&server.url(), &["v(id)"]));
-    assert!(text.contains("not immutable or not PostgreSQL's own: now"), "{text}");
+    assert!(text.contains("not immutable or not PostgreSQL's own: `now`"), "{text}");
 }
