@@ -38,8 +38,8 @@ pub const CONTINUATIONS_MAX: usize = 32;
 pub const CONTROL_FRAMES_BURST: u32 = 1_000;
 /// See [`CONTROL_FRAMES_BURST`].
 pub const CONTROL_FRAMES_PER_S: u32 = 100;
-/// Streams that a client resets before they are answered, at once and per second; each answer allows
-/// another one. As many are reset because the client broke the protocol.
+/// Streams that a client resets before they are answered, at once and per second; each answer
+/// allows another one. As many are reset because the client broke the protocol.
 pub const RESETS_BURST: u32 = 100;
 /// See [`RESETS_BURST`].
 pub const RESETS_PER_S: u32 = 100;

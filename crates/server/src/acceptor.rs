@@ -27,7 +27,7 @@ use crate::connection::handshake::{
 };
 use crate::connection::rejection::Rejection;
 use crate::connection::serve::Serve;
-use crate::connection::stream::{Stream, bound_unsent};
+use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
     Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
@@ -79,7 +79,6 @@ impl OpenListeners {
         let open = |own: Vec<std::net::TcpListener>| {
             own.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()
         };
-        tcp.iter().chain(&redis).for_each(bound_unsent);
         let (tcp, redis) = (open(tcp)?, open(redis)?);
         let unix = unix.map(UnixListener::from_std).transpose()?;
         let next = Cell::new(0);

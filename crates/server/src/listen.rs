@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use self::inherited::{Holder, ListenerKind, SharedHolder, distribute};
 use self::offered::duplicate;
 use self::unix::{SocketFile, UnixEndpoint, UnixListenError};
+use crate::connection::stream::bound_unsent;
 use crate::tls::TlsEndpoint;
 use crate::tls::files::TlsError;
 
@@ -130,6 +131,7 @@ impl Listeners {
     /// The address of the first is unknown.
     pub(crate) fn taken_over(sockets: Vec<TcpListener>, holder: Holder) -> io::Result<Self> {
         let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
+        sockets.iter().for_each(bound_unsent);
         let address = first.local_addr()?;
         let holder = SharedHolder::new(holder);
         Ok(Self { address, sockets, holder, unix: None, redis: None, tls: None })
@@ -261,6 +263,7 @@ fn open(address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
 }
 
 fn listen(socket: Socket) -> io::Result<TcpListener> {
+    bound_unsent(&socket);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }

@@ -1,6 +1,6 @@
 //! Byte stream of a connection, whatever carries it.
 
-use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -14,9 +14,10 @@ use super::direct::Direct;
 /// are not among them: a fast client far away has as many as its window allows.
 const UNSENT_BYTES: u32 = 64 << 10;
 
-/// Bounds what the kernel holds for clients that do not read: connections inherit it from their
-/// listener.
-pub(crate) fn bound_unsent(listener: &TcpListener) {
+/// Bounds what the kernel holds for clients that do not read. Connections inherit it from their
+/// listener when the kernel completes them, so it is set before it listens; one that was listening
+/// already is of a process before this one, or of the service manager.
+pub(crate) fn bound_unsent(listener: &impl AsFd) {
     // Where it cannot be set, the kernel holds up to `tcp_wmem`.
     let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES);
 }
