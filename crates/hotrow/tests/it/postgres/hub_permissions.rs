@@ -64,7 +64,8 @@ fn a_missing_permission_is_named_in_the_log() {
             // Of this role only: the other one may have the same line.
             let at = text.find(&format!("user: {role},")).expect("the role");
             let (before, of_role) = text.split_at(at);
-            hub.nats = Nats::start(&format!("{before}{}", of_role.replacen(line, "", 1)));
+            hub.nats =
+                Nats::start(&format!("{before}{}", of_role.replacen(line, "\"nothing\",", 1)));
             let feed = format!("{:?}", hub.nats.url());
             hub.config = hub.config.set("source.feed", &feed);
             let config = as_role(&hub.config, role);
