@@ -357,7 +357,7 @@ fn rsa(key: &Map<String, Value>) -> Result<Material, &'static str> {
     if !is_exponent {
         return Err("e is not an odd number from 3 to 2^32");
     }
-    // Whoever finds a factor has the private key.
+    // A factor gives the private key.
     let remainder = |factor| n.iter().fold(0, |rest, byte| (rest << 8 | u32::from(*byte)) % factor);
     if (2..RSA_FACTOR_MAX).any(|factor| remainder(factor) == 0) {
         return Err("n has a small factor, so anyone can sign for it");

@@ -8,9 +8,9 @@
 //!   acknowledged messages were lost.
 //! - *beginning*: first message of a chain. It is written only if the stream still ends where the
 //!   relay last saw its end, so chains replace each other and never interleave.
-//! - *nonce*: random number with which a server asks how far the relay is. Its answer, a *watermark*, is a
-//!   message of the chain. It answers the nonces that had arrived before the relay's look at the
-//!   database began. No clocks are compared.
+//! - *nonce*: random number with which a server asks how far the relay is. Its answer, a
+//!   *watermark*, is a message of the chain. It answers the nonces that had arrived before the
+//!   relay's look at the database began. No clocks are compared.
 //! - *hidden change*: one that is in the chain, and that some reads do not see yet.
 //!
 //! Reading order: [`message`], [`codec`]; the relay: [`nonces`], [`hidden`], [`publisher`]; the

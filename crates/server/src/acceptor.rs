@@ -377,10 +377,7 @@ impl<S: Serve> Acceptor<S> {
     ) {
         let limit = self.endpoint.handshake_timeout;
         // Of its own memory: a served connection must not have room for its handshake.
-        let config = match speaks {
-            Speaks::Http => tls.config(),
-            Speaks::Redis => tls.config_of_redis(),
-        };
+        let config = if speaks == Speaks::Http { tls.config() } else { tls.config_of_redis() };
         let secured = Box::pin(secured(stream, config, &self.handshake_turns));
         let stream = match handshake::within(limit, secured, &registered).await {
             Ok(stream) => stream,

@@ -287,13 +287,10 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
     }
 
-    /// Returns whether refused bytes are the first of a connection that speaks HTTP/2 with prior
-    /// knowledge. Over TLS that is chosen by ALPN.
+    /// Returns whether refused bytes begin HTTP/2. Over TLS, ALPN has to choose it.
     fn begins_http2(&self, rest: &[u8]) -> bool {
-        !T::IS_TLS
-            && self.worker.http2
-            && self.activity.requests() == 0
-            && rest.starts_with(PREFACE_LINE)
+        let may_begin = self.worker.http2 && !T::IS_TLS;
+        may_begin && self.activity.requests() == 0 && rest.starts_with(PREFACE_LINE)
     }
 
     /// Begins one request, whose head is complete. Returns the bytes of its body among `rest`;

@@ -1,5 +1,7 @@
 //! PostgreSQL.
 
+use std::error::Error as _;
+
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Config, Error, SimpleQueryMessage};
@@ -137,7 +139,10 @@ fn number(messages: &[SimpleQueryMessage]) -> Option<u64> {
 
 fn fault(error: &Error) -> DatabaseError {
     let Some(said) = error.as_db_error() else {
-        return DatabaseError::Transient(error.to_string());
+        // Its text says which step failed, and its cause why.
+        let why = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let text = format!("{error}{why}");
+        return DatabaseError::Transient(text);
     };
     let text = format!("{} ({})", said.message(), said.code().code());
     // Permanent: wrong names and types, missing privileges, a wrong password; all others are

@@ -91,6 +91,8 @@ impl MakeTlsConnect<Socket> for PostgresTls {
     type Error = TlsError;
 
     fn make_tls_connect(&mut self, host: &str) -> Result<HostTls, TlsError> {
+        // The driver asks for a socket too, which has no name and no TLS.
+        let host = if host.is_empty() { "localhost" } else { host };
         let (config, name) = Tls::new(host, &self.0)?.parts();
         let mut config = (*config).clone();
         config.alpn_protocols = vec![ALPN.to_vec()];

@@ -2,7 +2,7 @@
 
 use crate::postgres::hub::Hub;
 use crate::postgres::shop::Shop;
-use crate::shop::hub::{only_relay, stop_relay};
+use crate::shop::hub::{await_leader, stop_relay};
 use crate::shop::{await_body, cached, path, price_sql, row};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
@@ -30,12 +30,19 @@ fn as_role(config: &Config, role: &str) -> Config {
     config.set("hub.password", &format!("\"{}\"", role.to_uppercase()))
 }
 
+/// Starts a relay and waits until it publishes.
+fn leader(config: &Config) -> Server {
+    let relay = Server::start_relay(config);
+    await_leader(&relay);
+    relay
+}
+
 #[test]
 fn each_role_works_with_its_permissions() {
     let hub = Hub::over(Shop::with_products(), Nats::start(&documented()));
     // The second finds the stream and its last message.
-    stop_relay(only_relay(&as_role(&hub.config, "relay")));
-    let relay = only_relay(&as_role(&hub.config, "relay"));
+    stop_relay(leader(&as_role(&hub.config, "relay")));
+    let relay = leader(&as_role(&hub.config, "relay"));
     let server = Server::start(&as_role(&hub.config, "instance"));
     let mut client = server.client();
     cached(&mut client, &path(1));
@@ -57,13 +64,14 @@ fn a_missing_permission_is_named_in_the_log() {
             // Of this role only: the other one may have the same line.
             let at = text.find(&format!("user: {role},")).expect("the role");
             let (before, of_role) = text.split_at(at);
-            hub.nats = Nats::start(&format!("{before}{}", of_role.replacen(line, "", 1)));
+            hub.nats =
+                Nats::start(&format!("{before}{}", of_role.replacen(line, "\"nothing\",", 1)));
             let feed = format!("{:?}", hub.nats.url());
             hub.config = hub.config.set("source.feed", &feed);
             let config = as_role(&hub.config, role);
             let is_relay = role == "relay";
             let other = (!is_relay || line.contains(LAST_MESSAGE))
-                .then(|| only_relay(&as_role(&hub.config, "full")));
+                .then(|| leader(&as_role(&hub.config, "full")));
             let limited = if is_relay {
                 other.into_iter().for_each(stop_relay);
                 Server::start_relay(&config)
