@@ -14,8 +14,7 @@ use hotrow_supervisor::shutdown::Shutdown;
 use crate::access::GrantsInForce;
 use crate::access::jwks::{self, KeySource};
 use crate::admin::{Admin, View};
-use crate::admission::pressure;
-use crate::admission::rate;
+use crate::admission::{pressure, rate};
 use crate::breaker_probe;
 use crate::compression;
 use crate::config::{Config, Limits};
@@ -26,7 +25,6 @@ use crate::handle::Handler;
 use crate::history::hot_keys::{KeyRing, KeySampler};
 use crate::history::{self, History};
 use crate::in_force::InForce;
-use crate::late_start::LateStarts;
 use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
 use crate::listen::offered::Offered;
 use crate::listen::unix::UnixEndpoint;
@@ -298,7 +296,7 @@ impl Service {
                 helpers.extend(started);
                 let history = viewed.history.clone();
                 let in_force = Arc::clone(in_force);
-                let mut late_starts = LateStarts::default();
+                let mut late_starts = Default::default();
                 let read = move |now| {
                     viewed.readiness.report_late(&mut late_starts, now);
                     viewed.as_of(&in_force.newest()).reading(now)

@@ -97,7 +97,8 @@ fn a_foreign_server_without_resume_tokens_is_read_and_not_followed() {
         .set("collections.products.key_type", "\"integer\"");
     let text = refusal(&config);
     assert_contains(&text, &["without a resume token", "feed = \"none\""]);
-    let server = Server::start(&config.set("source.feed", "\"none\""));
+    let config = config.set("source.feed", "\"none\"").set("cache.ttl", "\"1m\"");
+    let server = Server::start(&config);
     let mut client = server.client();
     assert_eq!(client.get("/products/7").text(), r#"{"_id":7,"name":"p7","price":700}"#);
     assert_eq!(client.get("/products?ids=1,2,99").json()["missing"], serde_json::json!(["99"]));
