@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::harness::{Reader, config, spec, wait};
 use super::server::{Flavor, Server, Stop};
-use crate::plan::{RecordForm, Records};
+use crate::plan::{Form, RecordForm, Records};
 use crate::pool;
 use hotrow_source::attempts::Fault;
 use hotrow_source::spec::KeyTypeName;
@@ -399,7 +399,10 @@ fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
     let plan = reader.source.shared.published.plan().unwrap();
     let statement = plan.collections[0].as_ref().unwrap();
     let keys = [reader.source.schemas()[0].parse_url("1").unwrap()];
-    for form in [statement.form(None), statement.form(Some(0))] {
+    let flavor = server.flavor();
+    for form in
+        flavor.choose([Form::Plain { from: 0 }, Form::SnapshotPoint], [Form::Visible, Form::Gtids])
+    {
         let sql = statement.sql(&keys, form);
         let statements: Vec<&str> = sql.split("; ").collect();
         assert!(statements.len() >= 2, "{sql}");
