@@ -135,11 +135,11 @@ pub(crate) async fn session(
     let timeout = target.connect_timeout.unwrap_or(settings.connect_timeout);
     let limit = Limit { host, timeout, deadline: Instant::now() + timeout };
     let mut conn = limit.within("connecting", raw(target, host)).await??;
+    let set = conn.query_drop(set_session(settings.statement_timeout));
+    let set = limit.within("setting up the session", set).await?;
+    set.map_err(|e| refused(target, host, &e))?;
     let identity =
         limit.within("reading the server's identity", server::identify(&mut conn, host)).await??;
-    let set = set_session(identity.flavor, settings.statement_timeout);
-    let set = limit.within("setting up the session", conn.query_drop(set)).await?;
-    set.map_err(|e| refused(target, host, &e))?;
     Ok(Session { conn, identity, host: host.clone() })
 }
 
@@ -162,13 +162,9 @@ pub(crate) async fn limit_statements(
 /// # Errors
 /// Errors of the server, for instance when the account lost access to the database. The connection
 /// is unusable then.
-pub(crate) async fn log_in_again(
-    conn: &mut Conn,
-    flavor: Flavor,
-    settings: Settings,
-) -> Result<(), Error> {
+pub(crate) async fn log_in_again(conn: &mut Conn, settings: Settings) -> Result<(), Error> {
     conn.change_user(ChangeUserOpts::default()).await?;
-    conn.query_drop(set_session(flavor, settings.statement_timeout)).await
+    conn.query_drop(set_session(settings.statement_timeout)).await
 }
 
 /// Returns a hash of the account's current privileges. A hash, because the text contains a hash of
@@ -263,13 +259,30 @@ fn tls(target: &Target, host: &Host) -> Result<SslOpts, ConnectError> {
     Ok(opts.with_root_certs(roots.iter().map(|c| c.to_vec().into()).collect()))
 }
 
-/// Returns the session settings as one statement, which costs one round trip. Reads are by primary
-/// key, so the settings change only the forms of values.
-fn set_session(flavor: Flavor, statement_timeout: Duration) -> String {
-    let limit = statement_limit(flavor, statement_timeout);
+/// Ends a transaction whatever `completion_type` says.
+pub(crate) const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
+
+/// Settings of every session. A session inherits the server's, and `init_connect` may change them
+/// or begin a transaction, so each that answers depend on is set: the number of rows, their order,
+/// the form of values, what the catalogue shows and how, and the results of expressions in views.
+///
+/// They are set before the server is known: a comment that begins with `/*M!` is executed by
+/// MariaDB alone, one with `/*!80000` by MySQL from that version on. A secondary engine of MySQL
+/// may be behind.
+const SETTINGS: &str = "NAMES utf8mb4, time_zone = '+00:00', sql_mode = '', autocommit = 1, \
+    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_sort_length = 1024, \
+    sql_quote_show_create = 1, sql_auto_is_null = 0 \
+    /*M!100500 , old_mode = '' */ /*!80013 , use_secondary_engine = OFF */ \
+    /*!80030 , show_gipk_in_create_table_and_information_schema = ON */";
+
+/// Returns the statements that begin a session, which cost one round trip.
+fn set_session(statement_timeout: Duration) -> String {
+    let limit = |flavor| statement_limit(flavor, statement_timeout);
     format!(
-        "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = '', autocommit = 1, {limit}; \
-         SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        "{ROLLBACK}; SET {SETTINGS} /*M!100500 , {} */ /*!80000 , {} */; \
+         SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+        limit(Flavor::MariaDb),
+        limit(Flavor::MySql),
     )
 }
 

@@ -272,10 +272,14 @@ impl<'a> Delivery<'a> {
                 continue;
             };
             let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
-            let tables = followed.table.followed().map(|table| &table.name).take(parts);
+            let tables = followed.table.followed().take(parts);
+            // A key of a table above may begin or cease to reach the collection.
+            let named = tables.flat_map(|table| {
+                table.changed_by.iter().map(|above| &above.name).chain([&table.name])
+            });
             let view = followed.table.view.iter().map(|view| &view.name);
             let is_named = |of: &TableName| statement::names(text, &of.schema, &of.table);
-            if !tables.chain(view).any(is_named) {
+            if !named.chain(view).any(is_named) {
                 continue;
             }
             let cause = match kind {
@@ -343,11 +347,19 @@ impl<'a> Delivery<'a> {
         let bound =
             self.bound.get_mut(&rows.table).ok_or(DeliveryError::Undescribed(rows.table))?;
         bound.has_rows = true;
-        if rows.operation != Operation::Insert {
-            bound
-                .cascades_to
-                .iter()
-                .for_each(|collection| group.changes.flush(*collection, FlushCause::Bulk));
+        for (collection, ancestor) in &bound.cascades_to {
+            if bind::may_cascade(ancestor, rows.operation) {
+                group.changes.flush(*collection, FlushCause::Bulk);
+            }
+        }
+        // MySQL's log need not have what foreign keys change, and any table may be an ancestor of
+        // one in doubt.
+        if group.gtid.is_some() && rows.operation != Operation::Insert {
+            for (collection, followed) in self.followed.iter().enumerate() {
+                if followed.as_ref().is_some_and(|followed| followed.is_doubtful) {
+                    group.changes.flush(collection, FlushCause::Bulk);
+                }
+            }
         }
         for target in &bound.targets {
             let followed = self.followed.get_mut(target.collection).and_then(Option::as_mut);

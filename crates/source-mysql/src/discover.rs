@@ -42,8 +42,7 @@ pub fn discover(
     let (session, listing::Listed { tables, is_cut }) = background.run(async move {
         let mut session =
             connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
-        let listed =
-            within(limit, listing::list(&mut session.conn, &target.database, &wanted)).await?;
+        let listed = within(limit, listing::list(&mut session, &target.database, &wanted)).await?;
         Ok::<_, OpenError>((session, listed))
     })?;
     let flavor = if session.identity.flavor == Flavor::MariaDb { "MariaDB" } else { "MySQL" };

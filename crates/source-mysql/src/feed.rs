@@ -394,9 +394,7 @@ impl Catalogue<'_, '_> {
             if connect::privileges(conn).await.is_ok_and(|now| now == self.privileges) {
                 return Ok(None);
             }
-            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning))
-                .await
-                .map_err(driver_error)?;
+            connect::log_in_again(conn, settings(config, tuning)).await.map_err(driver_error)?;
             connect::privileges(conn).await.map(Some).map_err(driver_error)
         };
         match timely(tuning.silence_max, "logging in with the current privileges", refresh).await {

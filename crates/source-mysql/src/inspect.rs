@@ -11,6 +11,7 @@ mod view;
 
 pub(crate) use self::catalog::{current_user, text};
 pub(crate) use self::embedded::Embedded;
+pub(crate) use self::foreign_keys::Ancestor;
 pub(crate) use self::view::View;
 
 use hotrow_source::field_schema::FieldSchema;
@@ -43,8 +44,8 @@ pub(crate) struct Table {
     /// Unique index of the key: `PRIMARY` or the name of another one.
     pub(crate) index: String,
     /// Tables whose changes can change rows here by foreign keys with CASCADE or SET NULL, directly
-    /// or indirectly. Only on MySQL, whose log has no rows of such changes.
-    pub(crate) changed_by: Vec<TableName>,
+    /// or indirectly. Only on MySQL where InnoDB applies them, so that the log has no rows of it.
+    pub(crate) changed_by: Vec<Ancestor>,
     /// True if the table has or may have foreign keys. They may change rows that the log does not
     /// contain.
     pub(crate) has_foreign_keys: bool,

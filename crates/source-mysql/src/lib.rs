@@ -298,6 +298,7 @@ impl Source for MysqlSource {
 mod tests {
     mod embedded;
     mod feed;
+    mod globals;
     mod grants;
     mod harness;
     mod naming;

@@ -16,6 +16,7 @@ use super::json::{self, Field, JsonError};
 use super::keys::{self, LogKey, Spelling};
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
+use super::shared::Recent;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::json::{Pace, into_row};
 use hotrow_source::{Room, Row, mark_unread};
@@ -54,7 +55,9 @@ pub(crate) enum Form {
     Plain { from: u64 },
     /// MariaDB, other keys: queries first the point of the log up to which everything is visible.
     SnapshotPoint,
-    /// MySQL: queries first the visible transactions.
+    /// MySQL, keys whose newest changes are known to be visible: a plain read.
+    Visible,
+    /// MySQL, other keys: queries first the visible transactions.
     Gtids,
     /// Changes are not followed: no version is determined, and no log is needed.
     Rows,
@@ -133,13 +136,17 @@ impl ReadPlan {
         }
     }
 
-    /// Returns the form of a query. `plain` is the visible point for a plain read, if one is
-    /// sufficient.
-    pub(crate) fn form(&self, plain: Option<u64>) -> Form {
-        match (self.flavor, plain) {
-            (Flavor::MySql, _) => Form::Gtids,
-            (Flavor::MariaDb, Some(from)) => Form::Plain { from },
-            (Flavor::MariaDb, None) => Form::SnapshotPoint,
+    /// Returns the form of a query, and the version of a plain one of MySQL.
+    pub(crate) fn form(&self, recent: &Recent, keys: &[Key]) -> (Form, Option<Arc<GtidSet>>) {
+        match self.flavor {
+            Flavor::MySql => match recent.plain_read_gtids(keys) {
+                Some(set) => (Form::Visible, Some(set)),
+                None => (Form::Gtids, None),
+            },
+            Flavor::MariaDb => match recent.plain_read_point(keys) {
+                Some(from) => (Form::Plain { from }, None),
+                None => (Form::SnapshotPoint, None),
+            },
         }
     }
 
@@ -158,7 +165,7 @@ impl ReadPlan {
         let end = self.log_end;
         match form {
             // The end after the row, because it must include the changes that the row reflects.
-            Form::Plain { .. } => format!("{select}; {end}"),
+            Form::Plain { .. } | Form::Visible => format!("{select}; {end}"),
             // Before the row, and not in a snapshot with a point of its own. The server keeps these
             // values in variables that all sessions fill, so a concurrent session's query may
             // answer this one. Its point was visible by then, and thus is visible to a later read,
@@ -402,6 +409,8 @@ fn observed(sets: &[Set], form: Form, incarnation: u64) -> Option<Observed> {
             let end = end_of(end)?;
             (Version::Span { from: position(from), to: end }, end)
         }
+        // The caller has the version.
+        (Form::Visible, [_, end]) => (Version::Unknown, end_of(end)?),
         (Form::SnapshotPoint, [status, _, end]) => {
             let of: HashMap<String, Value> = status
                 .1

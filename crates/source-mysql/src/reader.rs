@@ -78,9 +78,9 @@ impl MysqlSource {
         self.hooks.before_read(collection, keys);
         let age = lease.age();
         // Before the query is sent: a later change invalidates the lease in the cache.
-        let form = match self.follow {
-            Follow::Changes | Follow::Hub => statement.form(plan.recent.plain_read_point(keys)),
-            Follow::Nothing => Form::Rows,
+        let (form, visible) = match self.follow {
+            Follow::Changes | Follow::Hub => statement.form(&plan.recent, keys),
+            Follow::Nothing => (Form::Rows, None),
         };
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let rows = (statement.records(form), Arc::clone(budget));
@@ -98,7 +98,7 @@ impl MysqlSource {
                         plan.recent.mark_visible(seen.at);
                     }
                     return Ok(ReadSet {
-                        version: observed.version,
+                        version: visible.map_or(observed.version, Version::Gtids),
                         position: observed.position,
                         rows,
                     });

@@ -15,6 +15,8 @@ const MARIADB_MIN: ServerVersion = ServerVersion(10, 5, 0);
 const MYSQL_MIN: ServerVersion = ServerVersion(8, 0, 0);
 /// Version from which MySQL has `SHOW BINARY LOG STATUS` in place of `SHOW MASTER STATUS`.
 const BINARY_LOG_STATUS_FROM: ServerVersion = ServerVersion(8, 2, 0);
+/// Version from which MariaDB has indexes that are ignored.
+const IGNORED_INDEX_FROM: ServerVersion = ServerVersion(10, 6, 0);
 /// Version from which MySQL has `SHOW REPLICA STATUS`.
 const REPLICA_STATUS_FROM: ServerVersion = ServerVersion(8, 0, 22);
 
@@ -61,6 +63,16 @@ impl Identity {
     pub(crate) fn renewed(mut self, salt: u64) -> Self {
         self.incarnation ^= salt;
         self
+    }
+
+    /// Returns the condition that a row of `information_schema.STATISTICS` is of an index that
+    /// statements may use.
+    pub(crate) fn is_usable_index_sql(&self) -> &'static str {
+        match self.flavor {
+            Flavor::MySql => "IS_VISIBLE = 'YES'",
+            Flavor::MariaDb if self.version >= IGNORED_INDEX_FROM => "IGNORED = 'NO'",
+            Flavor::MariaDb => "TRUE",
+        }
     }
 
     /// Returns the statement that reads the log's end. Its first two columns are file and offset.

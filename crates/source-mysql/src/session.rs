@@ -188,6 +188,9 @@ impl Session<'_> {
                     }
                 }
                 Some(probe) = probes.recv() => {
+                    if let Version::Gtids(visible) = &probe.visible {
+                        self.recent.mark_visible_gtids(visible);
+                    }
                     if let Version::Log(visible) = &probe.visible {
                         self.recent.mark_visible(visible.at);
                         self.kept.settle(visible.at);

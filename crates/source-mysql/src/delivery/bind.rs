@@ -1,8 +1,9 @@
 //! Binding of the log's tables to collections and key columns.
 
+use super::super::binlog::rows::Operation;
 use super::super::binlog::table::{Layout, TableMap};
 use super::super::embedded_rules::{EmbeddedRule, EmbeddedRules};
-use super::super::inspect::{Table, TableName};
+use super::super::inspect::{Ancestor, Table, TableName};
 
 /// Tables of a collection that the feed follows.
 #[derive(Clone, Debug)]
@@ -23,8 +24,9 @@ pub(super) struct Bound {
     pub(super) columns: Option<Vec<Layout>>,
     /// Collections that its rows belong to.
     pub(super) targets: Vec<BoundCollection>,
-    /// Collections that change with its rows by foreign keys (MySQL).
-    pub(super) cascades_to: Vec<usize>,
+    /// Collections that change with its rows by foreign keys, and the changes of it that do so
+    /// (MySQL).
+    pub(super) cascades_to: Vec<(usize, Ancestor)>,
     /// Collections of this table that foreign keys may change.
     pub(super) by_foreign_key: Vec<usize>,
     /// True if the statement has logged rows of it.
@@ -84,8 +86,9 @@ impl Bound {
             let Followed { table, is_doubtful, shapes } = followed;
             for ((part, table), last_shape) in table.followed().enumerate().zip(shapes) {
                 let is_changed_unseen = part == 0 || rules.has(EmbeddedRule::Cascade);
-                if is_changed_unseen && table.changed_by.iter().any(is_named) {
-                    bound.cascades_to.push(collection);
+                let above = table.changed_by.iter().filter(|above| is_named(&above.name));
+                if is_changed_unseen {
+                    bound.cascades_to.extend(above.map(|above| (collection, above.clone())));
                 }
                 if !is_named(&table.name) {
                     continue;
@@ -120,6 +123,15 @@ impl Bound {
     /// Makes the rows unreadable, because the table may have changed.
     pub(super) fn mark_doubtful(&mut self) {
         self.columns = None;
+    }
+}
+
+/// Returns true if rows that are changed like this can change others by foreign keys.
+pub(super) fn may_cascade(ancestor: &Ancestor, operation: Operation) -> bool {
+    match operation {
+        Operation::Insert => false,
+        Operation::Update => ancestor.by_update,
+        Operation::Delete => ancestor.by_delete,
     }
 }
 

@@ -53,6 +53,9 @@ impl TxChanges {
     pub(super) fn deliver(self, out: Out<'_>, mark: ChangeId, end: u64) {
         let Out { schemas, sink, recent, .. } = out;
         let mut key_changes = Vec::new();
+        if !self.0.is_empty() {
+            recent.record_commit(mark, end);
+        }
         for (collection, extent) in self.0 {
             let Some(schema) = schemas.get(collection) else { continue };
             match extent {

@@ -8,6 +8,7 @@ use mysql_async::{Conn, Error};
 
 use super::super::OpenError;
 use super::super::catalog_row::{self, CatalogRow};
+use super::super::connect::Session;
 use super::super::inspect::text;
 use super::failed;
 
@@ -26,10 +27,11 @@ type Places = HashMap<(String, String), usize>;
 /// # Errors
 /// An error of the driver, or more than [`COLUMNS_MAX`] columns.
 pub(super) async fn list(
-    conn: &mut Conn,
+    session: &mut Session,
     database: &str,
     request: &Request,
 ) -> Result<Listed, OpenError> {
+    let Session { conn, identity, .. } = session;
     let schemas: Vec<String> = match request.schemas.as_slice() {
         [] => vec![text(database)],
         schemas => schemas.iter().map(|schema| text(schema)).collect(),
@@ -54,6 +56,7 @@ pub(super) async fn list(
             table.columns.push(column);
         }
     }
+    let at = format!("{at} AND {}", identity.is_usable_index_sql());
     for (table, key) in keys(conn, &at).await.map_err(|e| failed(&e))? {
         if let Some(table) = places.get(&table).and_then(|i| tables.get_mut(*i)) {
             table.keys.push(key);

@@ -37,6 +37,8 @@ pub(super) struct UniqueIndex {
     pub(super) columns: Vec<Option<String>>,
     /// True if the index contains only a prefix of a column.
     pub(super) has_prefix: bool,
+    /// True unless it is INVISIBLE (MySQL) or IGNORED (MariaDB), so that no statement may use it.
+    pub(super) is_usable: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +97,7 @@ pub(super) async fn facts(
         kind,
         engine,
         columns: columns(conn, &at).await?,
-        unique: unique_indexes(conn, &at).await?,
+        unique: unique_indexes(conn, identity, &at).await?,
         json: Vec::new(),
         has_foreign_keys: foreign_keys::exist(conn, &at).await?,
     };
@@ -152,33 +154,38 @@ fn column_row(row: &CatalogRow) -> Result<Column, Error> {
 
 /// Reads the unique indexes, the primary key first. Hash indexes are omitted, which MariaDB creates
 /// for long texts, because a query cannot search them.
-async fn unique_indexes(conn: &mut Conn, at: &str) -> Result<Vec<UniqueIndex>, Error> {
+async fn unique_indexes(
+    conn: &mut Conn,
+    identity: &Identity,
+    at: &str,
+) -> Result<Vec<UniqueIndex>, Error> {
     let sql = format!(
-        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART IS NOT NULL FROM information_schema.STATISTICS \
-         WHERE {at} AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' \
-         ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
+        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART IS NOT NULL, {} \
+         FROM information_schema.STATISTICS WHERE {at} AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' \
+         ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX",
+        identity.is_usable_index_sql()
     );
     let mut indexes: Vec<UniqueIndex> = Vec::new();
-    for (name, column, is_prefix) in catalog_row::rows(conn, sql, index_row).await? {
-        match indexes.last_mut().filter(|last| last.name == name) {
-            Some(index) => {
-                index.columns.push(column);
-                index.has_prefix |= is_prefix;
+    for mut index in catalog_row::rows(conn, sql, index_row).await? {
+        match indexes.last_mut().filter(|last| last.name == index.name) {
+            Some(last) => {
+                last.columns.append(&mut index.columns);
+                last.has_prefix |= index.has_prefix;
             }
-            None => {
-                indexes.push(UniqueIndex { name, columns: vec![column], has_prefix: is_prefix })
-            }
+            None => indexes.push(index),
         }
     }
     Ok(indexes)
 }
 
-fn index_row(row: &CatalogRow) -> Result<(String, Option<String>, bool), Error> {
-    Ok((
-        row.required(0, "INDEX_NAME")?,
-        row.nullable(1, "COLUMN_NAME")?,
-        row.required(2, "SUB_PART")?,
-    ))
+/// Parses one column of an index.
+fn index_row(row: &CatalogRow) -> Result<UniqueIndex, Error> {
+    Ok(UniqueIndex {
+        name: row.required(0, "INDEX_NAME")?,
+        columns: vec![row.nullable(1, "COLUMN_NAME")?],
+        has_prefix: row.required(2, "SUB_PART")?,
+        is_usable: row.required(3, "IS_VISIBLE")?,
+    })
 }
 
 /// Returns the account of the session as `user@host`.
@@ -299,7 +306,7 @@ mod tests {
         let column =
             ["id", "int", "int(11)", "utf8mb4", "utf8mb4_bin", "40", "", "select", "NO"].map(text);
         survives_hostile_rows(&column, column_row);
-        survives_hostile_rows(&[text("PRIMARY"), text("id"), text("0")], index_row);
+        survives_hostile_rows(&["PRIMARY", "id", "0", "1"].map(text), index_row);
         survives_hostile_rows(&[text("hotrow@%"), text("1")], privilege_row);
     }
 }

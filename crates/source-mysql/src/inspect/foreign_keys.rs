@@ -13,12 +13,13 @@
 //! names to an account with more privileges. Source: MariaDB, `prepare_fk_prelocking_list` in
 //! sql/sql_base.cc; tested on 10.11.
 //!
-//! MySQL before 9.6 does not describe the children; later versions log their rows. There the
-//! catalogue must name all ancestors of the collection's table. It shows the foreign keys of tables
-//! on which the account has any privilege, so each ancestor must be visible to it. Source: MySQL
-//! 8.0, sql/dd/impl/system_views/referential_constraints.cc; not tested.
+//! MySQL before 9.6 does not describe the children; later versions log their rows, unless
+//! `innodb_native_foreign_keys` is ON. There the catalogue must name all ancestors of the
+//! collection's table. It shows the foreign keys of tables on which the account has any privilege,
+//! so each ancestor must be visible to it. Source: MySQL 8.0,
+//! sql/dd/impl/system_views/referential_constraints.cc; tested on 9.7.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mysql_async::{Conn, Error};
 
@@ -38,6 +39,26 @@ pub(super) struct Cascade {
     child: TableName,
     /// None if hidden from the account.
     parent: Option<TableName>,
+    on_delete: Effect,
+    on_update: Effect,
+}
+
+/// Effect of a change of a parent on its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Update,
+    Delete,
+}
+
+/// Table whose changes can change rows of another one by foreign keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ancestor {
+    pub(crate) name: TableName,
+    /// Deleted rows can.
+    pub(crate) by_delete: bool,
+    /// Updated rows can.
+    pub(crate) by_update: bool,
 }
 
 /// Foreign keys that change rows and that must be known by name.
@@ -45,16 +66,17 @@ pub(super) struct Cascade {
 pub(super) struct ForeignKeys(Vec<Cascade>);
 
 impl ForeignKeys {
-    /// Reads those of the whole server on MySQL, and none on MariaDB.
+    /// Reads those of the whole server on MySQL, and none where the log has the rows.
     ///
     /// # Errors
     /// Errors of the driver, and more foreign keys than [`FOREIGN_KEYS_MAX`].
     pub(super) async fn read(conn: &mut Conn, identity: &Identity) -> Result<Self, Error> {
-        if identity.flavor == Flavor::MariaDb {
+        if identity.flavor == Flavor::MariaDb || are_logged(conn).await? {
             return Ok(Self::default());
         }
         let sql = format!(
-            "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME \
+            "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, \
+             REFERENCED_TABLE_NAME, DELETE_RULE, UPDATE_RULE \
              FROM information_schema.REFERENTIAL_CONSTRAINTS \
              WHERE UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT') \
              OR DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT') LIMIT {}",
@@ -73,26 +95,38 @@ impl ForeignKeys {
         Ok(Self(cascades))
     }
 
-    /// Returns the tables above `table` in chains of these keys.
-    pub(super) fn ancestors(&self, table: &TableName) -> Vec<TableName> {
-        let mut found = BTreeSet::new();
-        let mut next = vec![table];
-        while let Some(child) = next.pop() {
-            for parent in
-                self.0.iter().filter(|c| c.child == *child).filter_map(|c| c.parent.as_ref())
-            {
-                if found.insert(parent.clone()) {
-                    next.push(parent);
+    /// Returns the tables above `table` in chains of these keys, along which some change of them
+    /// reaches it: a key that sets NULL updates its child, and that may reach the next child by its
+    /// rule for updates only.
+    pub(super) fn ancestors(&self, table: &TableName) -> Vec<Ancestor> {
+        let mut found: BTreeMap<&TableName, Ancestor> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut next = vec![(table, Effect::Delete), (table, Effect::Update)];
+        while let Some((child, change)) = next.pop() {
+            for cascade in self.0.iter().filter(|cascade| cascade.child == *child) {
+                let Some(parent) = &cascade.parent else { continue };
+                let new = || Ancestor { name: parent.clone(), by_delete: false, by_update: false };
+                let ancestor = found.entry(parent).or_insert_with(new);
+                for (rule, by, is_by) in [
+                    (cascade.on_delete, Effect::Delete, &mut ancestor.by_delete),
+                    (cascade.on_update, Effect::Update, &mut ancestor.by_update),
+                ] {
+                    if rule == change && seen.insert((parent, by == Effect::Delete)) {
+                        *is_by = true;
+                        next.push((parent, by));
+                    }
                 }
             }
         }
-        found.into_iter().collect()
+        found.retain(|_, ancestor| ancestor.by_delete || ancestor.by_update);
+        found.into_values().collect()
     }
 
     /// Returns true if the parent of a key of `table` or of its ancestors is hidden from the
     /// account.
-    fn has_hidden_parent(&self, table: &TableName, ancestors: &[TableName]) -> bool {
-        let is_in_chain = |name: &TableName| name == table || ancestors.contains(name);
+    fn has_hidden_parent(&self, table: &TableName, ancestors: &[Ancestor]) -> bool {
+        let is_in_chain =
+            |name: &TableName| name == table || ancestors.iter().any(|above| above.name == *name);
         self.0.iter().any(|cascade| cascade.parent.is_none() && is_in_chain(&cascade.child))
     }
 }
@@ -105,7 +139,24 @@ fn cascade_row(row: &CatalogRow) -> Result<Cascade, Error> {
     let schema: Option<String> = row.nullable(2, "UNIQUE_CONSTRAINT_SCHEMA")?;
     let table: Option<String> = row.nullable(3, "REFERENCED_TABLE_NAME")?;
     let parent = schema.zip(table).map(|(schema, table)| TableName { schema, table });
-    Ok(Cascade { child, parent })
+    let on_delete = match row.text(4, "DELETE_RULE")?.as_str() {
+        "CASCADE" => Effect::Delete,
+        "SET NULL" | "SET DEFAULT" => Effect::Update,
+        _ => Effect::None,
+    };
+    let on_update = match row.text(5, "UPDATE_RULE")?.as_str() {
+        "CASCADE" | "SET NULL" | "SET DEFAULT" => Effect::Update,
+        _ => Effect::None,
+    };
+    Ok(Cascade { child, parent, on_delete, on_update })
+}
+
+/// Returns true if the server, and not InnoDB, applies the keys: then the log has the rows. Only
+/// MySQL 9.6 and later versions have the choice, at the start of the server.
+async fn are_logged(conn: &mut Conn) -> Result<bool, Error> {
+    let sql = "SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'";
+    let row = catalog_row::rows(conn, sql, catalog_row::name_and_value).await?;
+    Ok(row.first().is_some_and(|(_, value)| value == "OFF"))
 }
 
 /// Returns true if the table has foreign keys. `at` selects its rows of a catalogue table. Also
@@ -143,7 +194,7 @@ pub(super) async fn check(
 ) -> Result<Option<Finding>, Error> {
     let ancestors = foreign_keys.ancestors(table);
     let mut hidden = Vec::new();
-    for name in &ancestors {
+    for Ancestor { name, .. } in &ancestors {
         let sql = format!(
             "SELECT COUNT(*) FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
@@ -188,29 +239,56 @@ mod tests {
         TableName { schema: "shop".into(), table: table.into() }
     }
 
-    fn keys(of: &[(&str, Option<&str>)]) -> ForeignKeys {
-        let cascade = |(child, parent): &(&str, Option<&str>)| Cascade {
-            child: name(child),
-            parent: parent.map(name),
+    /// Returns keys of children, their parents, and the effects of deletes and updates.
+    fn keys(of: &[(&str, Option<&str>, Effect, Effect)]) -> ForeignKeys {
+        let cascade = |&(child, parent, on_delete, on_update): &(&str, Option<&str>, _, _)| {
+            Cascade { child: name(child), parent: parent.map(name), on_delete, on_update }
         };
         ForeignKeys(of.iter().map(cascade).collect())
+    }
+
+    fn above(table: &str, by_delete: bool, by_update: bool) -> Ancestor {
+        Ancestor { name: name(table), by_delete, by_update }
     }
 
     #[test]
     fn keys_are_followed_upwards_through_all_tables() {
         let keys = keys(&[
-            ("parent", Some("grand")),
-            ("child", Some("parent")),
-            ("child", Some("child")),
-            ("x", Some("y")),
+            ("parent", Some("grand"), Effect::Delete, Effect::Update),
+            ("child", Some("parent"), Effect::Delete, Effect::None),
+            ("child", Some("child"), Effect::Update, Effect::None),
+            ("x", Some("y"), Effect::Delete, Effect::None),
         ]);
-        assert_eq!(keys.ancestors(&name("child")), ["child", "grand", "parent"].map(name));
+        let expected = [
+            above("child", true, false),
+            above("grand", true, false),
+            above("parent", true, false),
+        ];
+        assert_eq!(keys.ancestors(&name("child")), expected);
         assert_eq!(keys.ancestors(&name("grand")), []);
     }
 
     #[test]
+    fn a_key_that_sets_null_goes_on_by_the_rule_for_updates() {
+        for (of_child, expected) in [(Effect::None, false), (Effect::Update, true)] {
+            let keys = keys(&[
+                ("parent", Some("grand"), Effect::Update, Effect::None),
+                ("child", Some("parent"), Effect::Delete, of_child),
+            ]);
+            let grand = above("grand", expected, false);
+            let parent = above("parent", true, expected);
+            let found = keys.ancestors(&name("child"));
+            assert!(found.contains(&parent), "{found:?}");
+            assert_eq!(found.contains(&grand), expected, "{found:?}");
+        }
+    }
+
+    #[test]
     fn a_hidden_parent_counts_only_in_the_chain() {
-        let keys = keys(&[("child", Some("parent")), ("parent", None)]);
+        let keys = keys(&[
+            ("child", Some("parent"), Effect::Delete, Effect::None),
+            ("parent", None, Effect::Delete, Effect::None),
+        ]);
         assert!(keys.has_hidden_parent(&name("child"), &keys.ancestors(&name("child"))));
         assert!(!keys.has_hidden_parent(&name("other"), &[]));
     }
@@ -218,11 +296,21 @@ mod tests {
     #[test]
     fn hidden_names_are_null_and_do_not_panic() {
         let text = |text: &str| Value::Bytes(text.into());
-        survives_hostile_rows(&["shop", "fk2", "shop", "fk1"].map(text), cascade_row);
+        let row = ["shop", "fk2", "shop", "fk1", "SET NULL", "NO ACTION"].map(text);
+        survives_hostile_rows(&row, cascade_row);
         survives_hostile_rows(&[text("PRIMARY"), Value::NULL, Value::NULL], usage_row);
         // As on MariaDB for an account with only UPDATE on the child.
-        let row = CatalogRow::of(vec![text("shop"), text("fk2"), text("shop"), Value::NULL]);
-        assert_eq!(cascade_row(&row).unwrap(), Cascade { child: name("fk2"), parent: None });
+        let [shop, child, rule] = ["shop", "fk2", "CASCADE"].map(text);
+        let row = vec![shop.clone(), child, shop, Value::NULL, rule.clone(), rule];
+        assert_eq!(
+            cascade_row(&CatalogRow::of(row)).unwrap(),
+            Cascade {
+                child: name("fk2"),
+                parent: None,
+                on_delete: Effect::Delete,
+                on_update: Effect::Update
+            }
+        );
         for (row, is_foreign) in [
             ([text("PRIMARY"), Value::NULL, Value::NULL], false),
             ([text("k"), text("fk1"), Value::Int(1)], true),

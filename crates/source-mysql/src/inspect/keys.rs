@@ -67,7 +67,8 @@ fn unique_index<'a>(spec: &CollectionConfig, facts: &'a Facts) -> Result<&'a Uni
             index.columns.iter().map(|c| c.as_ref().map(|c| c.to_lowercase())).collect();
         columns.is_some_and(|columns| sorted(columns) == wanted)
     };
-    let Some(index) = facts.unique.iter().find(is_match) else {
+    let matching = || facts.unique.iter().filter(is_match);
+    let Some(index) = matching().find(|index| index.is_usable).or_else(|| matching().next()) else {
         let described = facts.unique.iter().map(described).collect::<Vec<_>>().join(", ");
         return Err(Finding::new(
             format!(
@@ -83,6 +84,20 @@ fn unique_index<'a>(spec: &CollectionConfig, facts: &'a Facts) -> Result<&'a Uni
             ),
         ));
     };
+    if !index.is_usable {
+        let name = super::quote(&index.name);
+        return Err(Finding::new(
+            format!(
+                "collection `{}`: the unique index `{}` of `{}` is INVISIBLE or IGNORED, so no \
+                 statement may use it",
+                spec.name, index.name, spec.table
+            ),
+            format!(
+                "ALTER TABLE {table} ALTER INDEX {name} VISIBLE;\n\
+                 or on MariaDB ALTER TABLE {table} ALTER INDEX {name} NOT IGNORED;"
+            ),
+        ));
+    }
     if index.has_prefix {
         return Err(Finding::new(
             format!(

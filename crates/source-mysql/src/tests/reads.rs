@@ -5,8 +5,11 @@ use serde_json::json;
 
 use super::harness::{Reader, config, spec, wait};
 use super::server::{Flavor, Server, Stop};
+use crate::plan::{Form, RecordForm, Records};
+use crate::pool;
+use hotrow_source::attempts::Fault;
 use hotrow_source::spec::KeyTypeName;
-use hotrow_source::{Source as _, SourceError};
+use hotrow_source::{RowBudget, Source as _, SourceError};
 
 #[test]
 fn rows_come_in_request_order() {
@@ -385,4 +388,57 @@ fn the_tenant_stands_before_the_record_in_every_form() {
     let rows = reader.answers(2, &["Acme,7", "acme,7"]);
     assert!(rows.iter().all(|row| row.ends_with(r#""Acme"{"org":"Acme","id":7}"#)), "{rows:?}");
     assert_eq!(reader.answers(3, &["1"]), [r#"1{"name":"one"}"#]);
+}
+
+/// The driver keeps an error of a later statement for whoever asks next.
+#[test]
+fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
+    let reader = Reader::on(&server, &["t(id)"]);
+    let plan = reader.source.shared.published.plan().unwrap();
+    let statement = plan.collections[0].as_ref().unwrap();
+    let keys = [reader.source.schemas()[0].parse_url("1").unwrap()];
+    let flavor = server.flavor();
+    for form in
+        flavor.choose([Form::Plain { from: 0 }, Form::SnapshotPoint], [Form::Visible, Form::Gtids])
+    {
+        let sql = statement.sql(&keys, form);
+        let statements: Vec<&str> = sql.split("; ").collect();
+        assert!(statements.len() >= 2, "{sql}");
+        for killed in 0..statements.len() {
+            let mut statements = statements.clone();
+            statements[killed] = "KILL QUERY CONNECTION_ID()";
+            let outcome = reader.block_on(async {
+                let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+                let lease = reader.source.lease(&plan, deadline).await.unwrap();
+                let rows = (statement.records(form), RowBudget::unlimited());
+                pool::query(lease, statements.join("; "), rows, deadline).await
+            });
+            let Err(Fault::Query(SourceError::Timeout { detail })) = outcome else {
+                panic!("{statements:?}: {outcome:?}");
+            };
+            assert!(detail.contains("error 1317"), "{detail}");
+            assert_eq!(reader.answers(0, &["1"]), [r#"{"id":1}"#], "{statements:?}");
+        }
+    }
+}
+
+/// Nobody but a proxy between can begin one, because each session begins with a rollback.
+#[test]
+fn a_session_with_an_open_transaction_gives_no_answer_and_does_not_stay() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
+    let reader = Reader::on(&server, &["t(id)"]);
+    let plan = reader.source.shared.published.plan().unwrap();
+    for sql in ["START TRANSACTION", "SET autocommit = 0; SELECT 1 FROM t"] {
+        let outcome = reader.block_on(async {
+            let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+            let lease = reader.source.lease(&plan, deadline).await.unwrap();
+            let rows = (Records { at: 0, form: RecordForm::Row }, RowBudget::unlimited());
+            pool::query(lease, sql.into(), rows, deadline).await
+        });
+        assert!(matches!(outcome, Err(Fault::Gone(_))), "{sql}: {outcome:?}");
+        assert_eq!(reader.answers(0, &["1"]), [r#"{"id":1}"#], "{sql}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Errors for unsupported tables and servers, with their fixes.
 
 use super::harness::{Reader, config, refusal, spec};
+use super::recorder::Feed;
 use super::server::{Flavor, SERVICE_USER, Server};
 use hotrow_source::spec::KeyTypeName;
 
@@ -79,6 +80,32 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
         assert_eq!(text.contains(expected), server.flavor() == Flavor::MariaDb, "{expected}");
     }
     assert!(!text.contains("collection `parted`"), "{text}");
+}
+
+#[test]
+fn an_index_that_no_statement_may_use_is_no_key() {
+    let server = Server::start(&[]);
+    let (hide, show) = server.flavor().choose(("IGNORED", "NOT IGNORED"), ("INVISIBLE", "VISIBLE"));
+    server.batch(&format!(
+        "CREATE TABLE t (pk int PRIMARY KEY, id int NOT NULL, UNIQUE KEY u (id) {hide}); \
+         INSERT INTO t VALUES (1, 7)"
+    ));
+    let text = refusal(config(&server.url(), &["t(id)"]));
+    assert!(text.contains("the unique index `u` of `t` is INVISIBLE or IGNORED"), "{text}");
+    assert!(text.contains(&format!("ALTER INDEX `u` {show};")), "{text}");
+    server.batch("ALTER TABLE t ADD UNIQUE KEY w (id)");
+    let reader = Reader::on(&server, &["t(id)"]);
+    assert_eq!(reader.answers(0, &["7"]), [r#"{"pk":1,"id":7}"#], "by the other index");
+    server.batch(&format!("ALTER TABLE t ALTER INDEX w {hide}"));
+    let why = reader.read(0, &["7"]).unwrap_err().to_string();
+    assert!(why.contains("is INVISIBLE or IGNORED"), "{why}");
+    server.batch(&format!("ALTER TABLE t ALTER INDEX u {show}"));
+    let feed = Feed::start(&server, &["t(id)"]);
+    server.batch(&format!("ALTER TABLE t ALTER INDEX u {hide}"));
+    feed.sink.wait("the index to be missed", |_| {
+        let plan = feed.source.shared.published.plan().unwrap();
+        plan.collections[0].as_ref().is_err_and(|why| why.contains("IGNORED")).then_some(())
+    });
 }
 
 #[test]
