@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::readiness::FeedState;
-
 /// Time without a passed probe after which a feed is reported.
 const REPORTED_AFTER: Duration = Duration::from_secs(30);
 
@@ -25,20 +23,20 @@ enum Start {
 }
 
 impl LateStarts {
-    /// Takes the states of all feeds at `now`, and returns the sources to report: each once per
-    /// start.
+    /// Takes whether each source's feed is starting at `now`, and returns the sources to report:
+    /// each once per start.
     pub(crate) fn late(
         &mut self,
-        states: impl IntoIterator<Item = FeedState>,
+        are_starting: impl IntoIterator<Item = bool>,
         now: Nanos,
     ) -> Vec<usize> {
         let mut late = Vec::new();
-        for (source, state) in states.into_iter().enumerate() {
+        for (source, is_starting) in are_starting.into_iter().enumerate() {
             if source == self.starts.len() {
                 self.starts.push(Start::NotUnderWay);
             }
             let start = &mut self.starts[source];
-            *start = match (state == FeedState::Starting, *start) {
+            *start = match (is_starting, *start) {
                 (false, _) => Start::NotUnderWay,
                 (true, Start::NotUnderWay) => Start::Since(now),
                 (true, Start::Since(since)) if now.since(since) >= REPORTED_AFTER => {
@@ -58,17 +56,16 @@ mod tests {
 
     #[test]
     fn a_start_is_reported_once_when_it_takes_long() {
-        use FeedState::{Behind, CaughtUp, None, Starting};
         let mut starts = LateStarts::default();
-        let mut late = |seconds: u64, states: [FeedState; 3]| {
-            starts.late(states, Nanos(seconds * 1_000_000_000))
+        let mut late = |seconds: u64, are_starting: [bool; 2]| {
+            starts.late(are_starting, Nanos(seconds * 1_000_000_000))
         };
-        assert!(late(1, [Starting, Starting, None]).is_empty());
-        assert!(late(30, [Starting, CaughtUp, None]).is_empty());
-        assert_eq!(late(31, [Starting, Behind, None]), [0]);
-        assert!(late(99, [Starting, Starting, None]).is_empty());
-        assert_eq!(late(129, [CaughtUp, Starting, None]), [1]);
-        assert!(late(130, [Starting, Starting, None]).is_empty());
-        assert_eq!(late(160, [Starting, Starting, None]), [0], "another start");
+        assert!(late(1, [true, true]).is_empty());
+        assert!(late(30, [true, false]).is_empty());
+        assert_eq!(late(31, [true, false]), [0]);
+        assert!(late(99, [true, true]).is_empty());
+        assert_eq!(late(129, [false, true]), [1]);
+        assert!(late(130, [true, true]).is_empty());
+        assert_eq!(late(160, [true, true]), [0], "another start");
     }
 }

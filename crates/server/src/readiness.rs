@@ -205,8 +205,9 @@ impl Readiness {
     /// Reports the sources whose feed has been starting for long.
     pub(crate) fn report_late(&self, late_starts: &mut LateStarts, now: Nanos) {
         let snapshot = self.in_force.newest();
-        let states = self.conditions(&snapshot, now).into_iter().map(|own| own.feed);
-        for source in late_starts.late(states, now) {
+        let conditions = self.conditions(&snapshot, now).into_iter();
+        let are_starting = conditions.map(|own| own.feed == FeedState::Starting);
+        for source in late_starts.late(are_starting, now) {
             let source = &*snapshot.shared.fetcher.sources[source].name;
             tracing::warn!(
                 source,

@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use super::catalog_row;
 use super::server::{self, Flavor, Identity};
 use super::target::{Host, SslMode, Target};
+use hotrow_source::LossCause;
+use hotrow_source::feed_loop::Ended;
 
 /// Idle time of a connection after which the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -339,6 +341,13 @@ fn refused(target: &Target, host: &Host, e: &Error) -> ConnectError {
         Error::Io(IoError::Tls(_)) => ConnectError::Unusable { host, detail: full_text(e) },
         _ => ConnectError::Unreachable { host, detail: full_text(e) },
     }
+}
+
+/// Returns the end of a session by an error of the driver.
+// By value, for `map_err`.
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn driver_error(e: Error) -> Ended {
+    Ended::new(LossCause::Unavailable, full_text(&e))
 }
 
 /// Returns an error of the driver as text.

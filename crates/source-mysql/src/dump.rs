@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::connect::full_text;
 use super::server::Flavor;
-use super::session::driver_error;
+use super::connect::driver_error;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, timely};
 

@@ -13,7 +13,7 @@ use mysql_async::Conn;
 
 use super::Finding;
 use super::config::{Config, Tuning};
-use super::connect::{self, ConnectError, Settings};
+use super::connect::{self, ConnectError, Settings, driver_error};
 use super::delivery::{Delivery, Origin, Out};
 use super::dump::Dump;
 use super::hub;
@@ -23,7 +23,7 @@ use super::place::LogPosition;
 use super::probe::{self, LogEnd, Progress};
 use super::resume_rules::ResumeRule;
 use super::server::Identity;
-use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, driver_error, watched};
+use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, watched};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;

@@ -22,7 +22,7 @@ use super::catalog_row;
 use super::config::Tuning;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
-use super::session::driver_error;
+use super::connect::driver_error;
 use super::start::Fence;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};

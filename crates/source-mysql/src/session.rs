@@ -9,12 +9,11 @@ use std::pin::pin;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Gtid, Position, SourceId, Version};
 use mysql_async::binlog::events::{Event as Raw, GtidEvent};
-use mysql_async::{Conn, Error};
+use mysql_async::Conn;
 use tokio::sync::{Notify, mpsc};
 
 use super::binlog::Event;
 use super::config::Tuning;
-use super::connect::full_text;
 use super::delivery::{Delivery, DeliveryError};
 use super::dump::Dump;
 use super::inspect::Table;
@@ -30,13 +29,6 @@ use hotrow_supervisor as supervisor;
 
 /// Number of silence checks of the stream per `silence_max`.
 const SILENCE_CHECKS: u32 = 8;
-
-/// Returns the end of a session by an error of the driver.
-// By value, for `map_err`.
-#[allow(clippy::needless_pass_by_value)]
-pub(crate) fn driver_error(e: Error) -> Ended {
-    Ended::new(LossCause::Unavailable, full_text(&e))
-}
 
 impl From<DeliveryError> for Ended {
     fn from(e: DeliveryError) -> Self {

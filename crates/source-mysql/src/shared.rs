@@ -186,7 +186,7 @@ impl Recent {
         self.flushed.fetch_max(at, Ordering::AcqRel);
     }
 
-    /// Records that the commit that ends at `at` has changes. Call it before the sink receives them.
+    /// Records that the commit that ends at `at` has changes, before the sink receives them.
     pub(crate) fn record_commit(&self, mark: ChangeId, at: u64) {
         let mut gtids = self.gtids.lock();
         if let ChangeId::Gtid(gtid) = mark

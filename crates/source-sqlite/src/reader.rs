@@ -362,6 +362,8 @@ fn translate(e: &rusqlite::Error, fits: impl FnOnce() -> bool) -> (SourceError, 
             (SourceError::Unavailable { detail }, Condition::Usable)
         }
         fault => match (fault, e.sqlite_error().is_some() && fits()) {
+            // The connection keeps pages that it has read, also when the file is restored.
+            (Fault::Damage, true) => (SourceError::Data { detail }, Condition::Unusable),
             (_, true) => (SourceError::Data { detail }, Condition::Usable),
             (Fault::Damage, false) => (SourceError::Unavailable { detail }, Condition::Unusable),
             (_, false) => (SourceError::Broken { detail }, Condition::Usable),

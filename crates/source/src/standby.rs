@@ -97,13 +97,13 @@ pub enum StandbyRefusal {
     Conflict,
     /// It did not answer in time.
     Timeout,
-    /// The data of a key cannot be read ([`crate::SourceError::Data`]); it says nothing about the
-    /// standby.
-    Data,
     /// Any other error of the query, for example because the table has another shape there.
     Failed,
     /// The feed did not deliver in time what the rows may show.
     FeedBehind,
+    /// The data of a key cannot be read ([`crate::SourceError::Data`]); it says nothing about the
+    /// standby.
+    Data,
 }
 
 impl StandbyRefusal {

@@ -390,7 +390,7 @@ fn the_tenant_stands_before_the_record_in_every_form() {
     assert_eq!(reader.answers(3, &["1"]), [r#"1{"name":"one"}"#]);
 }
 
-/// The driver keeps an error of a later statement for whoever asks next.
+/// The driver keeps an error of a later statement for the next query.
 #[test]
 fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
     let server = Server::start(&[]);

@@ -202,11 +202,9 @@ mod tests {
         let args = WatchArgs { proxy_pid: vec![proxy], ..WatchArgs::default() };
         let here = Address::Tcp(listener.local_addr().expect("bound"));
         let words = watch(&args, &here).expect("both are there").words;
-        assert!(
-            words.starts_with("process ")
-                && words.ends_with(&format!("behind the proxy, process {proxy}")),
-            "{words}"
-        );
+        // Processes of other tests are descendants too.
+        let behind = format!("behind the proxy, process {proxy}");
+        assert!(words.starts_with("process ") && words.contains(&behind), "{words}");
     }
 
     #[test]

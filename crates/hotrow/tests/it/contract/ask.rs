@@ -96,6 +96,9 @@ impl ReadRequest {
 /// Beginning of the detail of a 400 for a token of another log.
 const ENDED_TOKEN: &str = "Hotrow-Min-Position belongs to another database";
 
+/// Beginning of the detail of a 500 for a record that the database cannot read.
+const DAMAGED: &str = "the record cannot be read from the database";
+
 /// Parses `Hotrow-Cache`, `Age` and `Hotrow-Position`.
 pub(crate) fn provenance(answer: &Answer) -> Provenance {
     let outcome = Outcome::parse(answer.header("hotrow-cache"));
@@ -166,10 +169,13 @@ fn read_batch(keys: &[u32], answer: &Answer, sizes: Sizes) -> Vec<(u32, Claim)> 
 }
 
 fn refused(answer: &Answer) -> Claim {
-    if !matches!(answer.status, 400 | 503 | 504) {
+    if !matches!(answer.status, 400 | 500 | 503 | 504) {
         return invalid(answer);
     }
     let (title, detail) = answer.problem(answer.status);
+    if answer.status == 500 && !detail.starts_with(DAMAGED) {
+        return invalid(answer);
+    }
     assert!(
         !title.is_empty() && !detail.is_empty(),
         "a refusal without title and detail: {answer:?}"
