@@ -40,7 +40,7 @@ pub(crate) struct Session<'a> {
     pub(crate) first: Option<Token>,
     pub(crate) proof: Proof,
     /// With [`Proof::Answers`]: newest probed operation that a majority had when the request was
-    /// sent whose answer comes next.
+    /// sent whose answer comes next. An answer's own time may be later than its look at the log.
     pub(crate) asked_through: u64,
     /// False if the account may not write notes into the log; tested only if a note is needed.
     pub(crate) may_note: &'a mut bool,

@@ -17,14 +17,15 @@ fn an_empty_answer_proves_only_what_was_known_when_it_was_requested() {
     mongo.standin().make_tokens_opaque();
     mongo.insert("things", [doc! { "_id": 1 }]);
     let engine = Engine::on(&mongo, &["things"]);
-    let from = engine.sink.len();
+    // The last event is an advance, and further ones replace it.
+    let from = engine.sink.len() - 1;
     let standin = mongo.standin();
     standin.inject("getMore", Fault::Hold);
     wait("a held answer", || standin.held("getMore") > 0);
     mongo.insert("things", [doc! { "_id": 2 }]);
-    // A probe that begins after the change, and its answer.
+    // The second probe begins after the change; the third, when the second was answered.
     let probes = standin.commands("find");
-    wait("two probes", || standin.commands("find") >= probes + 2);
+    wait("three probes", || standin.commands("find") >= probes + 3);
     standin.clear_faults("getMore");
     engine.sink.wait("the change", |events| {
         let since = &events[from..];
@@ -84,6 +85,10 @@ fn run(command: &mut Command, tests: &[&str]) {
 fn the_tests_of_the_feed_pass_with_opaque_tokens() {
     let program = std::env::current_exe().expect("the test's own file");
     let tests = ["tests::feed::", "tests::failures::", "tests::races::", "tests::aliases::"];
+    // Their faults of reads would apply to probes, which read too.
+    let skipped = ["a_slow_read_ends", "a_malformed_answer", "reads_at_once"];
+    let skipped = skipped.iter().flat_map(|name| ["--skip", name]);
+    let tests: Vec<&str> = tests.into_iter().chain(skipped).collect();
     run(Command::new(program).env("HOTROW_TEST_MONGODB_OPAQUE", "yes"), &tests);
 }
 

@@ -40,7 +40,6 @@ pub fn serve(shared: &Shared, mut stream: TcpStream, context: &ConnectionContext
             Some(Fault::Malform) => answer.map(|(reply, at)| (malformed(&reply), at)),
             _ => answer,
         };
-        let answer = finished(shared, answer);
         // A fault set during the execution also applies, for example while a `getMore` waits for
         // an event.
         let fault = fault.or_else(|| shared.lock().late_fault(&name));
@@ -49,6 +48,9 @@ pub fn serve(shared: &Shared, mut stream: TcpStream, context: &ConnectionContext
             Some(Fault::Hold) => hold(shared, &name),
             _ => {}
         }
+        // As a server does, at the command's end: it may know more by then than a stream has looked
+        // at.
+        let answer = finished(shared, answer);
         if !request.unanswered && request.answer(&mut stream, &answer).is_err() {
             break;
         }
