@@ -76,11 +76,8 @@ impl FetchedResponse {
 /// Reasons why a request cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The path has characters that are invalid in a request line.
-    #[error(
-        "the path {0:?} has a blank, a control character or one outside ASCII; write it \
-         percent-encoded"
-    )]
+    /// The path has a character that a URL cannot have (RFC 3986, section 2).
+    #[error("the path {0:?} has a character that a URL cannot have; write it percent-encoded")]
     Path(String),
     /// A header's name or value is invalid.
     #[error(
@@ -95,7 +92,8 @@ pub enum RequestError {
 /// # Errors
 /// Fails if the path or a header does not fit into the head of a request.
 pub fn get(path: &str, host: &str, headers: &[(String, String)]) -> Result<Vec<u8>, RequestError> {
-    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let in_urls = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
+    if !path.bytes().all(in_urls) {
         return Err(RequestError::Path(path.to_owned()));
     }
     let mut text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
