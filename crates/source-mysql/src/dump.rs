@@ -10,9 +10,9 @@ use mysql_async::{BinlogStream, BinlogStreamRequest, Conn, Error};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::connect::driver_error;
 use super::connect::full_text;
 use super::server::Flavor;
-use super::connect::driver_error;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, timely};
 

@@ -419,12 +419,16 @@ impl CatalogWatcher for Catalogue<'_, '_> {
         if is_refreshed {
             shared.reconnect();
         }
-        if now == self.tables {
-            return Ok(CatalogCheck::Unchanged);
-        }
-        // Readers first, then the flush: a read that begins after it uses the new definition.
+        let is_unchanged = now == self.tables;
+        // Readers first, then the flush: a read that begins after it uses the new definition. A
+        // reader may have found a definition that was there between two checks only.
         for (i, table) in preflight::readable(&now).iter().enumerate() {
-            shared.set_table(i, table);
+            if !is_unchanged || shared.is_unreadable(i) {
+                shared.set_table(i, table);
+            }
+        }
+        if is_unchanged {
+            return Ok(CatalogCheck::Unchanged);
         }
         for (i, (table, before)) in
             now.iter().zip(&self.tables).enumerate().filter(|(_, (now, before))| now != before)

@@ -20,9 +20,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::catalog_row;
 use super::config::Tuning;
+use super::connect::driver_error;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
-use super::connect::driver_error;
 use super::start::Fence;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};

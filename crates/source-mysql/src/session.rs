@@ -8,8 +8,8 @@ use std::pin::pin;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Gtid, Position, SourceId, Version};
-use mysql_async::binlog::events::{Event as Raw, GtidEvent};
 use mysql_async::Conn;
+use mysql_async::binlog::events::{Event as Raw, GtidEvent};
 use tokio::sync::{Notify, mpsc};
 
 use super::binlog::Event;

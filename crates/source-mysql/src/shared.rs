@@ -98,6 +98,12 @@ impl Shared {
         }
     }
 
+    /// Returns whether readers know no definition of a collection that fits.
+    pub(crate) fn is_unreadable(&self, collection: usize) -> bool {
+        let plan = self.published.plan();
+        plan.is_ok_and(|plan| plan.collections.get(collection).is_some_and(Result::is_err))
+    }
+
     /// Forgets recent changes: the feed starts anew, and points of before may mean other commits.
     pub(crate) fn renew_recent(&self) {
         if let Ok(plan) = self.published.write().as_mut() {

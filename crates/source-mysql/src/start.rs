@@ -7,8 +7,8 @@ use mysql_async::Conn;
 
 use super::catalog_row;
 use super::config::Tuning;
-use super::server::{Flavor, Identity};
 use super::connect::driver_error;
+use super::server::{Flavor, Identity};
 use hotrow_source::feed_loop::{Ended, timely};
 
 /// Waits until everything before an end of the log that was queried is visible to reads sent from

@@ -248,6 +248,8 @@ impl FeedLoop<'_> {
         let before = shared.log_end();
         let end = link::log_end(client, tuning).await?.0;
         if self.incarnation.replace(incarnation) != Some(incarnation) {
+            // It may be a copy from before the publication.
+            self.published.get_mut().clear();
             shared.begin_log(end);
         } else if end < before {
             let detail = format!("its log ended at {} and ends at {} now", Lsn(before), Lsn(end));

@@ -173,8 +173,9 @@ fn refused(answer: &Answer) -> Claim {
         return invalid(answer);
     }
     let (title, detail) = answer.problem(answer.status);
-    if answer.status == 500 && !detail.starts_with(DAMAGED) {
-        return invalid(answer);
+    if answer.status == 500 {
+        // To the rules it is as much of a refusal as a 503.
+        return if detail.starts_with(DAMAGED) { Claim::Refused(503) } else { invalid(answer) };
     }
     assert!(
         !title.is_empty() && !detail.is_empty(),
