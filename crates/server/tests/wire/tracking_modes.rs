@@ -168,7 +168,10 @@ fn a_broadcasting_client_gets_all_keys_with_its_prefix() {
     let reads = shelf.reads();
     client.send(array("GET products:1"));
     wait_until(|| shelf.reads() > reads);
+    assert_eq!(all.reply(), invalidated(&["products:1"]), "of transaction 9");
     server.commit(10, 600, &[1]);
+    // The worker has the change before the reply: later it would be a second invalidation.
+    assert_eq!(all.reply(), invalidated(&["products:1"]));
     shelf.shut(false);
     assert!(matches!(client.reply(), Reply::Text(_)));
     assert_eq!(client.reply(), invalidated(&["products:1"]));
