@@ -286,7 +286,9 @@ fn a_silent_stream_times_out_alone() {
 }
 
 fn certificate(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/certificates").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/transport/tests/certificates")
+        .join(name)
 }
 
 fn tls_server(alpn: &[&[u8]]) -> Server {

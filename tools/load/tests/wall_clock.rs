@@ -77,10 +77,10 @@ fn stepped() {
 /// check certificates.
 #[test]
 fn no_source_names_the_wall_clock() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
-    for folder in ["load/src", "measure/src", "diagnose/src"] {
-        collect(&crates.join(folder), &mut files);
+    for folder in ["tools/load/src", "crates/measure/src", "tools/diagnose/src"] {
+        collect(&root.join(folder), &mut files);
     }
     assert!(files.len() > 20, "{files:?}");
     for file in files {

@@ -21,7 +21,9 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use scripted::{Server, Step, config, ok, outcome, try_run};
 
 fn certificate(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/certificates").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/transport/tests/certificates")
+        .join(name)
 }
 
 /// Server name and protocol that each TLS client requested.
