@@ -21,7 +21,7 @@ const KEPT_MAX: usize = 8;
 /// Questions that wait for an answer. All times are those of the relay's own clock.
 ///
 /// At most [`ANSWERS_MAX`] instances have a place. A new one takes the place that was given first,
-/// of an instance that has not asked again since: invented instances lock out nobody.
+/// of an instance that has not asked again since: invented instances lock out no other.
 #[derive(Debug, Default)]
 pub struct Nonces {
     rules: Rules,

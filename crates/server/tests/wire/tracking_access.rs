@@ -173,7 +173,7 @@ fn invalidations_go_to_connections_of_the_same_credential_only() {
     assert_eq!(data.reply(), broken);
     data.ask("GET accounts:9");
     assert_quiet(&mut target);
-    // The connection that gets the invalidations becomes another one, or nobody's.
+    // The connection that gets the invalidations becomes another one, or has no credential.
     for becomes_other in [format!("AUTH {}", key("other")), "RESET".to_owned()] {
         let ((mut data, _), (mut target, id)) = (connect("acme"), connect("acme"));
         assert_eq!(data.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), Reply::ok());

@@ -424,7 +424,7 @@ fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
     }
 }
 
-/// Nobody but a proxy between can begin one, because each session begins with a rollback.
+/// Only a proxy between can begin one, because each session begins with a rollback.
 #[test]
 fn a_session_with_an_open_transaction_gives_no_answer_and_does_not_stay() {
     let server = Server::start(&[]);
