@@ -10,6 +10,8 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotrow_config::rate::Network;
+use hotrow_config::transport::Transport;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::TaskGuard;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -19,8 +21,6 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use crate::accept_budget::AcceptBudget;
-use crate::config::rate::Network;
-use crate::config::transport::Transport;
 use crate::connection::direct::Direct;
 use crate::connection::handshake::{
     self, ProxyFailures, proxied_client, secured, yield_to_ready_tasks,

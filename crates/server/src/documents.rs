@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use hotrow_config::Config;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::admin::{carries_token, unauthorised};
 use crate::body::Body;
-use crate::config::Config;
 use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
 use crate::listen::{ListenError, Listeners};

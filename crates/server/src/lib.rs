@@ -27,7 +27,6 @@ mod breaker_probe;
 pub mod budgets;
 pub mod collections;
 mod compression;
-pub mod config;
 pub mod connection;
 mod consistency_check;
 pub mod context;
@@ -84,3 +83,5 @@ pub mod traces;
 mod tracking;
 mod warm_start;
 pub mod worker;
+
+use hotrow_config as config;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use hotrow_config::transport::{ClientCertificates, Tls, Transport};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
@@ -22,7 +23,6 @@ use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use self::files::{Certificates, TlsError};
-use crate::config::transport::{ClientCertificates, Tls, Transport};
 use crate::file_watch::{self, Stamps, Watched};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread::JoinHandle;
 
+use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
@@ -18,7 +19,6 @@ use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::acceptor::{Acceptor, Endpoint, TURNED_AWAY_MAX};
-use crate::config::{Config, Limits};
 use crate::connection::serve::Serve;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL};

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use hotrow_server::config::transport::{ClientCertificates, Tls, UnixSocket};
+use hotrow_config::transport::{ClientCertificates, Tls, UnixSocket};
 use hotrow_server::listen::unix::PATH_BYTES_MAX;
 
 use super::problem::shown;

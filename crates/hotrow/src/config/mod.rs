@@ -68,7 +68,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The HTTP side.
-    pub server: hotrow_server::config::Config,
+    pub server: hotrow_config::Config,
     /// The cache.
     pub cache: hotrow_cache::config::Config,
     /// Cache settings per collection, in the order of their `CollectionId`s: by name.
@@ -232,7 +232,7 @@ pub fn check_files(
     resolved: &Resolved,
     path: &Path,
 ) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
-    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let hotrow_config::Config { transport, admin_transport, .. } = &resolved.server;
     let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
     let (mut certificates, mut problems) = (Vec::new(), Vec::new());
     for (table, tls) in configured {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_server::config::transport::UnixSocket;
+use hotrow_config::transport::UnixSocket;
 use hotrow_server::listen::inherited::ListenerKind;
 use hotrow_server::listen::offered::Offered;
 use hotrow_server::listen::unix::{UnixEndpoint, UnixListenError};

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_access::certificate::CertificateTable;
 use hotrow_access::grant::{Grants, Roles};
 use hotrow_access::key::KeyTable;
+use hotrow_config::access::{Access as Config, Granted, GrantsFile, Names};
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
-use crate::config::access::{Access as Config, Granted, GrantsFile, Names};
 use crate::file_watch::{self, Stamps, Watched};
 use crate::in_force::InForce;
 

@@ -14,10 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use hotrow_config::Config;
+use hotrow_config::transport::UnixSocket;
 use socket2::{Domain, SockRef, Type};
-
-use crate::config::Config;
-use crate::config::transport::UnixSocket;
 
 /// Most sockets that are taken over: as many as workers on two addresses, and some more.
 pub const INHERITED_SOCKETS_MAX: usize = 2 * 1024 + 8;

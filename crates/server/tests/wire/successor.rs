@@ -6,8 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::common::service::{Running, config};
 use crate::common::{Client, wait_until};
-use hotrow_server::config::Config;
-use hotrow_server::config::transport::{Transport, UnixSocket};
+use hotrow_config::Config;
+use hotrow_config::transport::{Transport, UnixSocket};
 use hotrow_server::listen::inherited::{Inherited, ListenerKind};
 use hotrow_server::service::Service;
 
