@@ -111,7 +111,11 @@ struct Known {
 
 impl Access {
     /// Resolves the configuration, which has been checked.
-    pub(crate) fn new(config: &hotrow_config::access::Access, collections: usize, now: Nanos) -> Self {
+    pub(crate) fn new(
+        config: &hotrow_config::access::Access,
+        collections: usize,
+        now: Nanos,
+    ) -> Self {
         Self::after(None, config, collections, now)
     }
 

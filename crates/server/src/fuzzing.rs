@@ -53,7 +53,7 @@ pub fn request_path(input: &[u8]) {
 
 /// Parses bytes as the header with which a proxy names its client.
 pub fn proxy_header(input: &[u8]) {
-    let _ = crate::connection::proxy_header::parse(input);
+    let _ = hotrow_net::proxy_header::parse(input);
 }
 
 /// Parses bytes as the values of `Accept-Encoding`, one a line, and chooses a coding.
@@ -78,7 +78,7 @@ pub fn accept_encoding(input: &[u8]) {
 /// If it has more than four characters for each byte, which is what escapes take.
 pub fn certificate_subject(input: &[u8]) {
     let certificate = rustls::pki_types::CertificateDer::from(input);
-    if let Some(subject) = crate::tls::files::subject(&certificate) {
+    if let Some(subject) = hotrow_net::tls::files::subject(&certificate) {
         assert!(subject.chars().count() <= 4 * input.len(), "{subject}");
     }
 }

@@ -13,7 +13,6 @@
 //! after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them,
 //! and hot keys), [`documents`] (the admin side of a relay).
 
-mod accept_budget;
 mod acceptor;
 mod access;
 pub mod access_log;
@@ -34,18 +33,15 @@ mod cors;
 mod current;
 pub mod documents;
 mod field_selection;
-mod file_watch;
 mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;
 mod header_writer;
 mod history;
-mod http_client;
 mod http_error;
 pub mod in_force;
 mod late_start;
-pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod miss_ratio_curve;
@@ -77,7 +73,6 @@ pub mod sink;
 mod standby;
 mod surrogate_key;
 mod throttle;
-pub mod tls;
 mod trace_context;
 pub mod traces;
 mod tracking;

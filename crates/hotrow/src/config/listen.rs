@@ -129,7 +129,7 @@ fn handover(section: &mut Section<'_>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use hotrow_config::transport::{ClientCertificates, Tls, UnixSocket};
-    use hotrow_server::listen::unix::PATH_BYTES_MAX;
+    use hotrow_net::listen::unix::PATH_BYTES_MAX;
 
     use super::super::{Overrides, Resolved, parse};
     use super::*;

@@ -45,7 +45,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hotrow_server::tls::files::Certificates;
+use hotrow_net::tls::files::Certificates;
 use hotrow_source::spec::CollectionConfig;
 #[cfg(feature = "postgres")]
 use hotrow_source::spec::Follow;
@@ -236,7 +236,7 @@ pub fn check_files(
     let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
     let (mut certificates, mut problems) = (Vec::new(), Vec::new());
     for (table, tls) in configured {
-        match tls.as_ref().map(hotrow_server::tls::files::check) {
+        match tls.as_ref().map(hotrow_net::tls::files::check) {
             Some(Ok(found)) => certificates.push((table, found)),
             Some(Err(error)) => {
                 let (path, what) = (table.to_owned(), error.to_string());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hotrow_config::Config;
-use hotrow_server::listen::inherited::{Inherited, ListenerKind};
+use hotrow_net::listen::inherited::{Inherited, ListenerKind};
 
 use super::wire::{self, Greeting};
 use super::{HandoverError, check_user};

@@ -14,12 +14,12 @@ use std::thread::JoinHandle;
 use hotrow_access::jwks::{JWKS_BYTES_MAX, JwksError, KeySet};
 use hotrow_config::access::{JwksUrl, TokenKeys};
 use hotrow_measure::clock::Nanos;
+use hotrow_net::file_watch;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
 use self::fetch::{FetchError, fetch};
 use super::keys::TokenAccess;
-use crate::file_watch;
 
 /// Where the keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

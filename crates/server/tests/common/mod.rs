@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hotrow_config::transport::Transport;
 use hotrow_config::{Concurrency, Config, Limits};
+use hotrow_net::listen::Listeners;
+use hotrow_net::listen::unix::UnixEndpoint;
+use hotrow_net::tls::TlsEndpoint;
 use hotrow_server::connection::request::{BodyError, RequestBody};
 use hotrow_server::connection::serve::HttpService;
-use hotrow_server::listen::Listeners;
-use hotrow_server::listen::unix::UnixEndpoint;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
-use hotrow_server::tls::TlsEndpoint;
 use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -154,7 +154,7 @@ impl Server {
         let made = limiter.clone();
         if let Some(tls) = tls {
             // It ends with the shutdown.
-            drop(hotrow_server::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
+            drop(hotrow_net::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
         }
         let threads = WorkerThreads { name: WorkerName::Http, supervisor: Supervisor::default() };
         let echo = move |_| Echo(made.clone());

@@ -13,7 +13,7 @@ use crate::common::tenants::{Options, TenantService};
 use crate::common::{Client, DEADLINE, wait_until};
 use hotrow_config::transport::ClientCertificates;
 use hotrow_config::{Config, Limits};
-use hotrow_server::listen::inherited::{Inherited, ListenerKind};
+use hotrow_net::listen::inherited::{Inherited, ListenerKind};
 use hotrow_server::service::Service;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 

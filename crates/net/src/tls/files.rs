@@ -151,7 +151,7 @@ pub fn check(settings: &Tls) -> Result<Certificates, TlsError> {
 }
 
 /// Returns the subject of a verified certificate as text (RFC 4514).
-pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
+pub fn subject(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     Some(parsed.tbs_certificate().subject().to_string().into())
 }

@@ -100,7 +100,7 @@ impl UnixEndpoint {
 
     /// Takes over the socket of another process that `holder` keeps open, if there is one;
     /// otherwise opens the configured one.
-    pub(crate) fn bind_or_take(
+    pub fn bind_or_take(
         configured: Option<&UnixSocket>,
         inherited: Option<UnixListener>,
         holder: Holder,
