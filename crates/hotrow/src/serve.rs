@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
+use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
+use hotrow_net::listen::inherited::{Holder, Inherited};
 use hotrow_server::access_log::AccessLog;
-use hotrow_server::config::{Config, Limits};
 use hotrow_server::in_force::InForce;
-use hotrow_server::listen::inherited::{Holder, Inherited};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};

@@ -24,6 +24,7 @@ use hotrow_access::identity::Identity;
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, TokenPolicy, UnixSeconds, VerifiedToken, verify};
+use hotrow_config::access::Names;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
@@ -36,8 +37,6 @@ use self::keys::KeysInForce;
 pub(crate) use self::keys::TokenAccess;
 use self::principals::Version;
 pub(crate) use self::principals::{GrantsInForce, PrincipalsInForce};
-use crate::config;
-use crate::config::access::Names;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
@@ -112,7 +111,11 @@ struct Known {
 
 impl Access {
     /// Resolves the configuration, which has been checked.
-    pub(crate) fn new(config: &config::access::Access, collections: usize, now: Nanos) -> Self {
+    pub(crate) fn new(
+        config: &hotrow_config::access::Access,
+        collections: usize,
+        now: Nanos,
+    ) -> Self {
         Self::after(None, config, collections, now)
     }
 
@@ -120,7 +123,7 @@ impl Access {
     /// is kept where the configuration says the same of them.
     pub(crate) fn after(
         before: Option<&Self>,
-        config: &config::access::Access,
+        config: &hotrow_config::access::Access,
         collections: usize,
         now: Nanos,
     ) -> Self {

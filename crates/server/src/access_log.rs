@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use hotrow_config::access::Names;
+use hotrow_config::observability::AccessLog as Config;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::random;
 use hotrow_otel::context::TraceId;
@@ -27,8 +29,6 @@ pub use self::output::OpenError;
 use self::output::Output;
 use self::queue::{Bell, LineQueue};
 use crate::access::Caller;
-use crate::config::access::Names;
-use crate::config::observability::AccessLog as Config;
 use crate::context::Peer;
 use crate::metrics::{CacheOutcome, Exposition, Labels};
 

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::tls::ListenerTls;
 use hotrow_push::Purge;
 use hotrow_types::key::CollectionId;
 use http::header::{
@@ -51,7 +52,6 @@ use crate::respond::capabilities;
 use crate::route::{self, METHODS};
 use crate::service::Process;
 use crate::shared::Shared;
-use crate::tls::ListenerTls;
 
 /// State shown by the admin side.
 #[derive(Clone)]

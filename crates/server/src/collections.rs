@@ -6,7 +6,6 @@ use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
-use crate::config;
 use crate::route::{AliasRoute, Router};
 use crate::surrogate_key::SurrogateKeys;
 
@@ -32,9 +31,9 @@ pub struct Collection {
     /// See the configuration.
     pub allow_high_priority: bool,
     /// See the configuration.
-    pub tenancy: Option<config::Tenancy>,
+    pub tenancy: Option<hotrow_config::Tenancy>,
     /// See the configuration.
-    pub compression: Option<config::Compression>,
+    pub compression: Option<hotrow_config::Compression>,
     /// Surrogate keys of its answers; `None`: they have none.
     pub(crate) surrogate_keys: Option<SurrogateKeys>,
     /// See the configuration.
@@ -47,7 +46,7 @@ pub struct Collection {
 #[derive(Debug)]
 pub struct Alias {
     /// See the configuration.
-    pub settings: config::Alias,
+    pub settings: hotrow_config::Alias,
     /// Schema of the keys that it names.
     pub keys: KeySchema,
 }
@@ -68,11 +67,11 @@ impl Collections {
     /// # Errors
     /// If a configured `cache_control` is not a valid header value.
     pub fn new(
-        configured: &[config::Collection],
+        configured: &[hotrow_config::Collection],
         schemas: &[KeySchema],
         seed: u64,
     ) -> Result<Self, InvalidHeaderValue> {
-        let ready = |(collection, schema): (&config::Collection, &KeySchema)| {
+        let ready = |(collection, schema): (&hotrow_config::Collection, &KeySchema)| {
             Ok(Collection {
                 name: collection.name.clone(),
                 source: collection.source,

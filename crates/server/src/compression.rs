@@ -9,10 +9,10 @@ mod encode;
 mod negotiation;
 
 use hotrow_cache::{Presence, Record};
+use hotrow_config::Compression;
 use hotrow_http1::fields::Fields;
 
 pub(crate) use self::compressor::{Compressor, start};
-use crate::config::Compression;
 use crate::handle::Handler;
 use crate::record_form::RecordForm;
 

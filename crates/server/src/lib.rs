@@ -13,7 +13,6 @@
 //! after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them,
 //! and hot keys), [`documents`] (the admin side of a relay).
 
-mod accept_budget;
 mod acceptor;
 mod access;
 pub mod access_log;
@@ -27,7 +26,6 @@ mod breaker_probe;
 pub mod budgets;
 pub mod collections;
 mod compression;
-pub mod config;
 pub mod connection;
 mod consistency_check;
 pub mod context;
@@ -35,18 +33,15 @@ mod cors;
 mod current;
 pub mod documents;
 mod field_selection;
-mod file_watch;
 mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;
 mod header_writer;
 mod history;
-mod http_client;
 mod http_error;
 pub mod in_force;
 mod late_start;
-pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod miss_ratio_curve;
@@ -78,9 +73,10 @@ pub mod sink;
 mod standby;
 mod surrogate_key;
 mod throttle;
-pub mod tls;
 mod trace_context;
 pub mod traces;
 mod tracking;
 mod warm_start;
 pub mod worker;
+
+use hotrow_config as config;

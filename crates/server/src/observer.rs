@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hotrow_config::access::Names;
 use hotrow_http1::fields::Fields;
 use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
@@ -20,7 +21,6 @@ use crate::access_log::{Entry, RequestLine, WorkerAccessLog};
 use crate::admission::rate::seed;
 use crate::answer::Answer;
 use crate::body::Body;
-use crate::config::access::Names;
 use crate::connection::rejection::Rejection;
 use crate::connection::request::{Protocol, Request};
 use crate::context::{ConnectionContext, Peer};

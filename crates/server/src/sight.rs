@@ -11,13 +11,13 @@
 use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
+use hotrow_config::Tenancy;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::tenant::Tenants;
 use hotrow_types::version::Position;
 
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::answer::{Answer, Outcome};
-use crate::config::Tenancy;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;

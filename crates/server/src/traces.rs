@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use hotrow_config::Config;
+use hotrow_config::trace::Trace;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_otel::context::{RandomIds, SpanContext, SpanId, TraceParent};
@@ -47,8 +49,6 @@ pub(crate) use self::request::{AnsweredRequest, ReadKind, RequestTrace, TraceSlo
 pub(crate) use self::waiting::WaitingRequest;
 use self::waiting::WaitingRequests;
 use crate::collections::Collections;
-use crate::config::Config;
-use crate::config::trace::Trace;
 use crate::metrics::{CacheOutcome, Exposition, Labels};
 use crate::trace_context::parent_of;
 

@@ -23,7 +23,6 @@ use hotrow_types::key::{CollectionId, Key, KeySchema};
 use tokio::time::sleep;
 
 use self::hot_keys::{HotKeys, HotKeysError, HotKeysWriter};
-use crate::config;
 use crate::lookups::Calendar;
 use crate::read::{Fetcher, SourceReads, run_batches};
 
@@ -105,7 +104,7 @@ pub(crate) struct WarmProgress {
 }
 
 impl WarmProgress {
-    pub(crate) fn new(config: &config::WarmStart) -> Self {
+    pub(crate) fn new(config: &hotrow_config::WarmStart) -> Self {
         Self { before_ready: config.before_ready, ..Self::default() }
     }
 
@@ -127,7 +126,7 @@ impl WarmProgress {
 
 /// The parts of the thread.
 pub(crate) struct Warmer {
-    pub(crate) config: config::WarmStart,
+    pub(crate) config: hotrow_config::WarmStart,
     pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) calendar: Calendar,
     pub(crate) progress: Arc<WarmProgress>,

@@ -8,7 +8,7 @@ mod principals;
 mod tokens;
 
 use hotrow_access::grant::Roles;
-use hotrow_server::config::access::{Access, Granted, Names};
+use hotrow_config::access::{Access, Granted, Names};
 
 pub(super) use self::file::read_grants;
 use self::principals::{Principals, principals, role_of};

@@ -3,7 +3,7 @@
 //! Each becomes a collection of its own behind those of the file (`hotrow_cache::alias`).
 
 use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::{Alias, Collection};
+use hotrow_config::{Alias, Collection};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 

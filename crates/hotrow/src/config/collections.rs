@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::{Collection, Tenancy};
+use hotrow_config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 use hotrow_types::source::SourceId;

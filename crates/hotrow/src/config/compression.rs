@@ -1,6 +1,6 @@
 //! Compression of the answers of a collection.
 
-use hotrow_server::config::{Compression, ContentCoding};
+use hotrow_config::{Compression, ContentCoding};
 
 use super::collections::AccessTraits;
 use super::problem::shown;

@@ -45,7 +45,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hotrow_server::tls::files::Certificates;
+use hotrow_net::tls::files::Certificates;
 use hotrow_source::spec::CollectionConfig;
 #[cfg(feature = "postgres")]
 use hotrow_source::spec::Follow;
@@ -68,7 +68,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The HTTP side.
-    pub server: hotrow_server::config::Config,
+    pub server: hotrow_config::Config,
     /// The cache.
     pub cache: hotrow_cache::config::Config,
     /// Cache settings per collection, in the order of their `CollectionId`s: by name.
@@ -232,11 +232,11 @@ pub fn check_files(
     resolved: &Resolved,
     path: &Path,
 ) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
-    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let hotrow_config::Config { transport, admin_transport, .. } = &resolved.server;
     let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
     let (mut certificates, mut problems) = (Vec::new(), Vec::new());
     for (table, tls) in configured {
-        match tls.as_ref().map(hotrow_server::tls::files::check) {
+        match tls.as_ref().map(hotrow_net::tls::files::check) {
             Some(Ok(found)) => certificates.push((table, found)),
             Some(Err(error)) => {
                 let (path, what) = (table.to_owned(), error.to_string());

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, SourceSettings};
-use hotrow_server::config::Source as ServedSource;
+use hotrow_config::Source as ServedSource;
 use hotrow_source::spec::{CollectionConfig, Follow, ServerConfig};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, config::JsonForm};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 #[cfg(all(feature = "failpoints", feature = "mongodb"))]
 use hotrow_cache::Safeguard;
+use hotrow_config::Config;
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::feed::{Bounds, HubFeed};
-use hotrow_server::config::Config;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, TtlOnlySink};
 use hotrow_source::sources::Sources;

@@ -26,15 +26,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("http2", &[]),
     ("resp", &[]),
+    ("config", &["access", "admission", "cache", "types"]),
+    ("net", &["config", "measure", "supervisor"]),
     (
         "server",
         &[
             "access",
             "admission",
             "cache",
+            "config",
             "http1",
             "http2",
             "measure",
+            "net",
             "otel",
             "push",
             "resp",
@@ -90,8 +94,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "admission",
             "cache",
             "cli",
+            "config",
             "hub-nats",
             "measure",
+            "net",
             "server",
             "source",
             "source-mongodb",
@@ -132,7 +138,7 @@ const HTTP: &[&str] = &[
     "ureq",
 ];
 const HTTP_SPEAKERS: &[&str] =
-    &["http1", "http2", "server", "load", "reference", "transport", "verify"];
+    &["config", "http1", "http2", "net", "server", "load", "reference", "transport", "verify"];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hotrow_config::access::HolderName;
 use x509_cert::der::DateTime;
 
 use super::Entry;
-use crate::config::access::HolderName;
 use crate::context::Peer;
 
 /// Most bytes of a path in a line; a longer one is cut off.
@@ -109,9 +109,9 @@ mod tests {
     use super::super::output::PIPE_BUF_BYTES;
     use super::*;
     use crate::access::Caller;
-    use crate::config::access::Names;
     use crate::metrics::CacheOutcome;
     use crate::trace_context::parent_of;
+    use hotrow_config::access::Names;
 
     fn entry<'a>(method: &'a [u8], target: &'a [u8]) -> Entry<'a> {
         Entry {

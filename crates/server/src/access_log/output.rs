@@ -11,7 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::observability::AccessLogOutput;
+use hotrow_config::observability::AccessLogOutput;
+
 use crate::throttle::ACCESS_LOG;
 
 /// Permissions of a new file: its lines may be personal data.

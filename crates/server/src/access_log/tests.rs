@@ -1,5 +1,6 @@
+use hotrow_config::observability::AccessLogOutput;
+
 use super::*;
-use crate::config::observability::AccessLogOutput;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -11,9 +11,9 @@ mod forwarded;
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use hotrow_config::rate::{ClientHeader, Network, RateLimits};
 use hotrow_http1::fields::Fields;
 
-use crate::config::rate::{ClientHeader, Network, RateLimits};
 use crate::context::Peer;
 
 const FORWARDED: &str = "forwarded";

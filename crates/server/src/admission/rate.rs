@@ -18,6 +18,7 @@ use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::{Limit, Setting};
 use hotrow_admission::rate::{Cell, Decision, Policy};
+use hotrow_config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
@@ -27,7 +28,6 @@ pub(crate) use self::view::NotChanged;
 use super::client::Clients;
 use crate::access::Caller;
 use crate::collections::Collection;
-use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use crate::context::{Peer, RequestContext};
 
 /// All rules in operation.

@@ -6,12 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use hotrow_net::stream::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::config::Limits;
 use crate::connection::rejection::Rejection;
-use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::metrics::CacheOutcome;
 

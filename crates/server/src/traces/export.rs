@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use hotrow_net::http_client::{ClientError, Connection, PROGRAM, Whole, body};
 use hotrow_otel::encode;
 use hotrow_otel::retry::{self, Attempt, Next};
 use hotrow_otel::span::Attribute;
@@ -20,7 +21,6 @@ use http::{HeaderMap, HeaderValue, Request};
 use tokio::time::{sleep, timeout};
 
 use super::{SpanOutcome, Tracer, headers};
-use crate::http_client::{ClientError, Connection, PROGRAM, Whole, body};
 use crate::throttle::TRACE_EXPORT;
 
 /// Longest wait of a span for others of its message.

@@ -4,11 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hotrow_config::trace::Trace;
+use hotrow_net::file_watch;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-use crate::config::trace::Trace;
-use crate::file_watch;
 
 /// Largest file.
 const BYTES_MAX: usize = 16 << 10;

@@ -7,6 +7,7 @@ use hotrow_http2::error::ErrorCode;
 use hotrow_http2::frame;
 use hotrow_http2::hpack::encoder::{self, name};
 use hotrow_http2::streams::Slot;
+use hotrow_net::stream::Stream;
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -16,7 +17,6 @@ use crate::connection::close::{LINGER, LINGER_BYTES};
 use crate::connection::rejection::Rejection;
 use crate::connection::request::Protocol;
 use crate::connection::serve::Serve;
-use crate::connection::stream::Stream;
 use crate::metrics::CacheOutcome;
 
 /// Longest content that leaves at once with its head.

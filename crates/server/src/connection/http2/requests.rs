@@ -11,6 +11,7 @@ use hotrow_http2::head::{HeadFault, HeadText};
 use hotrow_http2::hpack::encoder;
 use hotrow_http2::streams::Slot;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::stream::Stream;
 use tokio::time::Instant;
 
 use super::answers::{FIRST_ERROR, To};
@@ -20,7 +21,6 @@ use crate::connection::activity::Phase;
 use crate::connection::rejection::Rejection;
 use crate::connection::request::{BodyError, BodyPipe, Protocol, Request, RequestBody};
 use crate::connection::serve::{Serve, Served};
-use crate::connection::stream::Stream;
 
 /// Places of streams that a connection keeps when none is open.
 const WORKS_KEPT: usize = 4;

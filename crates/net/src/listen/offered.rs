@@ -18,7 +18,8 @@ pub struct Offered {
 }
 
 impl Offered {
-    pub(crate) fn new(
+    /// Offers these sockets, with the holder of each kind, and the end of the admin listener.
+    pub fn new(
         sockets: Vec<(ListenerKind, OwnedFd)>,
         holders: [SharedHolder; ListenerKind::ALL.len()],
         admin_shutdown: Shutdown,

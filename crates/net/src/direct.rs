@@ -16,9 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A stream socket that the runtime watches.
-pub(crate) trait Socket: AsFd + AsyncWrite + Unpin + 'static {
+pub trait Socket: AsFd + AsyncWrite + Unpin + 'static {
+    /// Waits until it can be read.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Waits until it can be written.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Runs `work` if the socket is ready; it is not ready any more if `work` would block.
@@ -53,7 +55,7 @@ socket!(UnixStream);
 
 /// A socket that is read and written by system calls of our own.
 #[derive(Debug)]
-pub(crate) struct Direct<S>(pub(crate) S);
+pub struct Direct<S>(pub S);
 
 impl<S: Socket> Direct<S> {
     /// Runs `call` when the socket is ready. A call that moves less than `wanted` bytes, but some,

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_config::transport::{ClientCertificates, Tls};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode as _;
 
-use crate::config::transport::{ClientCertificates, Tls};
 use crate::file_watch;
 
 /// Largest file. A chain has a few certificates of at most some KiB each.
@@ -151,7 +151,7 @@ pub fn check(settings: &Tls) -> Result<Certificates, TlsError> {
 }
 
 /// Returns the subject of a verified certificate as text (RFC 4514).
-pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
+pub fn subject(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     Some(parsed.tbs_certificate().subject().to_string().into())
 }

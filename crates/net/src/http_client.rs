@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hotrow_config::http_url::HttpUrl;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -24,11 +25,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-use crate::config::http_url::HttpUrl;
 use crate::file_watch;
 
 /// Name and version of the program, for `User-Agent`.
-pub(crate) const PROGRAM: &str = concat!("hotrow/", env!("CARGO_PKG_VERSION"));
+pub const PROGRAM: &str = concat!("hotrow/", env!("CARGO_PKG_VERSION"));
 /// Bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a file of roots: those of a system have about 250 KiB.
@@ -36,7 +36,7 @@ const ROOTS_BYTES_MAX: usize = 4 << 20;
 
 /// Reason for which a request has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
+pub enum ClientError {
     /// No connection, or no TLS.
     #[error("cannot be connected to: {0}")]
     Connect(#[source] io::Error),
@@ -67,7 +67,7 @@ pub(crate) enum ClientError {
 
 /// Body of a request, as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct Whole(pub(crate) Bytes);
+pub struct Whole(pub Bytes);
 
 impl Body for Whole {
     type Data = Bytes;
@@ -95,7 +95,7 @@ trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// An open connection. It ends when dropped.
-pub(crate) struct Connection {
+pub struct Connection {
     sender: SendRequest<Whole>,
     _driver: JoinSet<Result<(), hyper::Error>>,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects. `roots`: file of the roots to which the server's certificate must lead, read anew;
     /// `None`: the system's.
-    pub(crate) async fn open(url: &HttpUrl, roots: Option<&Path>) -> Result<Self, ClientError> {
+    pub async fn open(url: &HttpUrl, roots: Option<&Path>) -> Result<Self, ClientError> {
         let transport = connect(url, roots).await?;
         let (sender, connection) =
             Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(transport)).await?;
@@ -113,12 +113,12 @@ impl Connection {
     }
 
     /// Waits until another request can be sent. `false`: the connection has ended.
-    pub(crate) async fn is_ready(&mut self) -> bool {
+    pub async fn is_ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
 
     /// Sends a request and returns the head of its answer.
-    pub(crate) async fn send(
+    pub async fn send(
         &mut self,
         request: Request<Whole>,
     ) -> Result<Response<Incoming>, ClientError> {
@@ -127,10 +127,7 @@ impl Connection {
 }
 
 /// Returns the body of an answer, at most `bytes_max` of it.
-pub(crate) async fn body(
-    answer: Response<Incoming>,
-    bytes_max: usize,
-) -> Result<Vec<u8>, ClientError> {
+pub async fn body(answer: Response<Incoming>, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
     let mut incoming = answer.into_body();
     let mut text = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {

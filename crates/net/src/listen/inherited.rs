@@ -14,10 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use hotrow_config::Config;
+use hotrow_config::transport::UnixSocket;
 use socket2::{Domain, SockRef, Type};
-
-use crate::config::Config;
-use crate::config::transport::UnixSocket;
 
 /// Most sockets that are taken over: as many as workers on two addresses, and some more.
 pub const INHERITED_SOCKETS_MAX: usize = 2 * 1024 + 8;
@@ -79,10 +78,11 @@ pub enum Holder {
 
 /// Holder of one address's sockets, shared by its workers.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedHolder(Arc<AtomicU8>);
+pub struct SharedHolder(Arc<AtomicU8>);
 
 impl SharedHolder {
-    pub(crate) fn new(holder: Holder) -> Self {
+    /// Creates it with this holder.
+    pub fn new(holder: Holder) -> Self {
         Self(Arc::new(AtomicU8::new(holder as u8)))
     }
 
@@ -90,7 +90,8 @@ impl SharedHolder {
         self.0.store(holder as u8, Ordering::Release);
     }
 
-    pub(crate) fn get(&self) -> Holder {
+    /// Returns the holder now.
+    pub fn get(&self) -> Holder {
         match self.0.load(Ordering::Acquire) {
             value if value == Holder::Manager as u8 => Holder::Manager,
             value if value == Holder::Successor as u8 => Holder::Successor,
@@ -122,13 +123,20 @@ pub enum InheritError {
 /// Listening sockets of another process. Whatever is missing is opened as configured.
 #[derive(Debug)]
 pub struct Inherited {
-    pub(crate) data: Vec<TcpListener>,
-    pub(crate) admin: Option<TcpListener>,
-    pub(crate) unix: Option<UnixListener>,
-    pub(crate) admin_unix: Option<UnixListener>,
-    pub(crate) redis: Vec<TcpListener>,
-    pub(crate) holder: Holder,
-    pub(crate) start: Start,
+    /// Those of the data API.
+    pub data: Vec<TcpListener>,
+    /// That of the admin API.
+    pub admin: Option<TcpListener>,
+    /// The Unix socket of the data API.
+    pub unix: Option<UnixListener>,
+    /// That of the admin API.
+    pub admin_unix: Option<UnixListener>,
+    /// Those of the Redis protocol.
+    pub redis: Vec<TcpListener>,
+    /// The process that keeps them open.
+    pub holder: Holder,
+    /// Begin of serving them.
+    pub start: Start,
 }
 
 /// Begin of serving the listeners of another process.

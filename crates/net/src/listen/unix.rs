@@ -10,12 +10,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use hotrow_config::transport::UnixSocket;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::BACKLOG;
 use super::inherited::{Holder, SharedHolder};
 use super::offered::duplicate;
-use crate::config::transport::UnixSocket;
 
 /// Longest path of a socket in bytes: the kernel's 107, less the suffix of the temporary name.
 pub const PATH_BYTES_MAX: usize = 107 - SUFFIX_BYTES_MAX;
@@ -100,7 +100,7 @@ impl UnixEndpoint {
 
     /// Takes over the socket of another process that `holder` keeps open, if there is one;
     /// otherwise opens the configured one.
-    pub(crate) fn bind_or_take(
+    pub fn bind_or_take(
         configured: Option<&UnixSocket>,
         inherited: Option<UnixListener>,
         holder: Holder,

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the fixed part.
-pub(crate) const FIXED_BYTES: usize = 16;
+pub const FIXED_BYTES: usize = 16;
 /// Most bytes of addresses and extensions. Load balancers of clouds send less than 300.
 pub(crate) const REST_BYTES_MAX: usize = 2048;
 
@@ -20,11 +20,11 @@ const IPV6_BYTES: usize = 36;
 
 /// The fixed part of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FixedPart {
+pub struct FixedPart {
     command: Command,
     family: Family,
     /// Length of the rest, at most [`REST_BYTES_MAX`].
-    pub(crate) rest_bytes: usize,
+    pub rest_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ enum Family {
 
 /// Client of a connection through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxiedClient {
+pub enum ProxiedClient {
     /// The proxy itself: its own connection, or one whose client it does not know.
     Proxy,
     /// This address.
@@ -53,7 +53,7 @@ pub(crate) enum ProxiedClient {
 
 /// Reason for which a connection of a proxy is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ProxyHeaderError {
+pub enum ProxyHeaderError {
     /// The bytes are another protocol.
     #[error("the connection does not begin with a header of the PROXY protocol, version 2")]
     Absent,
@@ -88,7 +88,7 @@ impl FixedPart {
     ///
     /// # Errors
     /// The connection is not one of a proxy that speaks version 2.
-    pub(crate) fn parse(bytes: &[u8; FIXED_BYTES]) -> Result<Self, ProxyHeaderError> {
+    pub fn parse(bytes: &[u8; FIXED_BYTES]) -> Result<Self, ProxyHeaderError> {
         use ProxyHeaderError as E;
         if !bytes.starts_with(SIGNATURE) {
             let is_text = bytes.starts_with(TEXT_SIGNATURE);
@@ -121,7 +121,7 @@ impl FixedPart {
     ///
     /// # Errors
     /// The addresses or the extensions are malformed.
-    pub(crate) fn client(self, rest: &[u8]) -> Result<ProxiedClient, ProxyHeaderError> {
+    pub fn client(self, rest: &[u8]) -> Result<ProxiedClient, ProxyHeaderError> {
         let too_short = ProxyHeaderError::TooShort(rest.len());
         let (client, extensions) = match self.family {
             Family::Unspecified => return Ok(ProxiedClient::Proxy),
@@ -151,9 +151,11 @@ fn check_extensions(mut rest: &[u8]) -> Result<(), ProxyHeaderError> {
     Ok(())
 }
 
-/// Parses a whole header. For fuzzing: any bytes are an error or an address.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn parse(bytes: &[u8]) -> Result<ProxiedClient, ProxyHeaderError> {
+/// Parses a whole header: any bytes are an error or an address.
+///
+/// # Errors
+/// They are no such header, or it is incomplete.
+pub fn parse(bytes: &[u8]) -> Result<ProxiedClient, ProxyHeaderError> {
     let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or(ProxyHeaderError::Absent)?;
     let fixed = FixedPart::parse(fixed)?;
     let rest = rest.get(..fixed.rest_bytes).ok_or(ProxyHeaderError::TooShort(rest.len()))?;

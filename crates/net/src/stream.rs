@@ -23,7 +23,7 @@ pub(crate) fn bound_unsent(listener: &impl AsFd) {
 }
 
 /// Byte stream of a connection.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// `true`: the end of the stream is announced by bytes of its own, which closing does not send.
     const ANNOUNCES_END: bool = false;
     /// The client could choose a protocol by ALPN.

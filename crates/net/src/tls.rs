@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use hotrow_config::transport::{ClientCertificates, Tls, Transport};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
@@ -22,7 +23,6 @@ use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use self::files::{Certificates, TlsError};
-use crate::config::transport::{ClientCertificates, Tls, Transport};
 use crate::file_watch::{self, Stamps, Watched};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.
@@ -31,7 +31,7 @@ const SESSIONS_MAX: usize = 1024;
 /// issuers of certificates for some days leave.
 const EXPIRES_SOON_S: u64 = 24 * 3_600;
 /// Protocols that clients may choose (ALPN).
-pub(crate) const HTTP2: &[u8] = b"h2";
+pub const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 const REDIS: &[u8] = b"redis";
 
@@ -53,16 +53,16 @@ pub struct TlsEndpoint {
 
 /// TLS of the two addresses, where they have it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ListenerTls {
+pub struct ListenerTls {
     /// Of the data address.
-    pub(crate) data: Option<Arc<TlsEndpoint>>,
+    pub data: Option<Arc<TlsEndpoint>>,
     /// Of the admin address.
-    pub(crate) admin: Option<Arc<TlsEndpoint>>,
+    pub admin: Option<Arc<TlsEndpoint>>,
 }
 
 impl ListenerTls {
     /// Returns each by the address's name in metrics.
-    pub(crate) fn named(&self) -> Vec<(&'static str, &Arc<TlsEndpoint>)> {
+    pub fn named(&self) -> Vec<(&'static str, &Arc<TlsEndpoint>)> {
         let all = [("data", &self.data), ("admin", &self.admin)];
         all.into_iter().filter_map(|(name, tls)| Some((name, tls.as_ref()?))).collect()
     }
@@ -80,7 +80,7 @@ impl TlsEndpoint {
     ///
     /// # Errors
     /// As [`TlsEndpoint::load`].
-    pub(crate) fn of(transport: &Transport) -> Result<Option<Arc<Self>>, TlsError> {
+    pub fn of(transport: &Transport) -> Result<Option<Arc<Self>>, TlsError> {
         let Transport { tls, http2, .. } = transport;
         tls.as_ref().map(|tls| Self::load(tls, *http2)).transpose()
     }
@@ -108,25 +108,25 @@ impl TlsEndpoint {
     }
 
     /// Returns the configuration for a new connection.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read())
     }
 
     /// Returns the same for the Redis protocol. A client that offers HTTP is refused: a page must
     /// not be able to make a browser send commands.
-    pub(crate) fn config_of_redis(&self) -> Arc<ServerConfig> {
+    pub fn config_of_redis(&self) -> Arc<ServerConfig> {
         let mut config = ServerConfig::clone(&self.current.read());
         config.alpn_protocols = vec![REDIS.to_vec()];
         Arc::new(config)
     }
 
     /// Returns the end of the certificate's validity.
-    pub(crate) fn expires_unix_s(&self) -> u64 {
+    pub fn expires_unix_s(&self) -> u64 {
         self.expires_unix_s.load(Ordering::Relaxed)
     }
 
     /// Returns how often changed files were taken over, and how often they were refused.
-    pub(crate) fn reloads(&self) -> (u64, u64) {
+    pub fn reloads(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.reloads_total), read(&self.refused_total))
     }

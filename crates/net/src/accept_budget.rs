@@ -25,7 +25,7 @@ pub(crate) const SERVE_TIME_PER_ACCEPT: Duration = Duration::from_millis(1);
 
 /// Accept budget of one worker.
 #[derive(Debug)]
-pub(crate) struct AcceptBudget {
+pub struct AcceptBudget {
     per_turn: u32,
     left: u32,
     began_at: Nanos,
@@ -33,19 +33,19 @@ pub(crate) struct AcceptBudget {
 
 impl AcceptBudget {
     /// Creates a full budget.
-    pub(crate) fn new(now: Nanos) -> Self {
+    pub fn new(now: Nanos) -> Self {
         Self { per_turn: ACCEPTS_PER_TURN_MAX, left: ACCEPTS_PER_TURN_MAX, began_at: now }
     }
 
     /// Records an accepted connection. Returns whether another may be accepted in this turn.
-    pub(crate) fn accepted(&mut self, now: Nanos) -> bool {
+    pub fn accepted(&mut self, now: Nanos) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left > 0 && now.since(self.began_at) < ACCEPT_TIME_PER_TURN_MAX
     }
 
     /// Begins the next turn of accepting after the open connections had theirs, which took
     /// `served`.
-    pub(crate) fn next_turn(&mut self, served: Duration, now: Nanos) {
+    pub fn next_turn(&mut self, served: Duration, now: Nanos) {
         self.per_turn = match served > SERVE_TIME_TARGET {
             true => (self.per_turn / 2).max(1),
             false => (self.per_turn + 1).min(ACCEPTS_PER_TURN_MAX),

@@ -1,4 +1,8 @@
-//! Resolved settings of the server: every value checked, every default applied.
+//! Resolved settings of the service: every value checked, every default applied.
+//!
+//! `hotrow` makes them from its file, and the parts of the service receive them. This crate imports
+//! the words that settings are made of (`access`, `admission`, `cache`, `types`), and does no I/O:
+//! a file or a URL is named here, and read where it is used.
 
 pub mod access;
 pub mod cors;

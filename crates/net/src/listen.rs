@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use self::inherited::{Holder, ListenerKind, SharedHolder, distribute};
 use self::offered::duplicate;
 use self::unix::{SocketFile, UnixEndpoint, UnixListenError};
-use crate::connection::stream::bound_unsent;
+use crate::stream::bound_unsent;
 use crate::tls::TlsEndpoint;
 use crate::tls::files::TlsError;
 
@@ -38,16 +38,19 @@ pub struct Listeners {
 
 /// Listening sockets of one worker; they are non-blocking.
 #[derive(Debug)]
-pub(crate) struct WorkerSockets {
+pub struct WorkerSockets {
     /// Its own, or shared with other workers if there are fewer than workers.
-    pub(crate) tcp: Vec<TcpListener>,
-    pub(crate) tcp_holder: SharedHolder,
+    pub tcp: Vec<TcpListener>,
+    /// Holder of `tcp`.
+    pub tcp_holder: SharedHolder,
     /// Shared by all workers: the one that looks first accepts.
-    pub(crate) unix: Option<UnixListener>,
-    pub(crate) unix_holder: SharedHolder,
+    pub unix: Option<UnixListener>,
+    /// Holder of `unix`.
+    pub unix_holder: SharedHolder,
     /// As `tcp`, for clients of the Redis protocol.
-    pub(crate) redis: Vec<TcpListener>,
-    pub(crate) redis_holder: SharedHolder,
+    pub redis: Vec<TcpListener>,
+    /// Holder of `redis`.
+    pub redis_holder: SharedHolder,
 }
 
 /// Reason for which the process cannot listen on an address.
@@ -129,7 +132,7 @@ impl Listeners {
     ///
     /// # Errors
     /// The address of the first is unknown.
-    pub(crate) fn taken_over(sockets: Vec<TcpListener>, holder: Holder) -> io::Result<Self> {
+    pub fn taken_over(sockets: Vec<TcpListener>, holder: Holder) -> io::Result<Self> {
         let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
         sockets.iter().for_each(bound_unsent);
         let address = first.local_addr()?;
@@ -162,7 +165,7 @@ impl Listeners {
     }
 
     /// Returns the holder of the TCP sockets.
-    pub(crate) fn holder(&self) -> SharedHolder {
+    pub fn holder(&self) -> SharedHolder {
         self.holder.clone()
     }
 
@@ -170,7 +173,7 @@ impl Listeners {
     ///
     /// # Errors
     /// No more files can be opened.
-    pub(crate) fn duplicates(
+    pub fn duplicates(
         &self,
         kind: ListenerKind,
     ) -> io::Result<(Vec<(ListenerKind, OwnedFd)>, SharedHolder)> {
@@ -182,7 +185,7 @@ impl Listeners {
     ///
     /// # Errors
     /// No more files can be opened.
-    pub(crate) fn unix_duplicate(&self) -> io::Result<Option<(OwnedFd, SharedHolder)>> {
+    pub fn unix_duplicate(&self) -> io::Result<Option<(OwnedFd, SharedHolder)>> {
         self.unix.as_ref().map(UnixEndpoint::duplicate).transpose()
     }
 
@@ -190,9 +193,7 @@ impl Listeners {
     ///
     /// # Errors
     /// No more files can be opened.
-    pub(crate) fn redis_duplicates(
-        &self,
-    ) -> io::Result<(Vec<(ListenerKind, OwnedFd)>, SharedHolder)> {
+    pub fn redis_duplicates(&self) -> io::Result<(Vec<(ListenerKind, OwnedFd)>, SharedHolder)> {
         match &self.redis {
             Some(redis) => redis.duplicates(ListenerKind::Redis),
             None => Ok((Vec::new(), SharedHolder::new(Holder::None))),
@@ -200,7 +201,7 @@ impl Listeners {
     }
 
     /// Returns the TLS of the TCP sockets.
-    pub(crate) fn tls(&self) -> Option<Arc<TlsEndpoint>> {
+    pub fn tls(&self) -> Option<Arc<TlsEndpoint>> {
         self.tls.clone()
     }
 
@@ -214,7 +215,7 @@ impl Listeners {
     ///
     /// # Errors
     /// No more files can be opened.
-    pub(crate) fn into_parts(
+    pub fn into_parts(
         self,
         workers: usize,
     ) -> io::Result<(Vec<WorkerSockets>, Option<SocketFile>)> {

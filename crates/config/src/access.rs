@@ -65,14 +65,14 @@ pub enum HolderName {
 
 impl Names {
     /// Returns the names of roles.
-    pub(crate) fn roles_of(&self, roles: Roles) -> impl Iterator<Item = &str> {
+    pub fn roles_of(&self, roles: Roles) -> impl Iterator<Item = &str> {
         let has = move |number| roles.intersects(Roles::single(number));
         let named = self.roles.iter().enumerate();
         named.filter(move |(number, _)| has(*number)).map(|(_, name)| name.as_str())
     }
 
     /// Returns the name of a holder; a token's has none.
-    pub(crate) fn holder(&self, identity: &Identity) -> Option<&HolderName> {
+    pub fn holder(&self, identity: &Identity) -> Option<&HolderName> {
         self.holders.get(identity)
     }
 }
@@ -144,7 +144,7 @@ pub enum TokenKeys {
 
 /// Address of a JWKS: `https`, or `http` to this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JwksUrl(pub(crate) HttpUrl);
+pub struct JwksUrl(pub HttpUrl);
 
 /// Text that is no such address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,7 +19,7 @@ use hotrow_supervisor::{self as supervisor, Supervisor};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Files that are taken over together.
-pub(crate) trait Watched: Send + Sync + 'static {
+pub trait Watched: Send + Sync + 'static {
     /// Returns the files as they are now.
     fn stamps(&self) -> Stamps;
 
@@ -35,13 +35,14 @@ pub(crate) trait Watched: Send + Sync + 'static {
 
 /// State of files, by which a change is noticed without reading them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamps(Box<[Option<Stamp>]>);
+pub struct Stamps(Box<[Option<Stamp>]>);
 
 /// Device, inode, size and time of the last change.
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl Stamps {
-    pub(crate) fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
+    /// Returns the state of these files now.
+    pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let stamp = |path: &Path| {
             let file = std::fs::metadata(path).ok()?;
             Some((file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec()))
@@ -52,12 +53,13 @@ impl Stamps {
 
 /// Files as they were at the last look.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     seen: Stamps,
 }
 
 impl Watch {
-    pub(crate) fn new(taken: Stamps) -> Self {
+    /// Begins with the files as they were read.
+    pub fn new(taken: Stamps) -> Self {
         Self { seen: taken }
     }
 
@@ -69,7 +71,7 @@ impl Watch {
     }
 
     /// Looks at the files once.
-    pub(crate) fn look(&mut self, files: &impl Watched) {
+    pub fn look(&mut self, files: &impl Watched) {
         files.look();
         let now = files.stamps();
         if self.is_due(&files.taken(), &now) {
@@ -82,7 +84,7 @@ impl Watch {
 ///
 /// # Errors
 /// The system has no thread left.
-pub(crate) fn start(
+pub fn start(
     name: &'static str,
     files: Arc<impl Watched>,
     shutdown: &Shutdown,
@@ -109,7 +111,7 @@ pub(crate) fn start(
 ///
 /// # Errors
 /// The file cannot be read.
-pub(crate) fn read(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+pub fn read(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     // One byte more shows that the file is too large.
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
