@@ -13,15 +13,13 @@ use hotrow_cache::Record;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
-use hotrow_types::key::Key;
 
 use crate::access::{Caller, Rights};
+use crate::admission::client::Clients;
 use crate::connection::activity::Activity;
 use crate::metrics::CacheOutcome;
-use crate::read::Fetcher;
-use crate::scan_detector::ScanDetector;
+use crate::scan_detector::{ClientDetectors, ScanDetector, ScanSubject};
 use crate::sight::{Sight, SightBuf};
-use crate::traces::{ReadKind, WaitingRequest};
 
 /// Other end of a connection, by which limits per client count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,6 +101,25 @@ impl ConnectionContext {
         }
     }
 
+    /// Returns what the lookups of a request with these header fields are counted for. Call it once
+    /// per request. `by_client`: the detectors of clients behind trusted proxies.
+    pub(crate) fn scan_subject<'a>(
+        &'a self,
+        headers: Fields<'_>,
+        clients: &Clients,
+        by_client: &'a ClientDetectors,
+    ) -> ScanSubject<'a> {
+        let client = self
+            .is_proxy
+            .get_or_init(|| clients.names_clients(self.peer))
+            .then(|| clients.forwarded_key(self.peer, headers))
+            .flatten();
+        match client {
+            None => ScanSubject::Connection(&self.scan_detector),
+            Some(client) => by_client.subject(&client),
+        }
+    }
+
     /// Collects the records of the next answer.
     pub(crate) fn begin_collecting(&self) {
         self.collected.borrow_mut().clear();
@@ -168,16 +185,6 @@ pub(crate) struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    /// Begins its trace, if it waits for `keys` from now on; `None`: it is not traced.
-    pub(crate) fn trace(
-        &self,
-        fetcher: &Fetcher,
-        keys: &[&Key],
-        kind: ReadKind,
-    ) -> Option<WaitingRequest> {
-        if self.is_traced { fetcher.trace(self.headers, keys, kind) } else { None }
-    }
-
     /// Returns the request as a future can hold it. Allocates for the header fields.
     pub(crate) fn to_pending(self) -> PendingRequest {
         PendingRequest {

@@ -23,9 +23,9 @@ use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
 
-use crate::admission::pressure::LoopPace;
+use crate::admission::pressure::pace::LoopPace;
 use crate::admission::shed::ShedCounts;
-use crate::connection::KERNEL_BYTES_MAX;
+use crate::connection::activity::KERNEL_BYTES_MAX;
 use crate::connection::rejection::Rejection;
 
 /// Role of the cache in an answer.

@@ -36,7 +36,7 @@ use crate::query_log::QueryLog;
 use crate::read::{CacheInForce, Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
-use crate::sink::FeedCounts;
+use crate::sink::counts::FeedCounts;
 use crate::standby::StandbyReads;
 use crate::traces::Tracer;
 use crate::tracking::Tracking;

@@ -6,13 +6,12 @@ use hotrow_http1::write;
 use hotrow_http2::hpack::encoder::{self, name};
 use hotrow_types::version::Position;
 
-use super::{RecordAnswer, RecordHeads};
+use super::{AbsentAnswer, RecordAnswer, RecordHeads};
 use crate::body::Body;
 use crate::connection::serve::Written;
 use crate::header_writer::etag;
 use crate::record_form::tag_suffix;
 use crate::respond::age_seconds;
-use crate::sight::AbsentAnswer;
 use crate::surrogate_key::Sharing;
 
 impl RecordHeads {

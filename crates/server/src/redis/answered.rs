@@ -13,9 +13,9 @@ use hotrow_measure::clock::Nanos;
 use hotrow_resp::Version;
 use hotrow_types::key::CollectionId;
 
-use super::Session;
 use super::commands::{Spec, UNKNOWN};
 use super::dispatch::{Asked, CommandRequest};
+use super::{Reply, Session};
 use crate::access::Caller;
 use crate::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use crate::config::access::Names;
@@ -108,6 +108,16 @@ struct CommandNote {
     collection: Option<CollectionId>,
     caller: Caller,
     names: Option<Arc<Names>>,
+}
+
+impl Reply {
+    /// Counts and notes it, if that is due.
+    pub(crate) fn counted_by(mut self, handler: &Handler) -> Self {
+        if let Some((command, answered)) = self.due.take() {
+            handler.answered_later(&command, answered);
+        }
+        self
+    }
 }
 
 impl Handler {
