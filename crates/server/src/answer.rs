@@ -1,15 +1,15 @@
 //! An answer before it is written.
 
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::server_timing::ReadAt;
 use http::Response;
 
 use crate::admission::rate::fields::Fields as RateLimitFields;
 use crate::batch::render::BatchParts;
 use crate::body::{Body, EndlessBody};
-use crate::metrics::CacheOutcome;
 use crate::record_answer::{AbsentAnswer, RecordAnswer};
 use crate::respond::MISSING;
-use crate::server_timing::ReadAt;
 
 /// An answer and its outcome for the metrics.
 pub(crate) type Outcome = (Answer, CacheOutcome);

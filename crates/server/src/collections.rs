@@ -4,12 +4,13 @@
 use hotrow_cache::{Cache, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::names::CollectionNames;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError, KeySchema};
 use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
-use crate::metrics::CacheOutcome;
 use crate::route::{AliasRoute, Router};
 use crate::surrogate_key::{Sharing, SurrogateKeys};
 
@@ -189,6 +190,12 @@ impl Collections {
     #[must_use]
     pub fn all(&self) -> &[Collection] {
         &self.list
+    }
+
+    /// Returns their names and sources.
+    #[must_use]
+    pub(crate) fn names(&self) -> CollectionNames {
+        self.list.iter().map(|own| (own.name.clone(), own.source)).collect()
     }
 
     /// Returns their number.

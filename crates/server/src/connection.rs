@@ -33,17 +33,18 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use hotrow_access::caller::Peer;
 use hotrow_net::stream::Stream;
+use hotrow_telemetry::request::Protocol;
 
 use self::activity::Expiry;
 use self::close::{answer_and_close, close, linger};
 use self::end::{ConnectionEnd, LastMessage, Leftover};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
-use self::request::Protocol;
 use self::serve::Serve;
 use self::worker_context::WorkerContext;
-use crate::context::{ConnectionContext, Peer};
+use crate::context::ConnectionContext;
 use crate::metrics::CloseCause;
 
 /// Protocol of a listener's connections.

@@ -13,30 +13,34 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_access::caller::{Caller, Rights};
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Freshness, Lookup, Presence, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::history::hot_keys::KeySampler;
+use hotrow_telemetry::lookups::{LookupKind, WorkerLookups};
+use hotrow_telemetry::miss_ratio_curve::WorkerSamples;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::request::Notes;
+use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use http::{Method, StatusCode};
 
 pub use self::step::Step;
 pub(crate) use self::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds};
-use crate::access::{Authenticator, Caller, Rights};
+use crate::access::Authenticator;
 use crate::answer::{Answer, Outcome};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
 use crate::follow::WorkerFollowers;
 use crate::header_writer::{self, HeaderWriter};
-use crate::history::hot_keys::KeySampler;
 use crate::http_error::HttpError;
-use crate::lookups::{LookupKind, WorkerLookups};
-use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
-use crate::miss_ratio_curve::WorkerSamples;
-use crate::observer::{Notes, Observer};
+use crate::metrics::{AccessOutcome, WorkerMetrics};
+use crate::observer::Observer;
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
@@ -47,7 +51,6 @@ use crate::route::{METHODS, Route};
 use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
-use crate::traces::{ReadKind, WaitingRequest};
 use crate::tracking::WorkerTracking;
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.

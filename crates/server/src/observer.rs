@@ -8,18 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
 use hotrow_config::access::Names;
 use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
 use hotrow_otel::context::TraceParent;
-use hotrow_types::key::CollectionId;
+use hotrow_telemetry::access_log::{AccessLog, WorkerAccessLog};
+use hotrow_telemetry::request::{Notes, Protocol};
+use hotrow_telemetry::traces::{TraceSlot, Tracer};
 
-use crate::access::Caller;
-use crate::access_log::{AccessLog, WorkerAccessLog};
 use crate::admission::rate::seed;
-use crate::connection::request::{Protocol, Request};
-use crate::context::{ConnectionContext, Peer};
-use crate::traces::{TraceSlot, Tracer};
+use crate::connection::request::Request;
+use crate::context::ConnectionContext;
 
 /// Notes of one worker.
 #[derive(Debug)]
@@ -65,14 +65,6 @@ impl Observer {
     ) -> Option<&WorkerAccessLog> {
         self.access_log.as_ref().filter(|log| log.is_due(status, took, now))
     }
-}
-
-/// What the handling of a request has learned about it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) caller: Caller,
-    /// `None`: the path names none.
-    pub(crate) collection: Option<CollectionId>,
 }
 
 /// A request as it arrived.

@@ -7,6 +7,7 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Cache, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::traces::WaitingRequest;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 use tokio::time::Instant;
@@ -16,7 +17,6 @@ use crate::read::Fetcher;
 use crate::read_all::{Reading, Sought, read_all};
 use crate::read_requirement::{NO_TIME, refusal};
 use crate::respond::Provenance;
-use crate::traces::WaitingRequest;
 
 /// Returns an answer that needs neither the feed nor the database: the entry itself proves that it
 /// reflects the position, or the feed has passed the position without removing the entry.

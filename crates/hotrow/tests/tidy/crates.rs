@@ -29,6 +29,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &["access", "admission", "cache", "types"]),
     ("net", &["config", "measure", "supervisor"]),
     (
+        "telemetry",
+        &[
+            "access",
+            "cache",
+            "config",
+            "http1",
+            "measure",
+            "net",
+            "otel",
+            "source",
+            "supervisor",
+            "types",
+        ],
+    ),
+    (
         "server",
         &[
             "access",
@@ -44,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "resp",
             "source",
             "supervisor",
+            "telemetry",
             "types",
         ],
     ),
@@ -105,6 +121,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "source-postgres",
             "source-sqlite",
             "supervisor",
+            "telemetry",
             "transport",
             "types",
         ],
@@ -137,8 +154,18 @@ const HTTP: &[&str] = &[
     "reqwest",
     "ureq",
 ];
-const HTTP_SPEAKERS: &[&str] =
-    &["config", "http1", "http2", "net", "server", "load", "reference", "transport", "verify"];
+const HTTP_SPEAKERS: &[&str] = &[
+    "config",
+    "http1",
+    "http2",
+    "load",
+    "net",
+    "reference",
+    "server",
+    "telemetry",
+    "transport",
+    "verify",
+];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",

@@ -2,13 +2,13 @@
 
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::lookups::LABELS;
 use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
 use super::units::millis;
 use crate::admission::concurrency;
-use crate::lookups::LABELS;
 
 impl View {
     /// Returns the whole document.

@@ -1,7 +1,8 @@
 //! The sender of a request.
 
+use hotrow_access::caller::Sender;
+
 use super::Handler;
-use crate::access::Sender;
 use crate::context::RequestContext;
 use crate::http_error::HttpError;
 

@@ -4,23 +4,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hotrow_access::caller::Peer;
 use hotrow_config::access::Names;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::access_log::{Entry, RequestLine, WorkerAccessLog};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::request::Notes;
+use hotrow_telemetry::request::Protocol;
+use hotrow_telemetry::server_timing::{ReadAt, ServerTiming};
+use hotrow_telemetry::trace_context::parent_of;
+use hotrow_telemetry::traces::{AnsweredRequest, TraceSlot};
 use http::{Response, StatusCode};
 
 use super::Handler;
-use crate::access_log::{Entry, RequestLine, WorkerAccessLog};
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::Protocol;
-use crate::context::{ConnectionContext, Peer};
-use crate::metrics::CacheOutcome;
-use crate::observer::{Arrived, Notes, Observer, PendingNote};
-use crate::server_timing::{ReadAt, ServerTiming};
-use crate::trace_context::parent_of;
-use crate::traces::{AnsweredRequest, TraceSlot};
+use crate::context::ConnectionContext;
+use crate::observer::{Arrived, Observer, PendingNote};
 
 impl Handler {
     /// Makes the notes that are configured. `worker`: the worker's index.

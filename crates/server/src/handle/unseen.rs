@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
+use hotrow_telemetry::lookups::LookupKind;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::Key;
 
 use super::{Handler, Step};
 use crate::answer::{Answer, Outcome};
 use crate::context::RequestContext;
 use crate::http_error::HttpError;
-use crate::lookups::LookupKind;
-use crate::metrics::CacheOutcome;
 use crate::read::lead;
 use crate::record_answer::AbsentAnswer;
 use crate::respond::Provenance;

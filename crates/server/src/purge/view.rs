@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_telemetry::exposition::{Exposition, Labels};
+
 use super::{Cause, Purger, Target, clock};
 use crate::admin::units::millis;
-use crate::metrics::{Exposition, Labels};
 
 fn get(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)

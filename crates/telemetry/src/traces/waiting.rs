@@ -112,7 +112,7 @@ impl WaitingRequests {
 
 /// A traced request while it waits; it leaves when dropped.
 #[derive(Debug)]
-pub(crate) struct WaitingRequest {
+pub struct WaitingRequest {
     tracer: Arc<Tracer>,
     trace: Arc<RequestTrace>,
     joins: bool,
@@ -137,7 +137,7 @@ impl WaitingRequest {
     }
 
     /// Waits for these keys instead of those before, whose queries have ended.
-    pub(crate) fn continue_with(&self, keys: &[Key]) {
+    pub fn continue_with(&self, keys: &[Key]) {
         let waiting = &self.tracer.waiting;
         // The old ones first: a request has never more than its share of the table.
         waiting.remove(&self.hashes.take(), &self.trace);
@@ -146,12 +146,12 @@ impl WaitingRequest {
     }
 
     /// Returns its trace.
-    pub(crate) fn trace(&self) -> &RequestTrace {
+    pub fn trace(&self) -> &RequestTrace {
         &self.trace
     }
 
     /// Returns its trace for the end of the request.
-    pub(crate) fn slot(&self) -> TraceSlot {
+    pub fn slot(&self) -> TraceSlot {
         TraceSlot::new(Arc::clone(&self.trace).into())
     }
 }

@@ -8,10 +8,10 @@
 //! A process that was stopped or suspended leaves a gap: the next sample covers all of that time,
 //! and its rates use the real interval.
 
-pub(crate) mod hot_keys;
+pub mod hot_keys;
 mod json;
-pub(crate) mod recorder;
-pub(crate) mod series;
+pub mod recorder;
+pub mod series;
 
 use std::io;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
 use self::hot_keys::{HotKeys, KeyRing};
-pub(crate) use self::json::Frame;
+pub use self::json::Frame;
 use self::recorder::{Reading, Recorder};
 
 /// Time between two samples.
-pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+pub const PERIOD: Duration = Duration::from_secs(1);
 
 /// Samples and hot keys of the process.
 #[derive(Debug)]
-pub(crate) struct History {
+pub struct History {
     recorder: Mutex<Recorder>,
     /// `None`: switched off.
     hot_keys: Option<Mutex<HotKeysSince>>,
@@ -49,7 +49,7 @@ struct HotKeysSince {
 impl History {
     /// Creates an empty history at `now`. `rings`: those of all workers; `None`: keys are not
     /// sampled.
-    pub(crate) fn new(rings: Option<Vec<Arc<KeyRing>>>, now: Nanos) -> Self {
+    pub fn new(rings: Option<Vec<Arc<KeyRing>>>, now: Nanos) -> Self {
         let since = |rings| HotKeysSince { hot_keys: HotKeys::new(rings), collected_at: now };
         Self {
             recorder: Mutex::new(Recorder::new()),
@@ -76,13 +76,13 @@ impl History {
     }
 
     /// Returns the JSON of the samples from number `since` on.
-    pub(crate) fn json(&self, since: u64, frame: Frame) -> String {
+    pub fn json(&self, since: u64, frame: Frame) -> String {
         json::history(&self.recorder.lock(), since, frame)
     }
 
     /// Calls `show` with the sketches of hot keys, the seconds for which their counts stand and the
     /// number of samples whose key was too long; `None` if they are switched off.
-    pub(crate) fn hot_keys<T>(
+    pub fn hot_keys<T>(
         &self,
         show: impl FnOnce(&[(CollectionId, TopKeys)], f64, u64) -> T,
     ) -> Option<T> {
@@ -93,7 +93,7 @@ impl History {
 }
 
 /// Starts the thread that takes samples until everything must end.
-pub(crate) fn start(
+pub fn start(
     history: Arc<History>,
     mut read: impl FnMut(Nanos) -> Reading + Send + 'static,
     shutdown: &Shutdown,

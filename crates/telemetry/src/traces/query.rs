@@ -42,17 +42,22 @@ impl From<DatabaseName> for DatabaseTexts {
 
 /// A query that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedQuery<'a> {
-    pub(crate) collection: CollectionId,
-    pub(crate) keys: &'a [Key],
-    pub(crate) sent_at: Nanos,
-    pub(crate) ended_at: Nanos,
-    pub(crate) result: &'a Result<ReadSet, SourceError>,
+pub struct EndedQuery<'a> {
+    /// The collection that it reads.
+    pub collection: CollectionId,
+    /// Its keys.
+    pub keys: &'a [Key],
+    /// Time of its begin.
+    pub sent_at: Nanos,
+    /// Time of its result.
+    pub ended_at: Nanos,
+    /// Its result.
+    pub result: &'a Result<ReadSet, SourceError>,
 }
 
 /// The span of a query that traced requests wait for, before its rows are handed out.
 #[derive(Debug)]
-pub(crate) struct QuerySpan {
+pub struct QuerySpan {
     collection: CollectionId,
     note: AwaitedQuery,
     parent: SpanContext,
@@ -64,7 +69,7 @@ pub(crate) struct QuerySpan {
 
 impl Tracer {
     /// Reports the end of a query to the traced requests that wait for it. `None`: there is none.
-    pub(crate) fn query_ended(&self, query: &EndedQuery<'_>) -> Option<QuerySpan> {
+    pub fn query_ended(&self, query: &EndedQuery<'_>) -> Option<QuerySpan> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -92,10 +97,10 @@ impl Tracer {
     }
 
     /// Records the span of a query whose rows have been handed out.
-    pub(crate) fn record_query(&self, query: QuerySpan, fills: Fills) {
+    pub fn record_query(&self, query: QuerySpan, fills: Fills) {
         let clock = WallClock::read();
         let QuerySpan { note, parent, links, links_left_out, rows, .. } = query;
-        let source = self.collections.get(query.collection).source;
+        let source = self.collections.source(query.collection);
         let database = &self.databases[source.index()];
         let CollectionId(id) = query.collection;
         let table = database.tables.get(usize::from(id));

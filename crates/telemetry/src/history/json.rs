@@ -8,14 +8,15 @@ use super::series::Series;
 
 /// Facts of the process around the samples.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// Lead of the wall clock over the process's clock.
-    pub(crate) wall_lead_ns: u64,
+    pub wall_lead_ns: u64,
     /// Start of the process's service and present time, in Unix time.
-    pub(crate) started_unix_ms: u64,
-    pub(crate) now_unix_ms: u64,
+    pub started_unix_ms: u64,
+    /// Unix time of the answer.
+    pub now_unix_ms: u64,
     /// Time between two samples.
-    pub(crate) period_ms: u64,
+    pub period_ms: u64,
 }
 
 /// Writes the samples from number `since` on; all of them if that number is not kept or lies ahead,

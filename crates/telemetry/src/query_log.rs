@@ -14,8 +14,8 @@ use hotrow_otel::context::TraceId;
 use hotrow_types::key::{CollectionId, Key};
 use parking_lot::Mutex;
 
-use crate::collections::Collections;
-use crate::metrics::{Exposition, Labels};
+use crate::exposition::{Exposition, Labels};
+use crate::names::CollectionNames;
 use crate::throttle::SLOW_QUERY;
 use crate::trace_context::parent_of;
 
@@ -26,11 +26,12 @@ const TRACES_MAX: usize = 4;
 
 /// Log of queries, and the traces that wait for them.
 #[derive(Debug)]
-pub(crate) struct QueryLog {
+pub struct QueryLog {
     /// Duration from which a query is slow, by source; zero: none is.
     slow: Box<[Duration]>,
     /// Slow queries, by collection.
     slow_total: Box<[AtomicU64]>,
+    collections: CollectionNames,
     waiting: Arc<WaitingTraces>,
 }
 
@@ -44,7 +45,7 @@ struct WaitingTraces {
 
 /// A trace that waits; it leaves when dropped.
 #[derive(Debug)]
-pub(crate) struct WaitingTrace {
+pub struct WaitingTrace {
     key: Key,
     waiting: Arc<WaitingTraces>,
 }
@@ -59,11 +60,11 @@ impl Drop for WaitingTrace {
 
 /// Traces of requests that wait for one query: some of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traces(Vec<TraceId>);
+pub struct Traces(Vec<TraceId>);
 
 impl Traces {
     /// Returns their ids with commas between; `None` without any.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         let ids: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         (!ids.is_empty()).then(|| ids.join(","))
     }
@@ -71,30 +72,35 @@ impl Traces {
 
 /// A query that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedQuery<'a> {
-    pub(crate) collection: CollectionId,
+pub struct EndedQuery<'a> {
+    /// The collection that it reads.
+    pub collection: CollectionId,
     /// Number of its keys.
-    pub(crate) keys: usize,
+    pub keys: usize,
     /// Longest time for which one of them waited for it to be sent.
-    pub(crate) waited: Duration,
-    pub(crate) took: Duration,
-    pub(crate) has_failed: bool,
-    pub(crate) traces: &'a Traces,
+    pub waited: Duration,
+    /// From its begin to its result.
+    pub took: Duration,
+    /// Whether it has no result.
+    pub has_failed: bool,
+    /// Traces of requests that wait for it.
+    pub traces: &'a Traces,
 }
 
 impl QueryLog {
     /// `slow`: duration from which a query is slow, by source; zero: none is.
-    pub(crate) fn new(slow: impl IntoIterator<Item = Duration>, collections: usize) -> Self {
+    pub fn new(slow: impl IntoIterator<Item = Duration>, collections: CollectionNames) -> Self {
         Self {
             slow: slow.into_iter().collect(),
-            slow_total: (0..collections).map(|_| AtomicU64::new(0)).collect(),
+            slow_total: collections.all().map(|_| AtomicU64::new(0)).collect(),
+            collections,
             waiting: Arc::default(),
         }
     }
 
     /// Enters the trace of a request that waits for a key, if it has one. Of several requests for
     /// one key, the first is entered.
-    pub(crate) fn enter(&self, key: &Key, headers: Fields<'_>) -> Option<WaitingTrace> {
+    pub fn enter(&self, key: &Key, headers: Fields<'_>) -> Option<WaitingTrace> {
         let trace = parent_of(headers)?.span.trace_id;
         let mut by_key = self.waiting.by_key.lock();
         if by_key.contains_key(key) {
@@ -107,7 +113,7 @@ impl QueryLog {
     }
 
     /// Returns traces of requests that wait for these keys.
-    pub(crate) fn traces_of(&self, keys: &[Key]) -> Traces {
+    pub fn traces_of(&self, keys: &[Key]) -> Traces {
         if self.waiting.count.load(Ordering::Acquire) == 0 {
             return Traces::default();
         }
@@ -117,8 +123,8 @@ impl QueryLog {
     }
 
     /// Logs a query if it was slow.
-    pub(crate) fn ended(&self, query: &EndedQuery<'_>, collections: &Collections) {
-        let slow = self.slow[collections.get(query.collection).source.index()];
+    pub fn ended(&self, query: &EndedQuery<'_>) {
+        let slow = self.slow[self.collections.source(query.collection).index()];
         if slow.is_zero() || query.took < slow {
             return;
         }
@@ -127,7 +133,7 @@ impl QueryLog {
         SLOW_QUERY.warn(|suppressed| {
             let EndedQuery { keys, has_failed, .. } = *query;
             tracing::warn!(
-                collection = collections.get(query.collection).name,
+                collection = self.collections.name(query.collection),
                 keys,
                 duration_ms = query.took.as_secs_f64() * 1e3,
                 waited_ms = query.waited.as_secs_f64() * 1e3,
@@ -140,9 +146,8 @@ impl QueryLog {
     }
 
     /// Writes the metrics.
-    pub(crate) fn expose(&self, collections: &Collections, out: &mut Exposition) {
-        let labels: Vec<_> =
-            collections.all().iter().map(|c| [("collection", c.name.as_str())]).collect();
+    pub fn expose(&self, out: &mut Exposition) {
+        let labels: Vec<_> = self.collections.all().map(|name| [("collection", name)]).collect();
         let series: Vec<(Labels<'_>, u64)> = labels
             .iter()
             .zip(&self.slow_total)
@@ -160,12 +165,18 @@ impl QueryLog {
 mod tests {
     use hotrow_http1::fields::FieldsBuf;
     use hotrow_types::key::{KeySchema, KeyType};
+    use hotrow_types::source::SourceId;
 
     use super::*;
 
     fn key(id: u32) -> Key {
         let schema = KeySchema::new(CollectionId(0), vec![KeyType::Integer]);
         schema.parse_url(&id.to_string()).unwrap()
+    }
+
+    fn log() -> QueryLog {
+        let names = [("c0".to_owned(), SourceId::FIRST)];
+        QueryLog::new([Duration::ZERO], names.into_iter().collect())
     }
 
     fn trace(number: u32) -> FieldsBuf {
@@ -175,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_query_has_the_traces_that_wait_for_its_keys() {
-        let log = QueryLog::new([Duration::ZERO], 1);
+        let log = log();
         assert!(log.enter(&key(1), FieldsBuf::default().as_fields()).is_none());
         assert_eq!(log.traces_of(&[key(1)]).text(), None);
         let first = log.enter(&key(1), trace(1).as_fields());
@@ -191,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_line_names_some_traces_only() {
-        let log = QueryLog::new([Duration::ZERO], 1);
+        let log = log();
         let waiting: Vec<_> =
             (1..=10).map(|id| log.enter(&key(id), trace(id).as_fields()).unwrap()).collect();
         let keys: Vec<Key> = (1..=10).map(key).collect();

@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use hotrow_config::Config;
 use hotrow_config::trace::Trace;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
@@ -34,26 +33,27 @@ use hotrow_otel::context::{RandomIds, SpanContext, SpanId, TraceParent};
 use hotrow_otel::recorder::{DropReason, Recorder};
 use hotrow_otel::sampling::{PerSecond, Sampler};
 use hotrow_otel::span::Span;
-use hotrow_source::sources::Sources;
+use hotrow_source::database_name::DatabaseName;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::Key;
 use tokio::sync::Notify;
 
-pub(crate) use self::feed::FeedTrace;
+pub use self::feed::FeedTrace;
 #[cfg(feature = "otel")]
 pub use self::headers::{HeadersError, check_headers};
 use self::query::DatabaseTexts;
-pub(crate) use self::query::{EndedQuery, QuerySpan};
-pub(crate) use self::request::{AnsweredRequest, ReadKind, RequestTrace, TraceSlot};
-pub(crate) use self::waiting::WaitingRequest;
+pub use self::query::{EndedQuery, QuerySpan};
+pub use self::request::{AnsweredRequest, ReadKind, RequestTrace, TraceSlot};
+pub use self::waiting::WaitingRequest;
 use self::waiting::WaitingRequests;
-use crate::collections::Collections;
-use crate::metrics::{CacheOutcome, Exposition, Labels};
+use crate::exposition::{Exposition, Labels};
+use crate::names::CollectionNames;
+use crate::outcome::CacheOutcome;
 use crate::trace_context::parent_of;
 
 /// Most memory of traces: waiting requests, and spans on their way to the collector.
-pub(crate) const MEMORY_BYTES_MAX: usize =
+pub const MEMORY_BYTES_MAX: usize =
     hotrow_otel::recorder::MEMORY_BYTES_MAX + waiting::MEMORY_BYTES_MAX;
 const _: () = assert!(MEMORY_BYTES_MAX <= 1 << 20);
 
@@ -76,9 +76,9 @@ const SPAN_OUTCOMES: [(SpanOutcome, &str); 3] = [
 
 /// Traces of the process.
 #[derive(Debug)]
-pub(crate) struct Tracer {
+pub struct Tracer {
     config: Trace,
-    collections: Arc<Collections>,
+    collections: CollectionNames,
     /// By source.
     databases: Box<[DatabaseTexts]>,
     /// Whether requests over TCP are over TLS.
@@ -97,17 +97,17 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Creates the traces that are configured; `None`: none are.
-    pub(crate) fn new(
-        config: &Config,
-        collections: &Arc<Collections>,
-        sources: &Sources,
-    ) -> Option<Arc<Self>> {
-        let trace = config.observability.trace.as_ref()?;
-        Some(Arc::new(Self {
-            collections: Arc::clone(collections),
-            databases: sources.iter().map(|source| source.database().into()).collect(),
-            is_tls: config.transport.tls.is_some(),
+    /// Creates the traces of the process. `is_tls`: requests over TCP are over TLS.
+    pub fn new(
+        trace: &Trace,
+        is_tls: bool,
+        collections: CollectionNames,
+        databases: impl IntoIterator<Item = DatabaseName>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            collections,
+            databases: databases.into_iter().map(Into::into).collect(),
+            is_tls,
             sampler: Sampler::new(trace.sample),
             per_second: PerSecond::new(trace.requests_per_s_max),
             config: trace.clone(),
@@ -117,12 +117,12 @@ impl Tracer {
             is_full: Notify::new(),
             spans: Default::default(),
             failed_attempts: AtomicU64::new(0),
-        }))
+        })
     }
 
     /// Begins the trace of a request that waits for `keys`; `None`: it is not traced.
     #[cold]
-    pub(crate) fn wait(
+    pub fn wait(
         self: &Arc<Self>,
         headers: Fields<'_>,
         keys: &[&Key],
@@ -145,7 +145,7 @@ impl Tracer {
     }
 
     /// Records a request that has not waited, if its caller records it.
-    pub(crate) fn note_at_once<'a>(
+    pub fn note_at_once<'a>(
         &self,
         headers: Fields<'_>,
         request: impl FnOnce() -> AnsweredRequest<'a>,
@@ -166,7 +166,7 @@ impl Tracer {
 
     /// Records a request whose future has ended. `trace`: its trace, if it has waited and is
     /// traced.
-    pub(crate) fn note_ended(
+    pub fn note_ended(
         &self,
         trace: Option<&RequestTrace>,
         parent: Option<TraceParent>,
@@ -220,7 +220,7 @@ impl Tracer {
     }
 
     /// Writes the metrics.
-    pub(crate) fn expose(&self, out: &mut Exposition) {
+    pub fn expose(&self, out: &mut Exposition) {
         let labels = SPAN_OUTCOMES.map(|(_, outcome)| [("outcome", outcome)]);
         let spans: Vec<(Labels<'_>, u64)> = labels
             .iter()
@@ -254,7 +254,7 @@ impl Tracer {
 
 /// Starts the thread that exports spans, if any are recorded.
 #[cfg(feature = "otel")]
-pub(crate) fn start(
+pub fn start(
     tracer: Option<&Arc<Tracer>>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,

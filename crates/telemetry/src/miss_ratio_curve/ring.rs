@@ -65,6 +65,7 @@ impl SampleRing {
 
     /// Returns whether a lookup fits, and counts a drop otherwise. Asked before the lookup is
     /// described, which costs more than to drop it. Only for the writing thread.
+    #[inline]
     pub(crate) fn admits(&self) -> bool {
         let waiting = self.pushed.load(Ordering::Relaxed) - self.taken.load(Ordering::Acquire);
         let fits = self.is_allocated() && waiting < self.capacity as u64;

@@ -9,35 +9,42 @@ use hotrow_measure::clock::Nanos;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Queries that failed as a whole.
-pub(crate) static QUERY_FAILED: Throttle = Throttle::new();
+pub static QUERY_FAILED: Throttle = Throttle::new();
 /// Queries over the threshold.
 pub(crate) static SLOW_QUERY: Throttle = Throttle::new();
 /// Answers found inconsistent.
-pub(crate) static INCONSISTENT: Throttle = Throttle::new();
+pub static INCONSISTENT: Throttle = Throttle::new();
 /// Failures of the access log's output.
 pub(crate) static ACCESS_LOG: Throttle = Throttle::new();
 /// Failures of the export of traces.
 #[cfg(feature = "otel")]
 pub(crate) static TRACE_EXPORT: Throttle = Throttle::new();
 /// Followers of changes that were too slow.
-pub(crate) static SLOW_FOLLOWER: Throttle = Throttle::new();
+pub static SLOW_FOLLOWER: Throttle = Throttle::new();
 /// Records without a JSON form.
-pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
+pub static ROW_UNREADABLE: Throttle = Throttle::new();
 
 /// Throttle that passes one line a second.
 #[derive(Debug)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     next_ns: AtomicU64,
     suppressed: AtomicU64,
 }
 
+impl Default for Throttle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Throttle {
-    pub(crate) const fn new() -> Self {
+    /// Creates one that passes the first line.
+    pub const fn new() -> Self {
         Self { next_ns: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
     /// Calls `log` with the number of lines suppressed since the last one, or suppresses this one.
-    pub(crate) fn warn(&self, log: impl FnOnce(u64)) {
+    pub fn warn(&self, log: impl FnOnce(u64)) {
         let now = Nanos::now();
         let next = self.next_ns.load(Ordering::Relaxed);
         let due = now.0 >= next

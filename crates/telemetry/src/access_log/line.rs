@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hotrow_access::caller::Peer;
 use hotrow_config::access::HolderName;
 use x509_cert::der::DateTime;
 
 use super::Entry;
-use crate::context::Peer;
 
 /// Most bytes of a path in a line; a longer one is cut off.
-pub(crate) const PATH_BYTES_MAX: usize = 1024;
+pub const PATH_BYTES_MAX: usize = 1024;
 
 /// Appends a line of at most `PIPE_BUF_BYTES`, its end included. Does not allocate if `out` has
 /// room and the path is UTF-8.
@@ -108,9 +108,9 @@ mod tests {
     use super::super::RequestLine;
     use super::super::output::PIPE_BUF_BYTES;
     use super::*;
-    use crate::access::Caller;
-    use crate::metrics::CacheOutcome;
+    use crate::outcome::CacheOutcome;
     use crate::trace_context::parent_of;
+    use hotrow_access::caller::Caller;
     use hotrow_config::access::Names;
 
     fn entry<'a>(method: &'a [u8], target: &'a [u8]) -> Entry<'a> {

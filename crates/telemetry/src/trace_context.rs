@@ -9,7 +9,7 @@ const TRACEPARENT: &str = "traceparent";
 
 /// Returns the caller's span that a request names, unless its header is absent, malformed or
 /// repeated.
-pub(crate) fn parent_of(headers: Fields<'_>) -> Option<TraceParent> {
+pub fn parent_of(headers: Fields<'_>) -> Option<TraceParent> {
     let mut values = headers.get_all(TRACEPARENT);
     let value = values.next()?;
     // Which of several is meant is unknown.

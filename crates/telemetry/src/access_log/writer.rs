@@ -21,7 +21,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn start(self: &Arc<Self>, supervisor: &Supervisor) -> io::Result<()> {
+    pub fn start(self: &Arc<Self>, supervisor: &Supervisor) -> io::Result<()> {
         let (log, failed, ending) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         // Lines that were being written when it failed.
         let after_failure = move || failed.lose(&failed.in_hand);

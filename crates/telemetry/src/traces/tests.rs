@@ -3,21 +3,20 @@
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_otel::span::Value;
 use hotrow_source::{ReadSet, Row, SourceError};
-use hotrow_types::key::CollectionId;
+use hotrow_types::key::{CollectionId, KeySchema, KeyType};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::Version;
 
 use super::waiting::REQUESTS_MAX;
 use super::*;
 use crate::access_log::RequestLine;
-use crate::connection::request::Protocol;
-use crate::fuzzing::new_service;
-use crate::observer::Notes;
+use crate::request::Notes;
+use crate::request::Protocol;
 
 const FIRST: CollectionId = CollectionId(0);
 
 fn tracer(sample: f64, requests_per_s_max: u32) -> Arc<Tracer> {
-    let (mut config, shared) = new_service(None);
-    config.observability.trace = Some(Trace {
+    let trace = Trace {
         endpoint: "http://localhost/v1/traces".parse().unwrap(),
         ca_file: None,
         headers_file: None,
@@ -25,13 +24,19 @@ fn tracer(sample: f64, requests_per_s_max: u32) -> Arc<Tracer> {
         service_name: "hotrow".to_owned(),
         requests_per_s_max,
         has_keys: false,
-    });
-    Tracer::new(&config, &shared.collections, &shared.sources).unwrap()
+    };
+    let names = [("c0".to_owned(), SourceId::FIRST)].into_iter().collect();
+    let database = DatabaseName {
+        system: "sqlite",
+        namespace: None,
+        operation: "SELECT",
+        tables: vec!["c0".to_owned()],
+    };
+    Tracer::new(&trace, false, names, [database])
 }
 
 fn key(id: usize) -> Key {
-    let (_, shared) = new_service(None);
-    shared.collections.get(FIRST).schema.parse_url(&id.to_string()).unwrap()
+    KeySchema::new(FIRST, vec![KeyType::Integer]).parse_url(&id.to_string()).unwrap()
 }
 
 fn recorded(trace_id: u32) -> FieldsBuf {

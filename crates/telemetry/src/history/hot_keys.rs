@@ -30,15 +30,15 @@ const STEP_MAX: u32 = 1 << 20;
 /// Most collections with a sketch.
 pub(crate) const SKETCHES_MAX: usize = 64;
 /// Keys of a sketch.
-pub(crate) const KEYS_MAX: usize = 128;
+pub const KEYS_MAX: usize = 128;
 /// Time in which the weight of a request halves.
-pub(crate) const HALF_LIFE_S: f64 = 60.0;
+pub const HALF_LIFE_S: f64 = 60.0;
 /// Weight below which a sketch gives its place to another collection.
 const IDLE_WEIGHT: f64 = 0.5;
 
 /// Samples of one worker. The worker writes; one thread drains.
 #[derive(Debug)]
-pub(crate) struct KeyRing {
+pub struct KeyRing {
     slots: Box<[Slot]>,
     /// Samples written.
     head: AtomicU64,
@@ -64,7 +64,7 @@ struct Slot {
 
 impl KeyRing {
     /// Creates the rings of all workers.
-    pub(crate) fn of_workers(workers: usize) -> Vec<Arc<Self>> {
+    pub fn of_workers(workers: usize) -> Vec<Arc<Self>> {
         let slots = (RING_SLOTS_TOTAL_MAX / workers.max(1)).clamp(16, RING_SLOTS_MAX);
         let ring = || Self {
             slots: (0..slots).map(|_| Slot::default()).collect(),
@@ -134,7 +134,7 @@ impl KeyRing {
 
 /// The choice of sampled lookups, on a worker's thread.
 #[derive(Debug)]
-pub(crate) struct KeySampler {
+pub struct KeySampler {
     ring: Arc<KeyRing>,
     /// Lookups before the next sample.
     left: Cell<u32>,
@@ -145,13 +145,13 @@ pub(crate) struct KeySampler {
 
 impl KeySampler {
     /// Creates the sampler of a worker. `seed`: any number that clients do not know.
-    pub(crate) fn new(ring: Arc<KeyRing>, seed: u64) -> Self {
+    pub fn new(ring: Arc<KeyRing>, seed: u64) -> Self {
         Self { ring, left: Cell::new(0), step: Cell::new(1), random: Cell::new(seed | 1) }
     }
 
     /// Counts the lookups of a request; samples some of them.
     #[inline]
-    pub(crate) fn note(&self, keys: &[Key], hash: impl Fn(&Key) -> u64) {
+    pub fn note(&self, keys: &[Key], hash: impl Fn(&Key) -> u64) {
         let left = self.left.get() as usize;
         match left.checked_sub(keys.len()) {
             Some(left) => self.left.set(left as u32),

@@ -15,7 +15,9 @@ macro_rules! series {
     ($($name:ident $label:literal $kind:ident,)*) => {
         /// A recorded series. Names in `docs/http.md` explain them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Series { $($name,)* }
+        pub enum Series {
+            $(#[doc = $label] $name,)*
+        }
 
         impl Series {
             /// All series, in the order of a sample's values.

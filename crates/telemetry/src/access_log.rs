@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use hotrow_access::caller::Caller;
+use hotrow_access::caller::Peer;
 use hotrow_config::access::Names;
 use hotrow_config::observability::AccessLog as Config;
 use hotrow_measure::clock::Nanos;
@@ -24,13 +26,12 @@ use hotrow_measure::random;
 use hotrow_otel::context::TraceId;
 use parking_lot::{Condvar, Mutex};
 
-pub(crate) use self::line::PATH_BYTES_MAX;
+pub use self::line::PATH_BYTES_MAX;
 pub use self::output::OpenError;
 use self::output::Output;
 use self::queue::{Bell, LineQueue};
-use crate::access::Caller;
-use crate::context::Peer;
-use crate::metrics::{CacheOutcome, Exposition, Labels};
+use crate::exposition::{Exposition, Labels};
+use crate::outcome::CacheOutcome;
 
 /// Most lines of failed and slow requests in a second of one worker; beyond it they are sampled as
 /// others are, so that an attack does not fill the disk.
@@ -113,7 +114,7 @@ impl AccessLog {
 
     /// Ends the thread when everything so far is written, and waits for that: not longer than
     /// [`CLOSE_TIME_MAX`], because the output may be blocked.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.end.is_requested.store(true, Ordering::Release);
         self.bell.ring();
         let mut has_ended = self.end.has_ended.lock();
@@ -136,7 +137,7 @@ impl AccessLog {
     }
 
     /// Writes the metrics.
-    pub(crate) fn expose(&self, out: &mut Exposition) {
+    pub fn expose(&self, out: &mut Exposition) {
         let written = self.written.load(Ordering::Relaxed);
         out.counter(
             "hotrow_access_log_lines_total",
@@ -159,37 +160,43 @@ impl AccessLog {
 
 /// Request line of a request, or the name and the keys of a command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestLine<'a> {
-    pub(crate) method: &'a [u8],
-    pub(crate) target: &'a [u8],
+pub struct RequestLine<'a> {
+    /// Method, or name of the command.
+    pub method: &'a [u8],
+    /// Target as sent, or the keys.
+    pub target: &'a [u8],
 }
 
 /// What a line says of a request and its answer.
 #[derive(Debug)]
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     /// End of the request, by the wall clock.
-    pub(crate) ended: SystemTime,
+    pub ended: SystemTime,
     /// End of the head to the answer; `None`: no head was read.
-    pub(crate) took: Option<Duration>,
-    pub(crate) client: Peer,
+    pub took: Option<Duration>,
+    /// The client.
+    pub client: Peer,
     /// Name of the protocol.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
     /// `None`: no head was read.
-    pub(crate) request: Option<RequestLine<'a>>,
+    pub request: Option<RequestLine<'a>>,
     /// `None`: the path names none.
-    pub(crate) collection: Option<&'a str>,
-    pub(crate) status: u16,
-    pub(crate) outcome: CacheOutcome,
+    pub collection: Option<&'a str>,
+    /// Status of the answer.
+    pub status: u16,
+    /// Role of the cache in it.
+    pub outcome: CacheOutcome,
     /// Bytes of the answer's body; `None`: unknown.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// `None`: access is not configured.
-    pub(crate) sender: Option<(&'a Names, Caller)>,
-    pub(crate) trace_id: Option<TraceId>,
+    pub sender: Option<(&'a Names, Caller)>,
+    /// The caller's trace, if it names one.
+    pub trace_id: Option<TraceId>,
 }
 
 impl Entry<'_> {
     /// Describes a request that was refused before its head was read.
-    pub(crate) fn without_head(client: Peer, protocol: &'static str, status: u16) -> Self {
+    pub fn without_head(client: Peer, protocol: &'static str, status: u16) -> Self {
         Self {
             ended: SystemTime::now(),
             took: None,
@@ -208,7 +215,7 @@ impl Entry<'_> {
 
 /// The access log as one worker uses it.
 #[derive(Debug)]
-pub(crate) struct WorkerAccessLog {
+pub struct WorkerAccessLog {
     log: Arc<AccessLog>,
     worker: usize,
     sampler: Sampler,
@@ -219,13 +226,13 @@ pub(crate) struct WorkerAccessLog {
 
 impl WorkerAccessLog {
     /// Creates the log of a worker; `seed` chooses the sample.
-    pub(crate) fn new(log: Arc<AccessLog>, worker: usize, seed: u64) -> Self {
+    pub fn new(log: Arc<AccessLog>, worker: usize, seed: u64) -> Self {
         let sampler = Sampler::new(log.config.sample, seed);
         Self { log, worker, sampler, always: Allowance::default(), line: RefCell::default() }
     }
 
     /// Returns whether a request has a line.
-    pub(crate) fn is_due(&self, status: u16, took: Duration, now: Nanos) -> bool {
+    pub fn is_due(&self, status: u16, took: Duration, now: Nanos) -> bool {
         if self.sampler.takes() {
             return true;
         }
@@ -238,7 +245,7 @@ impl WorkerAccessLog {
     }
 
     /// Queues the line of a request.
-    pub(crate) fn write(&self, entry: &Entry<'_>) {
+    pub fn write(&self, entry: &Entry<'_>) {
         let Some(queue) = self.log.queues.get(self.worker) else { return };
         let mut line = self.line.borrow_mut();
         line.clear();

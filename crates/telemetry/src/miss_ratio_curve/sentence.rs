@@ -3,7 +3,7 @@
 use hotrow_cache::miniature::{Advice, Curve, Point};
 
 /// Returns what the curve says about the capacity in force.
-pub(crate) fn sentence(curve: &Curve) -> String {
+pub fn sentence(curve: &Curve) -> String {
     let current = curve.current();
     match curve.advice {
         Advice::Grow(_) => {

@@ -25,32 +25,33 @@ pub(crate) const SERIES: usize = Series::ALL.len();
 
 /// What the process reports at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// Counts and gauges, by [`Series`]; NaN where nothing is known.
     pub(crate) values: [f64; SERIES],
     /// Latency of requests answered from memory, since the start.
-    pub(crate) hits: Histogram,
+    pub hits: Histogram,
     /// Latency of requests that needed the database, since the start.
-    pub(crate) misses: Histogram,
+    pub misses: Histogram,
     /// Waits for a query, since the start.
-    pub(crate) waits: Histogram,
+    pub waits: Histogram,
     /// Lookups by collection.
-    pub(crate) collections: Vec<CollectionReading>,
+    pub collections: Vec<CollectionReading>,
 }
 
 /// Lookups of one collection since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CollectionReading {
-    pub(crate) name: String,
+pub struct CollectionReading {
+    /// Its name.
+    pub name: String,
     /// Answered from memory.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Answered from the database.
-    pub(crate) database: u64,
+    pub database: u64,
 }
 
 impl Reading {
     /// Creates a reading of nothing.
-    pub(crate) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self {
             values: [f64::NAN; SERIES],
             hits: Histogram::default(),
@@ -61,7 +62,7 @@ impl Reading {
     }
 
     /// Sets the value of a series.
-    pub(crate) fn set(&mut self, series: Series, value: f64) {
+    pub fn set(&mut self, series: Series, value: f64) {
         self.values[series as usize] = value;
     }
 }

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hotrow_cache::Cache;
 use hotrow_cache::miniature::Curve;
 use hotrow_cache::miniature::curve::LOOKUPS_MIN;
 use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use parking_lot::Mutex;
@@ -26,9 +28,8 @@ use tokio::time::sleep;
 
 use self::predictor::Predictor;
 use self::ring::SampleRing;
-pub(crate) use self::sentence::sentence;
+pub use self::sentence::sentence;
 use crate::lookups::WorkerLookups;
-use crate::read::Fetcher;
 
 /// Most lookups that wait in all rings together, of up to 128 workers: 0.75 MiB.
 const RINGS_LOOKUPS_MAX: usize = 1 << 15;
@@ -42,7 +43,7 @@ const PAUSE_IDLE: Duration = Duration::from_millis(250);
 
 /// The curve, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Report {
+pub enum Report {
     /// The curve.
     Known(Box<Curve>),
     /// No curve.
@@ -51,7 +52,7 @@ pub(crate) enum Report {
 
 /// Reason for which the hit ratio at other capacities is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// By configuration.
     #[error("cache.miss_ratio_curve is off")]
     Off,
@@ -93,7 +94,7 @@ pub(crate) enum Unknown {
 
 /// What workers, the predictor and the admin side share.
 #[derive(Debug)]
-pub(crate) struct MissRatioCurve {
+pub struct MissRatioCurve {
     rings: Mutex<Rings>,
     ring_lookups: usize,
     published: Mutex<Published>,
@@ -109,37 +110,41 @@ struct Rings {
 
 /// What the predictor shows.
 #[derive(Clone, Debug)]
-pub(crate) struct Published {
-    pub(crate) report: Report,
+pub struct Published {
+    /// The curve, or why there is none.
+    pub report: Report,
     /// Memory of the copies, in bytes.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
     /// Share of the keys that are sampled.
-    pub(crate) rate: SamplingRate,
-    /// Events that were replayed and that were lost, since the start.
-    pub(crate) replayed_total: u64,
-    pub(crate) dropped_total: u64,
+    pub rate: SamplingRate,
+    /// Events that were replayed, since the start.
+    pub replayed_total: u64,
+    /// Events that were lost.
+    pub dropped_total: u64,
 }
 
 /// Sampled lookups of one worker.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkerSamples(Arc<SampleRing>);
+pub struct WorkerSamples(Arc<SampleRing>);
 
 impl WorkerSamples {
     /// See [`SampleRing::admits`].
-    pub(crate) fn admits(&self) -> bool {
+    #[inline]
+    pub fn admits(&self) -> bool {
         self.0.admits()
     }
 
+    /// Queues a lookup that the ring [admits](Self::admits).
     #[cold]
     #[inline(never)]
-    pub(crate) fn push(&self, sample: &Sample) {
+    pub fn push(&self, sample: &Sample) {
         self.0.push(sample);
     }
 }
 
 impl MissRatioCurve {
     /// Creates it for a number of workers.
-    pub(crate) fn new(workers: usize, is_on: bool, is_cached: bool) -> Self {
+    pub fn new(workers: usize, is_on: bool, is_cached: bool) -> Self {
         let ring_lookups = RINGS_LOOKUPS_MAX / workers.max(1);
         let unknown = match (is_on, is_cached) {
             (false, _) => Unknown::Off,
@@ -166,7 +171,7 @@ impl MissRatioCurve {
     }
 
     /// Creates the ring of a worker. The ring of one that ended is forgotten when it is empty.
-    pub(crate) fn worker(&self) -> WorkerSamples {
+    pub fn worker(&self) -> WorkerSamples {
         let ring = Arc::new(SampleRing::new(self.ring_lookups));
         let mut rings = self.rings.lock();
         if rings.are_allocated {
@@ -185,15 +190,19 @@ impl MissRatioCurve {
     }
 
     /// Returns what the predictor published last.
-    pub(crate) fn published(&self) -> Published {
+    pub fn published(&self) -> Published {
         self.published.lock().clone()
     }
 }
 
-/// Starts the thread of the predictor, if it is on.
-pub(crate) fn start(
+/// Starts the thread of the predictor, if it is on. `newest` returns the cache under the settings in
+/// force.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn start(
     curve: Arc<MissRatioCurve>,
-    fetcher: Arc<Fetcher>,
+    newest: impl Fn() -> Arc<Cache<ReadFailure>> + Clone + Send + Sync + 'static,
     lookups: Vec<Arc<WorkerLookups>>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
@@ -203,13 +212,12 @@ pub(crate) fn start(
     }
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
-    let failed = fetcher.cache.get();
+    let failed = newest();
     // Until the thread runs again nothing is sampled.
     let after_failure = move || failed.samples().set_rate(SamplingRate::NONE);
     let body = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let fetcher = fetcher.clone();
-        let newest = Box::new(move || fetcher.cache.get());
+        let newest = Box::new(newest.clone());
         let predictor = Predictor::new(curve.clone(), newest, lookups.clone());
         runtime.block_on(async {
             tokio::select! {

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::{Tracer, WallClock};
 use crate::access_log::RequestLine;
-use crate::connection::request::Protocol;
-use crate::metrics::CacheOutcome;
-use crate::observer::Notes;
+use crate::outcome::CacheOutcome;
+use crate::request::Notes;
+use crate::request::Protocol;
 
 /// Most queries that a request has spans of.
 const QUERIES_MAX: usize = 4;
@@ -24,7 +24,7 @@ const METHODS: [&str; 9] =
 
 /// How a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadKind {
+pub enum ReadKind {
     /// From memory, or from the database where memory has nothing usable.
     Normal,
     /// From the database in any case: `no-cache`, or a record that memory must not answer.
@@ -82,7 +82,7 @@ struct Progress {
 
 /// A traced request that waits. Queries of other threads report to it.
 #[derive(Debug)]
-pub(crate) struct RequestTrace {
+pub struct RequestTrace {
     pub(super) span: SpanContext,
     parent: Option<SpanId>,
     kind: ReadKind,
@@ -118,23 +118,30 @@ impl RequestTrace {
     }
 
     /// Notes the end of the wait for the feed.
-    pub(crate) fn note_position(&self, has_passed: bool) {
+    pub fn note_position(&self, has_passed: bool) {
         let ended_at = Nanos::now();
         self.progress.lock().position = Some(PositionWait { ended_at, has_passed });
     }
 }
 
 /// A request with its answer.
-pub(crate) struct AnsweredRequest<'a> {
-    pub(crate) line: RequestLine<'a>,
-    pub(crate) protocol: Protocol,
+pub struct AnsweredRequest<'a> {
+    /// Its request line.
+    pub line: RequestLine<'a>,
+    /// Version of HTTP.
+    pub protocol: Protocol,
     /// Whether it came over the Unix socket.
-    pub(crate) is_over_unix: bool,
-    pub(crate) notes: Notes,
-    pub(crate) status: u16,
-    pub(crate) outcome: CacheOutcome,
-    pub(crate) since: Nanos,
-    pub(crate) now: Nanos,
+    pub is_over_unix: bool,
+    /// What its handling has learned.
+    pub notes: Notes,
+    /// Status of the answer.
+    pub status: u16,
+    /// Role of the cache in it.
+    pub outcome: CacheOutcome,
+    /// Arrival of its head.
+    pub since: Nanos,
+    /// Time of the answer.
+    pub now: Nanos,
 }
 
 impl Tracer {
@@ -206,7 +213,7 @@ impl Tracer {
     /// Returns the route of a request and its path without ids.
     fn route(&self, request: &AnsweredRequest<'_>) -> (Option<String>, Value) {
         let Some(id) = request.notes.collection else { return (None, "REDACTED".into()) };
-        let name = &self.collections.get(id).name;
+        let name = self.collections.name(id);
         let path = request.line.target.split(|byte| *byte == b'?').next().unwrap_or_default();
         // `/products` is a batch, and `/products/7` a record.
         match path.iter().filter(|byte| **byte == b'/').count() {
@@ -274,4 +281,4 @@ fn path_text(target: &[u8]) -> String {
 }
 
 /// A place for the trace of a request that may begin to wait later, when its body has arrived.
-pub(crate) type TraceSlot = std::rc::Rc<std::cell::OnceCell<Arc<RequestTrace>>>;
+pub type TraceSlot = std::rc::Rc<std::cell::OnceCell<Arc<RequestTrace>>>;

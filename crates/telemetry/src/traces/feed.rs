@@ -15,7 +15,7 @@ use super::{Tracer, WallClock};
 
 /// Spans of the feed of one source. The feed calls it in the order of its events.
 #[derive(Debug)]
-pub(crate) struct FeedTrace {
+pub struct FeedTrace {
     tracer: Arc<Tracer>,
     /// Name of the source.
     source: Arc<str>,
@@ -34,14 +34,15 @@ struct State {
 }
 
 impl FeedTrace {
-    pub(crate) fn new(tracer: Arc<Tracer>, source: String, max_staleness: Duration) -> Self {
+    /// Begins at the start of the feed of this source.
+    pub fn new(tracer: Arc<Tracer>, source: String, max_staleness: Duration) -> Self {
         let not_following = Some((Nanos::now(), None));
         let state = State { not_following, gaps: HashMap::new(), delivered_at: None };
         Self { tracer, source: source.into(), max_staleness, state: Mutex::new(state) }
     }
 
     /// Notes that changes may have been missed.
-    pub(crate) fn lost(&self, cause: LossCause) {
+    pub fn lost(&self, cause: LossCause) {
         let mut state = self.state.lock();
         state.delivered_at = None;
         // Of several losses in a row the first is the cause.
@@ -51,7 +52,7 @@ impl FeedTrace {
     }
 
     /// Notes that the feed follows the database.
-    pub(crate) fn started(&self) {
+    pub fn started(&self) {
         let now = Nanos::now();
         let mut state = self.state.lock();
         state.delivered_at = None;
@@ -67,20 +68,20 @@ impl FeedTrace {
     }
 
     /// Notes that changes of one collection may be missed.
-    pub(crate) fn gap_opened(&self, collection: CollectionId) {
+    pub fn gap_opened(&self, collection: CollectionId) {
         self.state.lock().gaps.entry(collection).or_insert_with(Nanos::now);
     }
 
     /// Notes that changes of one collection are delivered again.
-    pub(crate) fn gap_closed(&self, collection: CollectionId) {
+    pub fn gap_closed(&self, collection: CollectionId) {
         let Some(since) = self.state.lock().gaps.remove(&collection) else { return };
-        let name = self.tracer.collections.get(collection).name.clone();
+        let name = self.tracer.collections.name(collection).to_owned();
         let attributes = vec![Attribute::new("hotrow.collection", name)];
         self.record("feed gap", since, Nanos::now(), attributes);
     }
 
     /// Notes that everything before `probe_sent_at` is delivered.
-    pub(crate) fn advanced(&self, probe_sent_at: Nanos) {
+    pub fn advanced(&self, probe_sent_at: Nanos) {
         let now = Nanos::now();
         let before = self.state.lock().delivered_at.replace(probe_sent_at);
         let Some(before) = before else { return };

@@ -8,16 +8,16 @@ use std::time::Duration;
 use hotrow_http1::write;
 use hotrow_measure::clock::Nanos;
 
-use crate::metrics::CacheOutcome;
+use crate::outcome::CacheOutcome;
 
 /// Time at which the last read of an answer was sent, among the extensions of an answer of the
 /// crate `http`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadAt(pub(crate) Nanos);
+pub struct ReadAt(pub Nanos);
 
 /// Parts of an answer's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ServerTiming {
+pub struct ServerTiming {
     outcome: CacheOutcome,
     parts: Parts,
 }
@@ -45,18 +45,13 @@ impl From<Duration> for Micros {
 
 impl ServerTiming {
     /// Returns the parts of an answer that did not wait.
-    pub(crate) fn at_once(outcome: CacheOutcome, took: Duration) -> Self {
+    pub fn at_once(outcome: CacheOutcome, took: Duration) -> Self {
         Self { outcome, parts: Parts::Cache(took.into()) }
     }
 
     /// Returns the parts of an answer that waited from `since` until `now`. `read_at`: the time at
     /// which its last read was sent; before `since` if it joined one.
-    pub(crate) fn waited(
-        outcome: CacheOutcome,
-        since: Nanos,
-        now: Nanos,
-        read_at: Option<Nanos>,
-    ) -> Self {
+    pub fn waited(outcome: CacheOutcome, since: Nanos, now: Nanos, read_at: Option<Nanos>) -> Self {
         let parts = match (read_at, outcome) {
             // A stale record was read long before.
             (None, _) | (_, CacheOutcome::Stale | CacheOutcome::None) => {
@@ -71,7 +66,7 @@ impl ServerTiming {
     }
 
     /// Writes the field.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"server-timing: cache;desc=");
         out.extend_from_slice(self.outcome.label().as_bytes());
         match self.parts {
