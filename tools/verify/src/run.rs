@@ -23,6 +23,7 @@ use crate::random::Random;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
 use crate::report::{FollowerReport, NearCacheReport, Report, RunEnd, Writes};
 use crate::rules::ContractTerms;
+use crate::run_error::RunError;
 use crate::setup::{self, PreparedTables, ProbedTarget};
 use crate::shared_state::{SharedState, lock};
 use crate::writer::{WriteCounts, WriterThread, families};
@@ -33,45 +34,6 @@ const SWEEP_EVERY: Duration = Duration::from_millis(20);
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// Interval of progress calls.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-/// Reason a run has no report.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The database cannot be written or read.
-    #[error("the database: {0}")]
-    Database(#[from] DatabaseError),
-    /// There is no such table.
-    #[error("the table {name} cannot be read: {what}; --create creates it if there is none")]
-    NoTable {
-        /// Its name.
-        name: String,
-        /// The database's error.
-        what: String,
-    },
-    /// The table contains foreign rows.
-    #[error(
-        "the table {name} has {rows} foreign rows; the checker needs a table of its own, whose \
-         rows it overwrites and deletes. With --reuse-table those rows stay, but rows with the \
-         checker's keys may be overwritten"
-    )]
-    Foreign {
-        /// Its name.
-        name: String,
-        /// Number of foreign rows.
-        rows: u64,
-    },
-    /// A target does not serve the collection as required.
-    #[error("{url}: {what}")]
-    Target {
-        /// Its URL.
-        url: String,
-        /// The reason.
-        what: String,
-    },
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
