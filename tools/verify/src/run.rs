@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, Observed, Purger};
-use crate::checker::Checker;
+use crate::checker::{Checker, SWEEP_EVERY};
 use crate::converge::{ConvergenceResult, converge};
 use crate::copy_reader::{COPY_READERS, CopyReader, ProbedRedis};
 use crate::counterexample::{Names, render};
@@ -28,8 +28,6 @@ use crate::setup::{self, PreparedTables, ProbedTarget};
 use crate::shared_state::{SharedState, lock};
 use crate::writer::{WriteCounts, WriterThread, families};
 
-/// Interval of checks.
-const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// Time after a violation in which further reads are collected.
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// Interval of progress calls.
@@ -89,7 +87,7 @@ pub fn run(
     }
     running.shared.stop_readers();
     for thread in running.others.drain(..) {
-        if thread.join().is_err() {
+        if running.checker.join(thread).is_err() {
             problems.push("a reader panicked; this is a bug in Hotrow".to_owned());
         }
     }
