@@ -10,15 +10,15 @@ use hotrow_cache::Cache;
 use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
 use hotrow_net::listen::inherited::{Holder, Inherited};
-use hotrow_server::access_log::AccessLog;
 use hotrow_server::in_force::InForce;
-use hotrow_server::lookups::Calendar;
 use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
 use hotrow_source_sqlite as sqlite;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_telemetry::access_log::AccessLog;
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::CollectionId;
 use tokio::sync::{mpsc, watch};
 
@@ -123,7 +123,7 @@ fn compose(
     let access_log = access_log.transpose().map_err(subsystem)?;
     #[cfg(feature = "otel")]
     if let Some(trace) = &server.observability.trace {
-        hotrow_server::traces::check_headers(trace).map_err(subsystem)?;
+        hotrow_telemetry::traces::check_headers(trace).map_err(subsystem)?;
     }
     let addresses =
         Addresses { data: service.data(), admin: service.admin(), redis: service.redis() };

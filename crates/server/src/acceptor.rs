@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
 use hotrow_config::rate::Network;
 use hotrow_config::transport::Transport;
 use hotrow_measure::clock::Nanos;
@@ -37,7 +38,6 @@ use crate::connection::{
     Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
     turn_away,
 };
-use crate::context::Peer;
 use crate::metrics::CloseCause;
 
 /// Pause of a worker's accepting after it ran out of file descriptors or memory. Connections wait

@@ -30,6 +30,9 @@ use bytes::Bytes;
 use hotrow_measure::clock::Nanos;
 use hotrow_net::tls::ListenerTls;
 use hotrow_push::Purge;
+use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::history::History;
+use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_types::key::CollectionId;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
@@ -40,11 +43,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use crate::body::Body;
 use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
-use crate::history::History;
 use crate::http_error::{HttpError, problem};
 use crate::in_force::{InForce, Snapshot};
-use crate::lookups::WorkerLookups;
-use crate::metrics::{Exposition, Labels, WorkerMetrics};
+use crate::metrics::WorkerMetrics;
 use crate::openapi;
 use crate::readiness::Readiness;
 use crate::reload::Reloads;

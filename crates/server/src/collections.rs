@@ -1,6 +1,7 @@
 //! Served collections, by name and by number. Numbers are fixed while the process runs: a
 //! collection that leaves the configuration keeps its number, and no request reaches it.
 
+use hotrow_telemetry::names::CollectionNames;
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::source::SourceId;
 use http::HeaderValue;
@@ -149,6 +150,12 @@ impl Collections {
     #[must_use]
     pub fn all(&self) -> &[Collection] {
         &self.list
+    }
+
+    /// Returns their names and sources.
+    #[must_use]
+    pub(crate) fn names(&self) -> CollectionNames {
+        self.list.iter().map(|own| (own.name.clone(), own.source)).collect()
     }
 
     /// Returns their number.

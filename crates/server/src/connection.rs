@@ -33,16 +33,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
 use hotrow_net::stream::Stream;
+use hotrow_telemetry::request::Protocol;
 
 use self::activity::Expiry;
 use self::close::{answer_and_close, close, linger};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
-use self::request::Protocol;
 use self::serve::Serve;
 use self::worker_context::WorkerContext;
-use crate::context::{ConnectionContext, Peer};
+use crate::context::ConnectionContext;
 use crate::metrics::CloseCause;
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and

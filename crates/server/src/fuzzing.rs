@@ -15,11 +15,11 @@ use hotrow_http1::head::HeadParser;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use http::Method;
 
 use crate::batch;
-use crate::lookups::Calendar;
 use crate::route::Route;
 use crate::shared::Shared;
 

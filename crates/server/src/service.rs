@@ -16,6 +16,11 @@ use hotrow_net::listen::{ListenError, Listeners};
 use hotrow_net::tls::{self, ListenerTls, TlsEndpoint};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_telemetry::history::hot_keys::{KeyRing, KeySampler};
+use hotrow_telemetry::history::{self, History};
+use hotrow_telemetry::lookups::WorkerLookups;
+use hotrow_telemetry::miss_ratio_curve;
+use hotrow_telemetry::traces;
 
 use crate::access::GrantsInForce;
 use crate::access::jwks::{self, KeySource};
@@ -27,19 +32,14 @@ use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::current::Current;
 use crate::handle::Handler;
-use crate::history::hot_keys::{KeyRing, KeySampler};
-use crate::history::{self, History};
 use crate::in_force::InForce;
-use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
-use crate::miss_ratio_curve;
 use crate::purge;
 use crate::read::SourceReads;
 use crate::readiness::Readiness;
 use crate::refresh;
 use crate::reload::Reloads;
 use crate::shared::Shared;
-use crate::traces;
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
@@ -464,7 +464,8 @@ fn start_each(
     }
     let curve = shared.miss_ratio_curve.clone();
     let fetcher = shared.fetcher.clone();
-    helpers.extend(miss_ratio_curve::start(curve, fetcher, lookups, shutdown, supervisor)?);
+    let newest = move || fetcher.cache.get();
+    helpers.extend(miss_ratio_curve::start(curve, newest, lookups, shutdown, supervisor)?);
     // A reload may have a collection compressed.
     if cache.enabled {
         let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());

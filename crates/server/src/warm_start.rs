@@ -19,11 +19,11 @@ use hotrow_cache::Walk;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use tokio::time::sleep;
 
 use self::hot_keys::{HotKeys, HotKeysError, HotKeysWriter};
-use crate::lookups::Calendar;
 use crate::read::{Fetcher, SourceReads, run_batches};
 
 /// Most keys of one query: a request that arrives during it waits for no more.

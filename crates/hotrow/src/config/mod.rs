@@ -251,7 +251,7 @@ pub fn check_files(
     }
     #[cfg(feature = "otel")]
     if let Some(trace) = &resolved.server.observability.trace
-        && let Err(error) = hotrow_server::traces::check_headers(trace)
+        && let Err(error) = hotrow_telemetry::traces::check_headers(trace)
     {
         let (path, what) = ("trace".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });

@@ -29,6 +29,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &["access", "admission", "cache", "types"]),
     ("net", &["config", "measure", "supervisor"]),
     (
+        "telemetry",
+        &[
+            "access",
+            "cache",
+            "config",
+            "http1",
+            "measure",
+            "net",
+            "otel",
+            "source",
+            "supervisor",
+            "types",
+        ],
+    ),
+    ("representation", &["cache", "http1", "types"]),
+    (
         "server",
         &[
             "access",
@@ -41,9 +57,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "net",
             "otel",
             "push",
+            "representation",
             "resp",
             "source",
             "supervisor",
+            "telemetry",
             "types",
         ],
     ),
@@ -105,6 +123,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "source-postgres",
             "source-sqlite",
             "supervisor",
+            "telemetry",
             "transport",
             "types",
         ],
@@ -137,8 +156,19 @@ const HTTP: &[&str] = &[
     "reqwest",
     "ureq",
 ];
-const HTTP_SPEAKERS: &[&str] =
-    &["config", "http1", "http2", "net", "server", "load", "reference", "transport", "verify"];
+const HTTP_SPEAKERS: &[&str] = &[
+    "config",
+    "http1",
+    "http2",
+    "load",
+    "net",
+    "reference",
+    "representation",
+    "server",
+    "telemetry",
+    "transport",
+    "verify",
+];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",

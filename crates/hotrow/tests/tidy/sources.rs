@@ -112,6 +112,7 @@ const SERVING: &[&str] = &[
     "crates/source/src/",
     "crates/net/src/",
     "crates/server/src/",
+    "crates/telemetry/src/",
     "crates/hotrow/src/serve.rs",
     "crates/hotrow/src/signals.rs",
     "crates/hotrow/src/logging.rs",

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use hotrow_access::caller::Caller;
+use hotrow_access::caller::Peer;
 use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::{Limit, Setting};
@@ -26,9 +28,8 @@ use hotrow_types::key::CollectionId;
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
-use crate::access::Caller;
 use crate::collections::Collection;
-use crate::context::{Peer, RequestContext};
+use crate::context::RequestContext;
 
 /// All rules in operation.
 #[derive(Debug)]

@@ -16,9 +16,7 @@ use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, Invalidation
 use hotrow_config::access::{Access, Granted};
 use hotrow_config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::access_log::AccessLog;
 use hotrow_server::in_force::InForce;
-use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::CacheSink;
@@ -26,6 +24,8 @@ use hotrow_server::worker::WorkerError;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_telemetry::access_log::AccessLog;
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use hotrow_types::source::SourceId;
 use hotrow_types::tenant::Tenants;

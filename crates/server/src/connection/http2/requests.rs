@@ -12,6 +12,7 @@ use hotrow_http2::hpack::encoder;
 use hotrow_http2::streams::Slot;
 use hotrow_measure::clock::Nanos;
 use hotrow_net::stream::Stream;
+use hotrow_telemetry::request::Protocol;
 use tokio::time::Instant;
 
 use super::answers::{FIRST_ERROR, To};
@@ -19,7 +20,7 @@ use super::exchange::Exchange;
 use super::work::{Upload, Work, WorkPhase};
 use crate::connection::activity::Phase;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{BodyError, BodyPipe, Protocol, Request, RequestBody};
+use crate::connection::request::{BodyError, BodyPipe, Request, RequestBody};
 use crate::connection::serve::{Serve, Served};
 
 /// Places of streams that a connection keeps when none is open.
