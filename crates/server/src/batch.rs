@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_representation::precondition;
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
 use hotrow_telemetry::outcome::CacheOutcome;
@@ -37,7 +38,6 @@ use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestT
 use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
 use crate::position;
-use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};

@@ -19,6 +19,8 @@ use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Freshness, Lookup, Presence, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_representation::header_writer::{self, HeaderWriter};
+use hotrow_representation::precondition::{self, Precondition};
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::history::hot_keys::KeySampler;
 use hotrow_telemetry::lookups::{LookupKind, WorkerLookups};
@@ -37,12 +39,10 @@ use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
 use crate::follow::WorkerFollowers;
-use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::metrics::{AccessOutcome, WorkerMetrics};
 use crate::observer::Observer;
 use crate::position;
-use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
 use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::record_answer::{RecordAnswer, RecordHeads};
@@ -80,7 +80,7 @@ pub struct Handler {
     /// Sampler of hot keys, if they are on.
     pub(crate) key_sampler: Option<Rc<KeySampler>>,
     /// Followers of this worker.
-    pub(crate) followers: Rc<WorkerFollowers>,
+    pub(crate) followers: Rc<WorkerFollowers<Self>>,
     /// Clients of this worker that keep copies, if there are clients of the Redis protocol.
     pub(crate) tracking: Option<Rc<WorkerTracking>>,
 }

@@ -12,7 +12,7 @@ use hotrow_config::{Limits, ReadyWhen};
 use hotrow_source::spec::{CollectionConfig, Follow};
 use toml::de::DeTable;
 
-use super::collections::{AccessTraits, Ttl};
+use super::collection_context::{AccessTraits, Ttl};
 use super::listen::{Listen, listen, redis_settings};
 use super::rate::rate;
 use super::reader::{Context, Section};

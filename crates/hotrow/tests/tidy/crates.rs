@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
+    ("representation", &["cache", "http1", "types"]),
     (
         "server",
         &[
@@ -56,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "net",
             "otel",
             "push",
+            "representation",
             "resp",
             "source",
             "supervisor",
@@ -161,6 +163,7 @@ const HTTP_SPEAKERS: &[&str] = &[
     "load",
     "net",
     "reference",
+    "representation",
     "server",
     "telemetry",
     "transport",

@@ -12,7 +12,7 @@ const IF_NONE_MATCH: &str = "if-none-match";
 
 /// Result of the conditions of a request, in the order of section 13.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precondition {
+pub enum Precondition {
     /// The request is answered as if it had no conditions.
     Holds,
     /// `If-Match` fails: 412.
@@ -31,8 +31,9 @@ enum Comparison {
 }
 
 /// Returns whether the request has conditions; most have none.
+#[inline]
 #[must_use]
-pub(crate) fn has_any(headers: Fields<'_>) -> bool {
+pub fn has_any(headers: Fields<'_>) -> bool {
     headers.contains(IF_MATCH) || headers.contains(IF_NONE_MATCH)
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn has_any(headers: Fields<'_>) -> bool {
 /// has the tag of that one, because a cache refreshes only the stored answer that a tag names (RFC
 /// 9111 section 4.3.4).
 #[must_use]
-pub(crate) fn evaluate(
+pub fn evaluate(
     headers: Fields<'_>,
     etag: Option<&[u8]>,
     selected: Option<ContentCoding>,
@@ -60,8 +61,9 @@ pub(crate) fn evaluate(
 
 /// Returns whether the request's `If-Match` excludes an existing answer without an entity tag, such
 /// as a batch: `*` matches it, a list of tags cannot.
+#[inline]
 #[must_use]
-pub(crate) fn excludes_untagged(headers: Fields<'_>) -> bool {
+pub fn excludes_untagged(headers: Fields<'_>) -> bool {
     headers.contains(IF_MATCH) && !headers.get_all(IF_MATCH).any(is_any)
 }
 

@@ -20,7 +20,7 @@ const SUFFIX_BYTES_MAX: usize = 5;
 
 /// Writer of a worker's header values. One thread uses it.
 #[derive(Debug)]
-pub(crate) struct HeaderWriter {
+pub struct HeaderWriter {
     arena: RefCell<BytesMut>,
     /// Most entries were read while the feed stood still, so neighbours share their position.
     last: RefCell<Option<(Position, HeaderValue)>>,
@@ -34,7 +34,8 @@ impl Default for HeaderWriter {
 
 impl HeaderWriter {
     /// Returns the entity tag of a body with this hash, in a coding.
-    pub(crate) fn etag(&self, hash: u64, coding: Option<ContentCoding>) -> HeaderValue {
+    #[inline]
+    pub fn etag(&self, hash: u64, coding: Option<ContentCoding>) -> HeaderValue {
         self.write(ETAG_BYTES + SUFFIX_BYTES_MAX, |out| {
             out.put_slice(&etag(hash)[..ETAG_BYTES - 1]);
             out.put_slice(tag_suffix(coding).as_bytes());
@@ -43,7 +44,8 @@ impl HeaderWriter {
     }
 
     /// Returns a position as a header value.
-    pub(crate) fn position(&self, position: Position) -> HeaderValue {
+    #[inline]
+    pub fn position(&self, position: Position) -> HeaderValue {
         let mut last = self.last.borrow_mut();
         match &*last {
             Some((last, value)) if *last == position => value.clone(),
@@ -68,7 +70,9 @@ impl HeaderWriter {
 }
 
 /// Returns the entity tag of a body with this hash.
-pub(crate) fn etag(hash: u64) -> [u8; ETAG_BYTES] {
+#[inline]
+#[must_use]
+pub fn etag(hash: u64) -> [u8; ETAG_BYTES] {
     let mut tag = [b'"'; ETAG_BYTES];
     tag[1..ETAG_BYTES - 1].copy_from_slice(&hexadecimal_digits(hash));
     tag

@@ -11,6 +11,7 @@ pub struct RecordForm {
 }
 
 impl From<Record> for RecordForm {
+    #[inline]
     fn from(record: Record) -> Self {
         Self { record, coding: None }
     }
@@ -18,27 +19,36 @@ impl From<Record> for RecordForm {
 
 impl RecordForm {
     /// Returns the record in this coding, or as it is if it has no such variant.
-    pub(crate) fn new(record: Record, coding: Option<ContentCoding>) -> Self {
+    #[must_use]
+    pub fn new(record: Record, coding: Option<ContentCoding>) -> Self {
         let coding = coding.filter(|coding| record.variant(*coding).is_some());
         Self { record, coding }
     }
 
     /// Returns the form that a 304 names. It has no body, so the record need not have the variant.
-    pub(crate) fn named(self, coding: Option<ContentCoding>) -> Self {
+    #[must_use]
+    pub fn named(self, coding: Option<ContentCoding>) -> Self {
         Self { coding, ..self }
     }
 
-    pub(crate) fn record(&self) -> &Record {
+    /// Returns the record.
+    #[inline]
+    #[must_use]
+    pub fn record(&self) -> &Record {
         &self.record
     }
 
-    pub(crate) fn coding(&self) -> Option<ContentCoding> {
+    /// Returns the coding of the body; `None`: as it is.
+    #[inline]
+    #[must_use]
+    pub fn coding(&self) -> Option<ContentCoding> {
         self.coding
     }
 
     /// Returns the bytes to send.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         match self.coding {
             None => self.record.body(),
             Some(coding) => self.record.variant(coding).unwrap_or_default(),
@@ -47,7 +57,9 @@ impl RecordForm {
 }
 
 /// Returns what follows the hash in the entity tag of a form.
-pub(crate) fn tag_suffix(coding: Option<ContentCoding>) -> &'static str {
+#[inline]
+#[must_use]
+pub fn tag_suffix(coding: Option<ContentCoding>) -> &'static str {
     match coding {
         None => "",
         Some(ContentCoding::Gzip) => "-gzip",
