@@ -19,16 +19,16 @@ use hotrow_telemetry::throttle::SLOW_FOLLOWER;
 use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
+use super::asked::{Asked, Framing};
 use super::events::{BEHIND, EventText};
 use super::judge::Credential;
-use super::request::Asked;
 use super::worker::Registration;
 use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
 use crate::admission::rate::seed;
+use crate::body::EndlessBody;
 use crate::connection::activity::Activity;
 use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::observer::PendingNote;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(super) struct Follower {
     /// Records that it follows; `None`: all.
     keys: Option<HashSet<Key, RandomState>>,
     credential: Credential,
-    registration: Registration,
+    registration: Registration<Handler>,
     guard: FollowerGuard,
 }
 
@@ -178,19 +178,8 @@ impl NextFrame {
     }
 }
 
-/// How the body of a follower is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// In chunks: HTTP/1.1.
-    Chunked,
-    /// Until the connection closes: HTTP/1.0.
-    UntilClosed,
-    /// In frames, beside others: HTTP/2. It is asked for one when the client has room for it.
-    Multiplexed,
-}
-
 /// Body of a follower's answer.
-pub struct FollowBody {
+pub(super) struct FollowBody {
     run: Pin<Box<dyn Future<Output = EndCause>>>,
     next: Rc<NextFrame>,
     follows: Arc<Follows>,
@@ -204,7 +193,8 @@ pub struct FollowBody {
     ended: Option<EndCause>,
     collection: CollectionId,
     bytes: u64,
-    note: Option<PendingNote>,
+    /// Called with its bytes at its end.
+    note: Option<Box<dyn FnOnce(u64)>>,
 }
 
 impl fmt::Debug for FollowBody {
@@ -240,18 +230,21 @@ impl FollowBody {
         }
     }
 
-    /// Takes what its line of the access log needs, which is written at its end.
-    pub(crate) fn take_note(&mut self, note: Option<PendingNote>) {
-        self.note = note;
+    fn frame(&mut self, mut text: EventText, ended: Option<EndCause>) -> Bytes {
+        self.ended = ended;
+        if let Some(cause) = ended {
+            text.end(cause);
+        }
+        self.has_given.set(ended.is_none());
+        let frame = Bytes::from(text.into_frame(self.framing == Framing::Chunked, ended.is_some()));
+        self.bytes += frame.len() as u64;
+        self.follows.counts.sent(frame.len());
+        frame
     }
+}
 
-    /// Notes that its client has taken nothing for too long, and that it is dropped for that.
-    pub(crate) fn note_stuck(&mut self) {
-        self.is_stuck = true;
-    }
-
-    /// Returns the next frame.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EndlessBody for FollowBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended.is_some() {
             return Poll::Ready(None);
         }
@@ -280,16 +273,12 @@ impl FollowBody {
         Poll::Ready(Some(self.frame(text, ended)))
     }
 
-    fn frame(&mut self, mut text: EventText, ended: Option<EndCause>) -> Bytes {
-        self.ended = ended;
-        if let Some(cause) = ended {
-            text.end(cause);
-        }
-        self.has_given.set(ended.is_none());
-        let frame = Bytes::from(text.into_frame(self.framing == Framing::Chunked, ended.is_some()));
-        self.bytes += frame.len() as u64;
-        self.follows.counts.sent(frame.len());
-        frame
+    fn note_stuck(&mut self) {
+        self.is_stuck = true;
+    }
+
+    fn at_end(&mut self, note: Box<dyn FnOnce(u64)>) {
+        self.note = Some(note);
     }
 }
 
@@ -313,8 +302,8 @@ impl Drop for FollowBody {
                 );
             });
         }
-        if let (Some(observer), Some(note)) = (&self.handler.observer, &self.note) {
-            self.handler.note_stream(observer, note, self.bytes);
+        if let Some(note) = self.note.take() {
+            note(self.bytes);
         }
     }
 }

@@ -10,7 +10,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
 use super::answered::Answered;
-use super::dispatch::Asked;
+use super::command_request::Asked;
 use super::refusal::{self, no_collection};
 use super::{Replied, Reply};
 use crate::answer::{Answer, Outcome};
@@ -219,7 +219,7 @@ fn ttl(answer: &Answer, wanted: Wanted) -> i64 {
 fn write_body(body: Body, out: &mut Vec<u8>) -> Option<Body> {
     match body {
         Body::Held(_) => return Some(body.followed_by(write::BULK_END)),
-        Body::Empty | Body::Follow(_) => {}
+        Body::Empty | Body::Endless(_) => {}
         Body::Record(form) => out.extend_from_slice(form.bytes()),
         Body::Bytes(bytes) => out.extend_from_slice(&bytes),
     }
