@@ -8,15 +8,15 @@
 use std::time::Duration;
 
 use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
+use hotrow_types::version::{Gtid, SourceId};
 use mysql_async::Conn;
-use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw};
+use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw, GtidEvent};
 
 use super::binlog::{self, Event};
 use super::dump::Dump;
 use super::place::LogPosition;
 use super::resume_rules::{ResumeRule, ResumeRules};
 use super::server::Flavor;
-use super::session;
 
 /// Tracker of the newest landmark of a session.
 #[derive(Debug, Default)]
@@ -76,11 +76,19 @@ fn is_format(header: &BinlogEventHeader) -> bool {
     header.event_type_raw() == binlog::FORMAT_DESCRIPTION
 }
 
+/// Parses a transaction's number with the driver.
+pub(crate) fn mysql_gtid(raw: &Raw) -> Option<Gtid> {
+    let event: GtidEvent = raw.read_event().ok()?;
+    let tag = event.tag().map(ToString::to_string).unwrap_or_default();
+    let source = SourceId::new(u128::from_be_bytes(event.sid()), &tag).ok()?;
+    Some(Gtid { source, number: event.gno() })
+}
+
 /// Returns the number of the group that the event begins.
 fn gtid(raw: &Raw) -> Option<CommitId> {
     let header = raw.header();
     if Event::is_mysql_gtid(header.event_type_raw()) {
-        return session::gtid(raw).map(CommitId::MySql);
+        return mysql_gtid(raw).map(CommitId::MySql);
     }
     let (sequence, domain) = binlog::mariadb_gtid(header.event_type_raw(), raw.data())?;
     Some(CommitId::MariaDb(domain, header.server_id(), sequence))
