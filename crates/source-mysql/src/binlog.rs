@@ -58,6 +58,11 @@ pub(crate) fn is_commit(kind: u8) -> bool {
     kind == kind::XID
 }
 
+/// Returns whether an event of this type is a compressed transaction. Its events follow.
+pub(crate) fn is_payload(kind: u8) -> bool {
+    kind == kind::TRANSACTION_PAYLOAD
+}
+
 /// Global name of an XA transaction, in the same form in both dialects.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Xid {

@@ -109,11 +109,14 @@ pub(crate) async fn resume(
     let file = position.file_name(newest_file);
     let dump = Dump::start(conn, flavor, server_id, (&file, position.offset()), heartbeat, limit);
     let mut dump = dump.await.map_err(|ended| ended.detail)?;
-    let mut search = Search { landmark, rules, has_format: false, has_gtid: false };
+    let mut search =
+        Search { landmark, rules, has_format: false, has_gtid: false, in_payload: false };
     loop {
         let event = tokio::time::timeout(limit, dump.next()).await;
         let raw = event.map_err(|_| "the stream is silent")?.map_err(|ended| ended.detail)?;
-        position.pass(raw.header().log_pos());
+        if !search.in_payload {
+            position.pass(raw.header().log_pos());
+        }
         if search.take(&raw, position.point())? {
             return Ok((dump, position));
         }
@@ -126,6 +129,8 @@ struct Search {
     rules: ResumeRules,
     has_format: bool,
     has_gtid: bool,
+    /// Within a compressed transaction, whose events follow the one that has its end.
+    in_payload: bool,
 }
 
 impl Search {
@@ -152,6 +157,10 @@ impl Search {
         }
         if end > commit.end {
             return Err("the commit at the place ends elsewhere");
+        }
+        self.in_payload |= binlog::is_payload(header.event_type_raw());
+        if self.in_payload && !binlog::is_commit(header.event_type_raw()) {
+            return Ok(false);
         }
         Ok(self.has_format && self.has_gtid && end == commit.end)
     }

@@ -308,7 +308,6 @@ mod tests {
     mod recorder;
     mod refusals;
     mod replicas;
-    mod servers;
     mod types;
 
     pub(crate) use hotrow_testkit::mysql as server;
