@@ -5,9 +5,9 @@
 //! determined by the engine, the seed and the number of steps, and any violation can be repeated
 //! from these three. The idea is that of TigerBeetle's simulator (VOPR).
 //!
-//! What is real: `hotrow_cache`, `hotrow_admission`, `hotrow_push`, `hotrow_hub`, the types of keys,
-//! positions and versions, the interface [`hotrow_source::Sink`], the catalogue watermark and the
-//! back-off. What is simulated: the database with its log, the connection of the feed, queries,
+//! What is real: `hotrow_cache`, `hotrow_admission`, `hotrow_push`, `hotrow_hub`, the types of
+//! keys, positions and versions, the interface [`hotrow_source::Sink`], the catalogue watermark and
+//! the back-off. What is simulated: the database with its log, the connection of the feed, queries,
 //! clients and time. Sockets, HTTP, drain, signals and threads are outside; the tests of the binary
 //! and shuttle cover them.
 //!

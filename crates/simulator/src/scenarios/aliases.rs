@@ -245,7 +245,7 @@ impl Rows for Aliases {
         let has = changed
             .iter()
             .filter_map(|(id, row)| Some((Self::index_of((*row)?), Some(*id as u16))));
-        // The new owner of a value counts, whoever had it.
+        // The new owner of a value counts, not the old one.
         for (index, owner) in has.collect::<Vec<_>>() {
             states.retain(|(other, _)| *other != index);
             states.push((index, owner));

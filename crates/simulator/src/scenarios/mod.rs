@@ -97,7 +97,7 @@ fn note_into(tally: &mut Tally, own: Tally, outcome: Result<(), String>) -> Resu
 pub const WORLDS: &[World] = &[
     World {
         name: "aliases",
-        seeds: 2_000,
+        seeds: 2_700,
         run: aliases::run,
         least: &[
             ("commits", 50),
@@ -114,7 +114,7 @@ pub const WORLDS: &[World] = &[
     },
     World {
         name: "embedded",
-        seeds: 2_000,
+        seeds: 2_700,
         run: embedded::run,
         least: &[
             ("commits", 50),
@@ -131,7 +131,7 @@ pub const WORLDS: &[World] = &[
     },
     World {
         name: "followers",
-        seeds: 1_500,
+        seeds: 2_000,
         run: followers::run,
         least: &[
             ("changes", 30_000),
@@ -146,7 +146,7 @@ pub const WORLDS: &[World] = &[
     },
     World {
         name: "tracking",
-        seeds: 300,
+        seeds: 400,
         run: tracking::run,
         least: &[
             ("checked", 10_000),
@@ -156,7 +156,7 @@ pub const WORLDS: &[World] = &[
     },
     World {
         name: "purges",
-        seeds: 1_000,
+        seeds: 1_350,
         run: purges::run,
         least: &[
             ("stored", 50_000),
@@ -169,7 +169,7 @@ pub const WORLDS: &[World] = &[
     },
     World {
         name: "hub",
-        seeds: 3_000,
+        seeds: 4_000,
         run: hub::run,
         least: &[("losses", 400), ("joins", 400), ("continued", 20), ("beginnings", 400)],
     },
