@@ -1,17 +1,18 @@
-//! Relay of the model: a feed, looks at the database, and a [`Publisher`].
+//! Relay of the hub: a feed, looks at the database, and a [`Publisher`].
 
 use std::collections::VecDeque;
 
+use hotrow_hub::message::{Body, Event, Mark, Message, Nonce};
+use hotrow_hub::publisher::Publisher;
+use hotrow_hub::rules::{Rule, Rules};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
 use hotrow_types::version::{Snapshot, Version};
 
-use super::database::Database;
-use super::stream::Stream;
-use super::{COLLECTION, Kept, Random, travel};
-use crate::message::{Body, Event, Mark, Message, Nonce};
-use crate::publisher::Publisher;
-use crate::rules::{Rule, Rules};
+use super::hub_stream::Stream;
+use super::hub_wire::{COLLECTION, Kept, origin, travel};
+use crate::database::Database;
+use crate::random::Random;
 
 pub(super) struct Relay {
     rules: Rules,
@@ -32,14 +33,14 @@ pub(super) struct Relay {
 }
 
 struct Feed {
-    timeline: u32,
+    timeline: u64,
     /// Version of the publication at its start.
     publication: u64,
     kept: Kept,
     /// It goes on where the chain before ended.
     is_resumed: bool,
-    /// Number of transactions of the log that were delivered.
-    delivered: usize,
+    /// Commits of the log that were delivered.
+    delivered: u64,
     /// Transactions that ran at the start and must become visible; `None` afterwards.
     waits_for: Option<Vec<u64>>,
     is_started: bool,
@@ -74,7 +75,7 @@ impl Relay {
     }
 
     pub(super) fn is_on(&self, database: &Database) -> bool {
-        self.feed.as_ref().is_some_and(|feed| feed.timeline == database.timeline)
+        self.feed.as_ref().is_some_and(|feed| feed.timeline == database.incarnation)
     }
 
     pub(super) fn ask(&mut self, nonce: Nonce, now: Nanos) {
@@ -116,22 +117,22 @@ impl Relay {
 
     fn connect(&mut self, database: &Database, kept: Kept) {
         // A new timeline has no place of the old one.
-        let kept = if database.timeline == 1 { kept } else { Kept::Nowhere };
+        let kept = if database.incarnation == 1 { kept } else { Kept::Nowhere };
         let found = match kept {
             Kept::Nowhere => None,
             Kept::Slot => Some(database.confirmed),
             Kept::Stream => {
-                self.publisher.landmark().map(|l| l.end()).filter(|at| *at >= database.purged)
+                self.publisher.landmark().map(|l| l.end()).filter(|at| *at >= database.pruned)
             }
         };
         let from = found.unwrap_or_else(|| database.end());
         self.feed = Some(Feed {
-            timeline: database.timeline,
-            publication: database.publication,
+            timeline: database.incarnation,
+            publication: database.withdrawals[0],
             kept,
             is_resumed: found.is_some(),
-            delivered: database.log.partition_point(|(end, ..)| *end <= from),
-            waits_for: Some(database.snapshot().running),
+            delivered: from,
+            waits_for: Some(database.running().running),
             is_started: false,
             looks: VecDeque::new(),
             looked_at: Nanos(0),
@@ -178,7 +179,7 @@ impl Relay {
     /// Ends a session whose publication changed, and begins another.
     fn look_at_publication(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_ref() else { return };
-        if feed.publication != database.publication {
+        if feed.publication != database.withdrawals[0] {
             let kept = feed.kept;
             self.publisher.feed_lost(4, "the publication changed");
             self.connect(database, kept);
@@ -189,11 +190,11 @@ impl Relay {
     fn start(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_mut() else { return };
         if let Some(waits_for) = &mut feed.waits_for {
-            let snapshot = database.snapshot();
+            let snapshot = database.running();
             waits_for.retain(|xid| !snapshot.contains(*xid));
         }
         let is_settled = feed.waits_for.as_ref().is_some_and(Vec::is_empty);
-        let position = feed.delivered.checked_sub(1).map_or(0, |last| database.log[last].0);
+        let position = feed.delivered;
         let origin = origin(feed.timeline);
         if !feed.is_started && feed.is_resumed {
             self.publisher.feed_resumed(origin, position, Some(feed.publication));
@@ -213,20 +214,23 @@ impl Relay {
 
     fn deliver(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_mut().filter(|feed| feed.is_started) else { return };
-        let Some((end, xid, key)) = database.log.get(feed.delivered) else { return };
+        let Some(entry) = database.log.get(feed.delivered as usize) else { return };
         feed.delivered += 1;
-        if !database.unpublished.contains(xid) {
-            self.publisher.deliver(Event::Change {
-                collection: COLLECTION,
-                key: key.to_be_bytes().into(),
-                mark: Mark::Transaction(*xid),
-            });
+        let (end, xid) = (feed.delivered, entry.xid);
+        for change in entry.changes.iter().filter(|change| change.is_shown) {
+            for row in database.targets(change.target) {
+                self.publisher.deliver(Event::Change {
+                    collection: COLLECTION,
+                    key: (row as u64).to_be_bytes().into(),
+                    mark: Mark::Transaction(xid),
+                });
+            }
         }
         if feed.kept == Kept::Stream {
-            let commit = Some(CommitMark { gtid: CommitId::MariaDb(0, 1, *xid), end: *end });
-            self.publisher.passed(Landmark { at: *end - 10, file_created_s: 0, commit });
+            let commit = Some(CommitMark { gtid: CommitId::MariaDb(0, 1, xid), end });
+            self.publisher.passed(Landmark { at: end - 1, file_created_s: 0, commit });
         }
-        self.publisher.advance(feed.looked_at, *end, None);
+        self.publisher.advance(feed.looked_at, end, None);
     }
 
     fn look(&mut self, now: u64) {
@@ -238,7 +242,7 @@ impl Relay {
     fn answer_look(&mut self, database: &Database) {
         let Some(feed) = self.feed.as_mut() else { return };
         if let Some(look) = feed.looks.iter_mut().find(|look| look.answer.is_none()) {
-            look.answer = Some((database.end(), database.snapshot()));
+            look.answer = Some((database.end(), database.running()));
         }
     }
 
@@ -248,7 +252,7 @@ impl Relay {
         let Some(Look { began_at, answer: Some((end, snapshot)) }) = feed.looks.front() else {
             return;
         };
-        let delivered = feed.delivered as u64 * 10;
+        let delivered = feed.delivered;
         if *end > delivered {
             return;
         }
@@ -273,7 +277,7 @@ impl Relay {
                 self.stand_by(self.rules);
                 return Ok(false);
             }
-            let identity = random.0.bits();
+            let identity = random.number();
             let Some(message) = self.publisher.begin(stream.last(), 0, identity) else {
                 return Ok(false);
             };
@@ -316,8 +320,4 @@ impl Relay {
         }
         Ok(())
     }
-}
-
-pub(super) fn origin(timeline: u32) -> String {
-    format!("timeline {timeline}")
 }

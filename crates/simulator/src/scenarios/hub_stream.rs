@@ -1,6 +1,6 @@
-//! Stream of the model: it stores messages by sequence, and may lose its end.
+//! Stream of the hub: it stores messages by sequence, and may lose its end.
 
-use crate::message::Message;
+use hotrow_hub::message::{Body, Message};
 
 #[derive(Debug, Default)]
 pub(super) struct Stream {
@@ -30,7 +30,7 @@ impl Stream {
         if expected.is_some_and(|expected| expected != self.end()) {
             return None;
         }
-        self.beginnings += u64::from(super::is_beginning(&message));
+        self.beginnings += u64::from(matches!(message.body, Body::Beginning(_)));
         self.messages.push(message);
         Some(self.end())
     }

@@ -1,17 +1,17 @@
-//! Server of the model: a [`Follower`], and a cache with leases and a fence as `hotrow_cache` has
+//! Server of the hub: a [`Follower`], and a cache with leases and a fence as `hotrow_cache` has
 //! them.
 
 use std::collections::HashMap;
 
+use hotrow_hub::follower::{Follower, Step};
+use hotrow_hub::message::{Event, Mark, Nonce, Visible, Watermark};
+use hotrow_hub::rules::{Rule, Rules};
 use hotrow_types::version::Snapshot;
 
-use super::database::Database;
-use super::relay::origin;
-use super::stream::Stream;
-use super::{COLLECTION, Random};
-use crate::follower::{Follower, Step};
-use crate::message::{Event, Mark, Nonce, Visible, Watermark};
-use crate::rules::{Rule, Rules};
+use super::hub_stream::Stream;
+use super::hub_wire::{COLLECTION, origin};
+use crate::database::Database;
+use crate::random::Random;
 
 #[derive(Debug)]
 pub(super) struct Server {
@@ -21,7 +21,7 @@ pub(super) struct Server {
     /// Sequence of the next message; 0: the last one of the stream.
     next: u64,
     /// Timeline that the readers lead to.
-    pub(super) timeline: u32,
+    pub(super) timeline: u64,
     cache: Cache,
     /// Times of own questions.
     asked_at: HashMap<u128, u64>,
@@ -32,7 +32,7 @@ pub(super) struct Server {
 struct Cache {
     epoch: u64,
     /// Version and epoch of an entry.
-    entries: HashMap<u64, (usize, u64)>,
+    entries: HashMap<usize, (usize, u64)>,
     fence: Vec<Fenced>,
     reads: Vec<Read>,
     reads_begun: u64,
@@ -41,7 +41,7 @@ struct Cache {
 #[derive(Debug)]
 struct Fenced {
     mark: Mark,
-    key: Option<u64>,
+    key: Option<usize>,
     /// Reads begun when it was known to be visible.
     visible_at: Option<u64>,
 }
@@ -49,11 +49,13 @@ struct Fenced {
 #[derive(Debug)]
 struct Read {
     number: u64,
-    key: u64,
+    key: usize,
     version: usize,
     snapshot: Snapshot,
     epoch: u64,
     has_lease: bool,
+    /// A far reader answers no earlier.
+    ends_at: u64,
 }
 
 pub(super) enum Outcome {
@@ -66,8 +68,7 @@ pub(super) enum Outcome {
 impl Server {
     pub(super) fn new(instance: u64, rules: Rules) -> Self {
         let mut follower = Follower::new(vec![COLLECTION], rules);
-        let was_joined = follower.set_origin(Some(origin(1)));
-        assert!(!was_joined);
+        _ = follower.set_origin(Some(origin(1)));
         Self {
             rules,
             instance,
@@ -86,13 +87,13 @@ impl Server {
     }
 
     /// Returns keys and versions that are served as fresh.
-    pub(super) fn served(&self) -> impl Iterator<Item = (u64, usize)> {
-        let of_now = |(_, (_, epoch)): &(&u64, &(usize, u64))| *epoch == self.cache.epoch;
+    pub(super) fn served(&self) -> impl Iterator<Item = (usize, usize)> {
+        let of_now = |(_, (_, epoch)): &(&usize, &(usize, u64))| *epoch == self.cache.epoch;
         self.cache.entries.iter().filter(of_now).map(|(key, (version, _))| (*key, *version))
     }
 
     pub(super) fn ask(&mut self, now: u64, random: &mut Random) -> Nonce {
-        let question = random.question();
+        let question = u128::from(random.number()) << 64 | u128::from(random.number());
         self.asked_at.insert(question, now);
         Nonce { instance: self.instance, question }
     }
@@ -111,11 +112,11 @@ impl Server {
 
     /// Leads the readers to another server.
     pub(super) fn move_reader(&mut self, has_zombie: bool, newest: &Database) {
-        let is_on_newest = self.timeline == newest.timeline;
+        let is_on_newest = self.timeline == newest.incarnation;
         if !has_zombie && is_on_newest {
             return;
         }
-        self.timeline = if is_on_newest { newest.timeline - 1 } else { newest.timeline };
+        self.timeline = if is_on_newest { newest.incarnation - 1 } else { newest.incarnation };
         // A row from a connection of another server is not used.
         self.cache.reads.clear();
         if self.follower.set_origin(Some(origin(self.timeline))) {
@@ -179,7 +180,7 @@ impl Server {
         }
     }
 
-    pub(super) fn begin_read(&mut self, key: u64, database: &Database) {
+    pub(super) fn begin_read(&mut self, key: usize, database: &Database, ends_at: u64) {
         let cache = &mut self.cache;
         if cache.reads.iter().any(|read| read.key == key && read.has_lease) {
             return;
@@ -188,18 +189,21 @@ impl Server {
         cache.reads.push(Read {
             number: cache.reads_begun,
             key,
-            version: database.version(key),
-            snapshot: database.snapshot(),
+            version: database.visible(key),
+            snapshot: database.running(),
             epoch: cache.epoch,
             has_lease: true,
+            ends_at,
         });
     }
 
-    pub(super) fn end_read(&mut self, random: &mut Random) {
-        if self.cache.reads.is_empty() {
+    pub(super) fn end_read(&mut self, random: &mut Random, now: u64) {
+        let reads = &self.cache.reads;
+        let ended: Vec<usize> = (0..reads.len()).filter(|i| reads[*i].ends_at <= now).collect();
+        if ended.is_empty() {
             return;
         }
-        let index = random.below(self.cache.reads.len());
+        let index = ended[random.below(ended.len())];
         let read = self.cache.reads.swap_remove(index);
         // Without a chain nothing is kept past the next join.
         if read.has_lease && read.epoch == self.cache.epoch && !self.cache.hides(&read) {
@@ -213,7 +217,8 @@ impl Cache {
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Change { key, mark, .. } => {
-                let key = key.as_ref().try_into().map(u64::from_be_bytes).expect("8 bytes");
+                let Ok(key) = key.as_ref().try_into() else { return };
+                let key = u64::from_be_bytes(key) as usize;
                 for read in self.reads.iter_mut().filter(|read| read.key == key) {
                     read.has_lease = false;
                 }
@@ -224,7 +229,7 @@ impl Cache {
         }
     }
 
-    fn deliver(&mut self, mark: Mark, key: Option<u64>) {
+    fn deliver(&mut self, mark: Mark, key: Option<usize>) {
         self.fence.push(Fenced { mark, key, visible_at: None });
     }
 
