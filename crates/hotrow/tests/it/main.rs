@@ -93,7 +93,8 @@ mod init;
 /// that `HOTROW_TEST_MONGODB_URL` names. Types, keys and refusals are in the engine's own tests.
 ///
 /// Reading order: [`shop`] (test database and helpers), then by theme: [`changes`], [`start`],
-/// [`reads`], [`failures`], [`passwords`]. [`common`] holds the tests that run over several engines.
+/// [`reads`], [`failures`], [`passwords`]. [`common`] holds the tests that run over several
+/// engines.
 mod mongodb {
     mod changes;
     mod failures;
