@@ -8,12 +8,14 @@
 //! | [`token_cache`] | Was this token verified before? |
 //! | [`key_refresh`] | When are the issuer's keys fetched, and when are they too old? |
 //! | [`grant`] | What may the holder of these roles read, and which rate limits apply? |
+//! | [`caller`] | Who sends a request, and with which rights? |
 //! | [`identity`] | Are two requests of the same holder? |
 //!
 //! A *credential* is an API key, a JSON Web Token (JWT, RFC 7519) or a client certificate. It has a
 //! set of *roles*, and a role has grants. Nothing here does I/O, reads a clock or draws random
 //! numbers. No error and no `Debug` output contains a secret.
 
+pub mod caller;
 pub mod certificate;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

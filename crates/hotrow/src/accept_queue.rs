@@ -1,7 +1,7 @@
 //! The warning of `hotrow serve` at its start about the kernel's bound on accept queues, whose
 //! effect would show only under load.
 
-use hotrow_server::listen::BACKLOG;
+use hotrow_net::listen::BACKLOG;
 
 /// Returns a warning if the kernel shortens the accept queue that a listener asks for.
 pub(crate) fn warning(somaxconn: u64) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Checks of the configuration against the catalogue, once the source is open.
 
-use hotrow_server::config::Config;
+use hotrow_config::Config;
 use hotrow_source::sources::Sources;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 

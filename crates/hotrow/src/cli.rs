@@ -11,7 +11,7 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::check::CheckArgs;
@@ -209,6 +209,16 @@ impl From<AutoError> for Failure {
         match error {
             AutoError::Config(error) => Self::Config(error),
             error @ AutoError::Catalogue { .. } => Self::Catalogue(error),
+        }
+    }
+}
+
+#[cfg(feature = "hub")]
+impl From<RelayError> for Failure {
+    fn from(error: RelayError) -> Self {
+        match error {
+            RelayError::Config(error) => error.into(),
+            error => Self::Relay(error),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use hotrow_server::config::Config;
+use hotrow_config::Config;
 use hotrow_source::preflight::listed;
 use hotrow_source::sources::Sources;
 

@@ -35,7 +35,7 @@ pub enum HandoverError {
     Io(#[from] std::io::Error),
     /// A socket cannot be served.
     #[error("the handover socket: {0}")]
-    Socket(#[from] hotrow_server::listen::inherited::InheritError),
+    Socket(#[from] hotrow_net::listen::inherited::InheritError),
 }
 
 /// Checks that a user may hand over to this process, or take from it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::transport::Transport;
 use hotrow_transport::fetch::{self, FetchError, FetchedResponse, Request, RequestError};
 use hotrow_transport::target::{Address, TargetError, Url};
 use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions};

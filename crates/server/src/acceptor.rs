@@ -10,7 +10,17 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
+use hotrow_config::rate::Network;
+use hotrow_config::transport::Transport;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::accept_budget::AcceptBudget;
+use hotrow_net::direct::Direct;
+use hotrow_net::listen::WorkerSockets;
+use hotrow_net::listen::inherited::{Holder, SharedHolder};
+use hotrow_net::stream::Stream;
+use hotrow_net::tls::files::subject;
+use hotrow_net::tls::{HTTP2, TlsEndpoint};
 use hotrow_supervisor::TaskGuard;
 use hotrow_supervisor::shutdown::Shutdown;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -18,27 +28,17 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use crate::accept_budget::AcceptBudget;
-use crate::config::rate::Network;
-use crate::config::transport::Transport;
-use crate::connection::direct::Direct;
 use crate::connection::handshake::{
     self, ProxyFailures, proxied_client, secured, yield_to_ready_tasks,
 };
 use crate::connection::rejection::Rejection;
 use crate::connection::serve::Serve;
-use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
     Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
     turn_away,
 };
-use crate::context::Peer;
-use crate::listen::WorkerSockets;
-use crate::listen::inherited::{Holder, SharedHolder};
 use crate::metrics::CloseCause;
-use crate::tls::files::subject;
-use crate::tls::{HTTP2, TlsEndpoint};
 
 /// Pause of a worker's accepting after it ran out of file descriptors or memory. Connections wait
 /// in the kernel.

@@ -19,15 +19,16 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotrow_access::grant::{RateClasses, Roles};
+use hotrow_access::caller::{Caller, Rights, Sender};
+use hotrow_access::grant::Roles;
 use hotrow_access::identity::Identity;
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, TokenPolicy, UnixSeconds, VerifiedToken, verify};
+use hotrow_config::access::Names;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
-use hotrow_types::tenant::Tenants;
 
 use self::credential::Credential;
 pub(crate) use self::credential::Denial;
@@ -36,8 +37,6 @@ use self::keys::KeysInForce;
 pub(crate) use self::keys::TokenAccess;
 use self::principals::Version;
 pub(crate) use self::principals::{GrantsInForce, PrincipalsInForce};
-use crate::config;
-use crate::config::access::Names;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
@@ -57,46 +56,6 @@ pub(crate) struct Access {
     failures: Arc<Failures>,
 }
 
-/// Sender of a request.
-#[derive(Debug, Default)]
-pub(crate) struct Sender {
-    /// What limits know of it.
-    pub(crate) caller: Caller,
-    /// Its tenants.
-    pub(crate) tenants: Tenants,
-    /// Expiry of its token.
-    pub(crate) expires: Option<UnixSeconds>,
-}
-
-impl From<Caller> for Sender {
-    fn from(caller: Caller) -> Self {
-        Self { caller, tenants: Tenants::NONE, expires: None }
-    }
-}
-
-/// Grants of a request's sender on the requested collection, beyond reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
-    /// `Cache-Control: no-cache` counts.
-    pub(crate) may_bypass_cache: bool,
-    /// `Hotrow-Min-Position` counts.
-    pub(crate) may_require_position: bool,
-}
-
-impl Rights {
-    /// Rights where access is not configured.
-    pub(crate) const ALL: Self = Self { may_bypass_cache: true, may_require_position: true };
-}
-
-/// Sender of a request, as its credential shows. Without `[access]`, and without a credential, it
-/// has no identity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Caller {
-    pub(crate) roles: Roles,
-    pub(crate) identity: Option<Identity>,
-    pub(crate) rate_classes: RateClasses,
-}
-
 /// Check of credentials by one worker.
 pub(crate) struct Authenticator {
     access: Arc<Access>,
@@ -112,7 +71,11 @@ struct Known {
 
 impl Access {
     /// Resolves the configuration, which has been checked.
-    pub(crate) fn new(config: &config::access::Access, collections: usize, now: Nanos) -> Self {
+    pub(crate) fn new(
+        config: &hotrow_config::access::Access,
+        collections: usize,
+        now: Nanos,
+    ) -> Self {
         Self::after(None, config, collections, now)
     }
 
@@ -120,7 +83,7 @@ impl Access {
     /// is kept where the configuration says the same of them.
     pub(crate) fn after(
         before: Option<&Self>,
-        config: &config::access::Access,
+        config: &hotrow_config::access::Access,
         collections: usize,
         now: Nanos,
     ) -> Self {

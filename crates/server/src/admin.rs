@@ -28,7 +28,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::tls::ListenerTls;
 use hotrow_push::Purge;
+use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::history::History;
+use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_types::key::CollectionId;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
@@ -39,11 +43,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use crate::body::Body;
 use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
-use crate::history::History;
 use crate::http_error::{HttpError, problem};
 use crate::in_force::{InForce, Snapshot};
-use crate::lookups::WorkerLookups;
-use crate::metrics::{Exposition, Labels, WorkerMetrics};
+use crate::metrics::WorkerMetrics;
 use crate::openapi;
 use crate::readiness::Readiness;
 use crate::reload::Reloads;
@@ -51,7 +53,6 @@ use crate::respond::capabilities;
 use crate::route::{self, METHODS};
 use crate::service::Process;
 use crate::shared::Shared;
-use crate::tls::ListenerTls;
 
 /// State shown by the admin side.
 #[derive(Clone)]

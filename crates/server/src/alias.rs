@@ -16,6 +16,9 @@ use hotrow_admission::shed::Kind;
 use hotrow_cache::alias::{AliasAttempts, AliasTarget};
 use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::lookups::LookupKind;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
@@ -27,8 +30,7 @@ use crate::connection::request::RequestBody;
 use crate::context::RequestContext;
 use crate::handle::{Evaluation, Handler, Step};
 use crate::http_error::HttpError;
-use crate::lookups::LookupKind;
-use crate::metrics::{AccessOutcome, CacheOutcome};
+use crate::metrics::AccessOutcome;
 use crate::position::{NO_TIME, read_at_least};
 use crate::read::lead;
 use crate::read_all::{Reading, Sought, read_all};
@@ -38,7 +40,6 @@ use crate::route::{AliasRoute, AliasTargets};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
-use crate::traces::{ReadKind, WaitingRequest};
 
 const NOT_GRANTED: HttpError = HttpError::NotGranted(
     "no role of this credential may read the columns by which this path looks records up",

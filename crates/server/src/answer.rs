@@ -1,16 +1,16 @@
 //! An answer before it is written.
 
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::server_timing::ReadAt;
 use http::Response;
 
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::batch::BatchParts;
 use crate::body::Body;
 use crate::follow::FollowBody;
-use crate::metrics::CacheOutcome;
 use crate::record_answer::RecordAnswer;
 use crate::respond::MISSING;
-use crate::server_timing::ReadAt;
 use crate::sight::AbsentAnswer;
 
 /// An answer and its outcome for the metrics.

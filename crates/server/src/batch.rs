@@ -15,12 +15,21 @@ use std::rc::Rc;
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_representation::precondition;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::traces::{ReadKind, TraceSlot, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 
+use self::answers::{Answers, View};
+pub(crate) use self::ids::{Ids, parse_query};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::list::parse_body;
+pub(crate) use self::render::Item;
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
@@ -28,23 +37,14 @@ use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
-use crate::lookups::{LookupCounts, LookupKind, mode_of};
-use crate::metrics::CacheOutcome;
+use crate::lookups::mode_of;
 use crate::position;
-use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::ReadRequirement;
 use crate::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
-use crate::traces::{ReadKind, TraceSlot, WaitingRequest};
-
-use self::answers::{Answers, View};
-pub(crate) use self::ids::{Ids, parse_query};
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::list::parse_body;
-pub(crate) use self::render::Item;
 
 /// The records of a batch that is not rendered, in the order of its keys.
 #[derive(Debug)]

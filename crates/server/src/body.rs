@@ -9,13 +9,13 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use hotrow_admission::byte_budget::Reservation;
+use hotrow_representation::record_form::RecordForm;
 use http_body::{Frame, SizeHint};
 
 pub(crate) use self::segments::Segments;
 use crate::connection::activity::Activity;
 use crate::context::ConnectionContext;
 use crate::follow::FollowBody;
-use crate::record_form::RecordForm;
 
 /// Bytes from which a large answer hands over its segments. Records among them are freed one by one
 /// when they are written. A record is never divided: it leaves with one system call if the socket

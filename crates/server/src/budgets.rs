@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_admission::byte_budget::{
     AnswerRefused, AnswerReservation, ByteBudget, MeanBytes, MemoryLimits, Totals,
 };
+use hotrow_config::{ByteLimits, Config};
 use hotrow_source::RowBudget;
 use hotrow_types::key::CollectionId;
 use http::Response;
 
 use crate::admission::pressure::memory;
 use crate::body::Body;
-use crate::config::{ByteLimits, Config};
 use crate::context::ConnectionContext;
 use crate::http_error::HttpError;
 

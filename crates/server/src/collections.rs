@@ -1,12 +1,12 @@
 //! Served collections, by name and by number. Numbers are fixed while the process runs: a
 //! collection that leaves the configuration keeps its number, and no request reaches it.
 
+use hotrow_telemetry::names::CollectionNames;
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
-use crate::config;
 use crate::route::{AliasRoute, Router};
 use crate::surrogate_key::SurrogateKeys;
 
@@ -32,9 +32,9 @@ pub struct Collection {
     /// See the configuration.
     pub allow_high_priority: bool,
     /// See the configuration.
-    pub tenancy: Option<config::Tenancy>,
+    pub tenancy: Option<hotrow_config::Tenancy>,
     /// See the configuration.
-    pub compression: Option<config::Compression>,
+    pub compression: Option<hotrow_config::Compression>,
     /// Surrogate keys of its answers; `None`: they have none.
     pub(crate) surrogate_keys: Option<SurrogateKeys>,
     /// See the configuration.
@@ -47,7 +47,7 @@ pub struct Collection {
 #[derive(Debug)]
 pub struct Alias {
     /// See the configuration.
-    pub settings: config::Alias,
+    pub settings: hotrow_config::Alias,
     /// Schema of the keys that it names.
     pub keys: KeySchema,
 }
@@ -68,11 +68,11 @@ impl Collections {
     /// # Errors
     /// If a configured `cache_control` is not a valid header value.
     pub fn new(
-        configured: &[config::Collection],
+        configured: &[hotrow_config::Collection],
         schemas: &[KeySchema],
         seed: u64,
     ) -> Result<Self, InvalidHeaderValue> {
-        let ready = |(collection, schema): (&config::Collection, &KeySchema)| {
+        let ready = |(collection, schema): (&hotrow_config::Collection, &KeySchema)| {
             Ok(Collection {
                 name: collection.name.clone(),
                 source: collection.source,
@@ -150,6 +150,12 @@ impl Collections {
     #[must_use]
     pub fn all(&self) -> &[Collection] {
         &self.list
+    }
+
+    /// Returns their names and sources.
+    #[must_use]
+    pub(crate) fn names(&self) -> CollectionNames {
+        self.list.iter().map(|own| (own.name.clone(), own.source)).collect()
     }
 
     /// Returns their number.

@@ -9,12 +9,12 @@ mod encode;
 mod negotiation;
 
 use hotrow_cache::{Presence, Record};
+use hotrow_config::Compression;
 use hotrow_http1::fields::Fields;
+use hotrow_representation::record_form::RecordForm;
 
 pub(crate) use self::compressor::{Compressor, start};
-use crate::config::Compression;
 use crate::handle::Handler;
-use crate::record_form::RecordForm;
 
 const ACCEPT_ENCODING: &str = "accept-encoding";
 

@@ -10,19 +10,16 @@
 pub(crate) mod activity;
 mod clients;
 mod close;
-pub(crate) mod direct;
 mod exchange;
 pub(crate) mod handshake;
 pub(crate) mod http2;
 mod incoming_body;
 mod output;
-pub(crate) mod proxy_header;
 pub(crate) mod redis;
 mod registry;
 pub mod rejection;
 pub mod request;
 pub mod serve;
-pub(crate) mod stream;
 #[cfg(test)]
 mod turns;
 pub mod worker_context;
@@ -36,15 +33,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
+use hotrow_net::stream::Stream;
+use hotrow_telemetry::request::Protocol;
+
 use self::activity::Expiry;
 use self::close::{answer_and_close, close, linger};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
-use self::request::Protocol;
 use self::serve::Serve;
-use self::stream::Stream;
 use self::worker_context::WorkerContext;
-use crate::context::{ConnectionContext, Peer};
+use crate::context::ConnectionContext;
 use crate::metrics::CloseCause;
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and

@@ -211,7 +211,7 @@ impl Checker {
 
     /// Logs the key and the hashes of both sides, never their content.
     fn report(&self, key: &Key, served: Option<&[u8]>, from_database: Option<&[u8]>) {
-        crate::throttle::INCONSISTENT.warn(|suppressed| {
+        hotrow_telemetry::throttle::INCONSISTENT.warn(|suppressed| {
             let hash = foldhash::fast::FixedState::default();
             let hash = |body: Option<&[u8]>| match body {
                 Some(body) => format!("{:016x}", hash.hash_one(body)),

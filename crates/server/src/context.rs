@@ -5,38 +5,22 @@
 //! [`PendingRequest`].
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_access::caller::{Caller, Peer, Rights};
 use hotrow_cache::Record;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 
-use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
-use crate::metrics::CacheOutcome;
 use crate::read::Fetcher;
 use crate::scan_detector::ScanDetector;
 use crate::sight::{Sight, SightBuf};
-use crate::traces::{ReadKind, WaitingRequest};
-
-/// Other end of a connection, by which limits per client count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// Address of the client, or of a proxy in front of it.
-    Address(IpAddr),
-    /// User id of the process that opened the connection to the Unix socket.
-    User(u32),
-}
-
-impl From<IpAddr> for Peer {
-    fn from(address: IpAddr) -> Self {
-        Self::Address(address)
-    }
-}
 
 /// State of a connection that its requests use. One thread uses it.
 #[derive(Debug)]
@@ -241,6 +225,8 @@ impl PendingRequest {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     /// Returns the context of a new connection.

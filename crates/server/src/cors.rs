@@ -4,6 +4,7 @@
 //! this. The fields of an answer depend on the request's `Origin` alone and are written once, at
 //! the start. Without a list of origins all of this is one branch.
 
+use hotrow_config::cors::{Cors as Config, Origins};
 use hotrow_http1::fields::Fields;
 use hotrow_http1::head::Head;
 use http::header::{
@@ -12,7 +13,6 @@ use http::header::{
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
-use crate::config::cors::{Cors as Config, Origins};
 use crate::http_error::HttpError;
 use crate::route::METHODS;
 

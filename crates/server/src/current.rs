@@ -18,10 +18,11 @@ use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_http1::head::HeadBuf;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::{Arguments, ArgumentsBuf};
+use hotrow_telemetry::request::Protocol;
 
 use crate::body::Body;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{Protocol, Request, RequestBody};
+use crate::connection::request::{Request, RequestBody};
 use crate::connection::serve::{Serve, Served, Written};
 use crate::connection::worker_context::WorkerContext;
 use crate::context::ConnectionContext;

@@ -5,20 +5,20 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use hotrow_config::Config;
+use hotrow_net::listen::{ListenError, Listeners};
+use hotrow_net::tls::TlsEndpoint;
+use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::admin::{carries_token, unauthorised};
 use crate::body::Body;
-use crate::config::Config;
 use crate::connection::request::RequestBody;
 use crate::connection::serve::HttpService;
-use crate::listen::{ListenError, Listeners};
 use crate::service::admin_config;
-use crate::tls::TlsEndpoint;
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
-use hotrow_supervisor::Supervisor;
-use hotrow_supervisor::shutdown::Shutdown;
 
 /// What a path answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use hotrow_access::caller::Peer;
 #[cfg(feature = "failpoints")]
 use hotrow_cache::{Cache, Safeguard};
 #[cfg(feature = "failpoints")]
@@ -40,7 +41,6 @@ pub(crate) use self::worker::WorkerFollowers;
 use crate::collections::Collections;
 use crate::config::follow::Follow as Settings;
 use crate::connection::{Clients, CountedConnection};
-use crate::context::Peer;
 
 /// Bytes of events from which a follower gets no more at once.
 const FRAME_BYTES: usize = 4 << 10;

@@ -9,17 +9,17 @@ use hotrow_admission::concurrency::limit::Kind;
 use hotrow_admission::concurrency::queue;
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_config::{Collection, Concurrency, Config, Limits};
 use hotrow_http1::body::BodyDecoder;
 use hotrow_http1::head::HeadParser;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use http::Method;
 
 use crate::batch;
-use crate::config::{Collection, Concurrency, Config, Limits};
-use crate::lookups::Calendar;
 use crate::route::Route;
 use crate::shared::Shared;
 
@@ -53,7 +53,7 @@ pub fn request_path(input: &[u8]) {
 
 /// Parses bytes as the header with which a proxy names its client.
 pub fn proxy_header(input: &[u8]) {
-    let _ = crate::connection::proxy_header::parse(input);
+    let _ = hotrow_net::proxy_header::parse(input);
 }
 
 /// Parses bytes as the values of `Accept-Encoding`, one a line, and chooses a coding.
@@ -78,7 +78,7 @@ pub fn accept_encoding(input: &[u8]) {
 /// If it has more than four characters for each byte, which is what escapes take.
 pub fn certificate_subject(input: &[u8]) {
     let certificate = rustls::pki_types::CertificateDer::from(input);
-    if let Some(subject) = crate::tls::files::subject(&certificate) {
+    if let Some(subject) = hotrow_net::tls::files::subject(&certificate) {
         assert!(subject.chars().count() <= 4 * input.len(), "{subject}");
     }
 }
@@ -191,10 +191,10 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         admin_token: None,
         admin_hosts: Vec::new(),
         hot_keys: true,
-        ready_when: crate::config::ReadyWhen::Fresh,
-        ready_sources: crate::config::ReadySources::Any,
-        sources: vec![crate::config::Source {
-            name: crate::config::Source::DEFAULT_NAME.to_owned(),
+        ready_when: hotrow_config::ReadyWhen::Fresh,
+        ready_sources: hotrow_config::ReadySources::Any,
+        sources: vec![hotrow_config::Source {
+            name: hotrow_config::Source::DEFAULT_NAME.to_owned(),
             slow_query: Duration::ZERO,
         }],
         workers: 1,
@@ -208,14 +208,14 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         breaker,
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
-        follow: crate::config::follow::Follow::default(),
-        purge: crate::config::purge::Purge::default(),
-        rate: crate::config::rate::RateLimits::default(),
+        follow: hotrow_config::follow::Follow::default(),
+        purge: hotrow_config::purge::Purge::default(),
+        rate: hotrow_config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,
         access: None,
-        transport: crate::config::transport::Transport::default(),
-        admin_transport: crate::config::transport::Transport::default(),
+        transport: hotrow_config::transport::Transport::default(),
+        admin_transport: hotrow_config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
         miss_ratio_curve: false,
@@ -257,7 +257,7 @@ fn limits() -> Limits {
         privileged_waiters: 1,
         checks_per_s: 0,
         send_bytes: 0,
-        bytes: crate::config::ByteLimits::default(),
+        bytes: hotrow_config::ByteLimits::default(),
         drain_rate_min: 0,
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hotrow_config::Config;
 use hotrow_source::sources::Sources;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-use crate::config::Config;
 use crate::shared::Shared;
 
 /// Interval of looking for a stop while the workers are awaited.

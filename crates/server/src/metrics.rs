@@ -2,81 +2,30 @@
 //! scrape adds them up.
 
 mod access;
-mod exposition;
 mod ids;
 mod redis;
 mod totals;
 
 pub(crate) use self::access::expose as expose_access;
 pub use self::access::{AccessCounts, AccessOutcome};
-pub use self::exposition::{Exposition, Labels, Number, Scale};
-pub use self::ids::DistinctIds;
-pub use self::redis::{RedisMetrics, RedisOutcome};
-pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
-
-pub(crate) use self::totals::Totals;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
+use hotrow_telemetry::exposition::{Exposition, Labels, Scale};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::outcome::OUTCOMES;
 
+pub use self::ids::DistinctIds;
+pub use self::redis::{RedisMetrics, RedisOutcome};
+pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
+pub(crate) use self::totals::Totals;
 use crate::admission::pressure::LoopPace;
 use crate::admission::shed::ShedCounts;
 use crate::connection::KERNEL_BYTES_MAX;
 use crate::connection::rejection::Rejection;
-
-/// Role of the cache in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheOutcome {
-    /// Answered from memory.
-    Hit,
-    /// This request read the database.
-    Miss,
-    /// It shared another request's read.
-    Coalesced,
-    /// Answered from memory past its staleness bound, and marked so.
-    Stale,
-    /// Read past the cache.
-    Bypass,
-    /// The cache was not involved (errors, refusals).
-    None,
-}
-
-const OUTCOMES: [(CacheOutcome, &str); 6] = [
-    (CacheOutcome::Hit, "hit"),
-    (CacheOutcome::Miss, "miss"),
-    (CacheOutcome::Coalesced, "coalesced"),
-    (CacheOutcome::Stale, "stale"),
-    (CacheOutcome::Bypass, "bypass"),
-    (CacheOutcome::None, "none"),
-];
-
-impl CacheOutcome {
-    /// Number of outcomes.
-    pub(crate) const COUNT: usize = OUTCOMES.len();
-
-    /// Returns the outcome's name in `Hotrow-Cache` and the metrics.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        OUTCOMES[self as usize].1
-    }
-
-    /// Returns the order of outcomes for a batch, which reports its worst.
-    #[must_use]
-    pub fn badness(self) -> u8 {
-        match self {
-            Self::Hit => 0,
-            Self::Coalesced => 1,
-            Self::Miss => 2,
-            Self::Bypass => 3,
-            Self::Stale => 4,
-            Self::None => 5,
-        }
-    }
-}
 
 /// Statuses counted separately; others are counted together.
 const STATUSES: [(u16, &str); 15] = [

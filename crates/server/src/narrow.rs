@@ -8,6 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Record, hash_of_body};
+use hotrow_representation::header_writer;
+use hotrow_representation::precondition::{self, Precondition};
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use http::StatusCode;
 
@@ -15,9 +18,6 @@ use crate::answer::Outcome;
 use crate::body::Body;
 use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::header_writer;
-use crate::metrics::CacheOutcome;
-use crate::precondition::{self, Precondition};
 use crate::respond::{Provenance, precondition_failed, view_of_record};
 
 impl Handler {

@@ -8,28 +8,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hotrow_access::caller::Peer;
+use hotrow_config::access::Names;
 use hotrow_http1::fields::Fields;
 use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
 use hotrow_otel::context::TraceParent;
-use hotrow_types::key::CollectionId;
+use hotrow_telemetry::access_log::{Entry, RequestLine, WorkerAccessLog};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::request::Notes;
+use hotrow_telemetry::request::Protocol;
+use hotrow_telemetry::server_timing::{ReadAt, ServerTiming};
+use hotrow_telemetry::trace_context::parent_of;
+use hotrow_telemetry::traces::{AnsweredRequest, TraceSlot, Tracer};
 use http::{Response, StatusCode};
 
-use crate::access::Caller;
-use crate::access_log::{Entry, RequestLine, WorkerAccessLog};
 use crate::admission::rate::seed;
 use crate::answer::Answer;
 use crate::body::Body;
-use crate::config::access::Names;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{Protocol, Request};
-use crate::context::{ConnectionContext, Peer};
+use crate::connection::request::Request;
+use crate::context::ConnectionContext;
 use crate::handle::Handler;
-use crate::metrics::CacheOutcome;
-use crate::server_timing::{ReadAt, ServerTiming};
 use crate::shared::Shared;
-use crate::trace_context::parent_of;
-use crate::traces::{AnsweredRequest, TraceSlot, Tracer};
 
 /// Notes of one worker.
 #[derive(Debug)]
@@ -72,14 +73,6 @@ impl Observer {
     ) -> Option<&WorkerAccessLog> {
         self.access_log.as_ref().filter(|log| log.is_due(status, took, now))
     }
-}
-
-/// What the handling of a request has learned about it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) caller: Caller,
-    /// `None`: the path names none.
-    pub(crate) collection: Option<CollectionId>,
 }
 
 /// A request as it arrived.

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hotrow_access::grant::Roles;
+use hotrow_config::Config;
+use hotrow_config::follow::Follow;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::sources::Sources;
 use hotrow_types::columns::Columns;
@@ -26,8 +28,6 @@ use serde_json::{Map, Value, json};
 use crate::access::Access;
 use crate::body::Body;
 use crate::collections::Collections;
-use crate::config::Config;
-use crate::config::follow::Follow;
 use crate::handle::{Handler, Step};
 
 /// Path of the document.

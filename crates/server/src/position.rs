@@ -7,6 +7,7 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Cache, NotReached, ReadMode, Record, StandbyBound};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::traces::WaitingRequest;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
@@ -18,7 +19,6 @@ use crate::http_error::HttpError;
 use crate::read::Fetcher;
 use crate::read_all::{Reading, Sought, read_all};
 use crate::respond::Provenance;
-use crate::traces::WaitingRequest;
 
 pub(crate) const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");

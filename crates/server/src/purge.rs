@@ -24,6 +24,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_push::{Added, Purge, PurgeLimits, PurgeQueue};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{Supervisor, keep_task};
+use hotrow_telemetry::throttle::Throttle;
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
@@ -35,7 +36,6 @@ pub use self::request::{SecretError, check_secrets};
 use crate::collections::Collections;
 use crate::config::purge::{Purge as Settings, Target as TargetSettings};
 use crate::shared::Shared;
-use crate::throttle::Throttle;
 
 /// Reason for which everything of a collection is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@ use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
+use hotrow_telemetry::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
+use hotrow_telemetry::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Version;
@@ -27,10 +29,8 @@ use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
 use crate::position::FeedProgress;
-use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
 use crate::sink::FeedCounts;
 use crate::standby::{self, StandbyReads};
-use crate::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, WaitingRequest};
 
 /// Reads of the databases, and the cache that gets the rows.
 pub(crate) struct Fetcher {
@@ -188,7 +188,7 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             has_failed: result.is_err(),
             traces: &traces,
         };
-        fetcher.query_log.ended(&ended, &fetcher.collections);
+        fetcher.query_log.ended(&ended);
         let span = traced_keys.and_then(|keys| {
             fetcher.traced(&traces::EndedQuery {
                 collection: id,
@@ -270,7 +270,7 @@ fn convert_result(
         Some(_) => Fetched::Missing,
     };
     let read = result.or_else(|error| {
-        crate::throttle::QUERY_FAILED.warn(|suppressed| {
+        hotrow_telemetry::throttle::QUERY_FAILED.warn(|suppressed| {
             let trace_ids = traces.text();
             tracing::warn!(collection, keys, suppressed, trace_ids, %error, "query failed");
         });
@@ -290,7 +290,7 @@ fn convert_result(
         Row::NotRead => Fetched::NotRead,
         Row::NoRoom => Fetched::Failed(ReadFailure::NoRoom),
         Row::Unreadable(cause) => {
-            crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
+            hotrow_telemetry::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 let trace_ids = traces.text();
                 tracing::warn!(
                     collection,

@@ -7,12 +7,12 @@ use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Cache, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
 use crate::position::{NO_TIME, refusal};
 use crate::read::{Fetcher, PendingReads, lead};
 use crate::respond::Provenance;

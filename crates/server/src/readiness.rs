@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use hotrow_admission::breaker::State;
 use hotrow_cache::config::WhenStale;
+use hotrow_config::{Config, ReadySources, ReadyWhen};
 use hotrow_measure::clock::Nanos;
+use hotrow_net::listen::inherited::{Holder, SharedHolder};
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use serde_json::{Map, Value, json};
 
 use crate::admin::{badness, millis, readiness_label};
-use crate::config::{Config, ReadySources, ReadyWhen};
 use crate::in_force::{InForce, Snapshot};
 use crate::late_start::LateStarts;
-use crate::listen::inherited::{Holder, SharedHolder};
 use crate::read::SourceReads;
 use crate::reload::Reloads;
 

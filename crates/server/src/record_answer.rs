@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use hotrow_cache::{ContentCoding, Presence};
 use hotrow_http1::write;
 use hotrow_http2::hpack::encoder;
+use hotrow_representation::record_form::{RecordForm, tag_suffix};
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
@@ -15,7 +16,6 @@ use crate::admission::rate::Fields as RateLimitFields;
 use crate::body::Body;
 use crate::collections::{Collection, Collections};
 use crate::connection::serve::Written;
-use crate::record_form::{RecordForm, tag_suffix};
 use crate::respond::{ACCEPT_ENCODING, MISSING, NO_STORE, Provenance, age_seconds};
 use crate::sight::AbsentAnswer;
 use crate::surrogate_key::{Sharing, SurrogateKeys};

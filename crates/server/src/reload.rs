@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_cache::config::{CollectionPolicy, Settings};
+use hotrow_config::Config;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;
@@ -12,7 +13,6 @@ use http::header::InvalidHeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::Config;
 use crate::in_force::{InForce, NotEverywhere};
 
 /// Longest wait for the workers to take over new settings. A worker whose thread restarts after a

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use hotrow_cache::{ContentCoding, Freshness, Record};
+use hotrow_representation::header_writer::HeaderWriter;
+use hotrow_representation::record_form::RecordForm;
+use hotrow_telemetry::outcome::CacheOutcome;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::collections::Collection;
-use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
-use crate::record_form::RecordForm;
 use crate::surrogate_key::Sharing;
 
 /// Outcome of the cache.

@@ -13,11 +13,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hotrow_cache::ReadMode;
+use hotrow_telemetry::lookups::LookupKind;
 
 pub(crate) use self::clients::{ClientDetectors, ScanSubject};
 use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::lookups::LookupKind;
 
 /// Lookups per round, after which a connection is classified again. They determine the hit ratio
 /// within 4 points (standard deviation).

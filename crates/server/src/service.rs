@@ -8,8 +8,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_net::file_watch;
+use hotrow_net::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
+use hotrow_net::listen::offered::Offered;
+use hotrow_net::listen::unix::UnixEndpoint;
+use hotrow_net::listen::{ListenError, Listeners};
+use hotrow_net::tls::{self, ListenerTls, TlsEndpoint};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_telemetry::history::hot_keys::{KeyRing, KeySampler};
+use hotrow_telemetry::history::{self, History};
+use hotrow_telemetry::lookups::WorkerLookups;
+use hotrow_telemetry::miss_ratio_curve;
+use hotrow_telemetry::traces;
 
 use crate::access::GrantsInForce;
 use crate::access::jwks::{self, KeySource};
@@ -20,26 +31,15 @@ use crate::compression;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::current::Current;
-use crate::file_watch;
 use crate::handle::Handler;
-use crate::history::hot_keys::{KeyRing, KeySampler};
-use crate::history::{self, History};
 use crate::in_force::InForce;
-use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
-use crate::listen::offered::Offered;
-use crate::listen::unix::UnixEndpoint;
-use crate::listen::{ListenError, Listeners};
-use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
-use crate::miss_ratio_curve;
 use crate::purge;
 use crate::read::SourceReads;
 use crate::readiness::Readiness;
 use crate::refresh;
 use crate::reload::Reloads;
 use crate::shared::Shared;
-use crate::tls::{self, ListenerTls, TlsEndpoint};
-use crate::traces;
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
@@ -464,7 +464,8 @@ fn start_each(
     }
     let curve = shared.miss_ratio_curve.clone();
     let fetcher = shared.fetcher.clone();
-    helpers.extend(miss_ratio_curve::start(curve, fetcher, lookups, shutdown, supervisor)?);
+    let newest = move || fetcher.cache.get();
+    helpers.extend(miss_ratio_curve::start(curve, newest, lookups, shutdown, supervisor)?);
     // A reload may have a collection compressed.
     if cache.enabled {
         let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());

@@ -9,11 +9,15 @@ use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::sources::Sources;
 use hotrow_source::{ReadFailure, Source};
+use hotrow_telemetry::access_log::AccessLog;
+use hotrow_telemetry::lookups::Calendar;
+use hotrow_telemetry::miss_ratio_curve::MissRatioCurve;
+use hotrow_telemetry::query_log::QueryLog;
+use hotrow_telemetry::traces::Tracer;
 use hotrow_types::source::SourceId;
 use http::header::InvalidHeaderValue;
 
 use crate::access::Access;
-use crate::access_log::AccessLog;
 use crate::admission::Admission;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
@@ -28,17 +32,13 @@ use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
 use crate::follow::Follows;
-use crate::lookups::Calendar;
-use crate::miss_ratio_curve::MissRatioCurve;
 use crate::openapi::ApiDescription;
 use crate::purge::Purger;
-use crate::query_log::QueryLog;
 use crate::read::{CacheInForce, Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
 use crate::sink::FeedCounts;
 use crate::standby::StandbyReads;
-use crate::traces::Tracer;
 use crate::tracking::Tracking;
 use crate::warm_start::WarmProgress;
 
@@ -113,7 +113,10 @@ impl Shared {
         let access =
             access(config).map(|access| Arc::new(Access::new(&access, collections.count(), now)));
         let rate_limits = RateLimits::new(&config.rate, collections.all(), lead_ns, now);
-        let tracer = Tracer::new(config, &collections, &sources);
+        let tracer = config.observability.trace.as_ref().map(|trace| {
+            let databases = sources.iter().map(|source| source.database());
+            Tracer::new(trace, config.transport.tls.is_some(), collections.names(), databases)
+        });
         let reads: Box<[SourceReads]> = (0..)
             .map(SourceId)
             .zip(&config.sources)
@@ -141,7 +144,7 @@ impl Shared {
                 collections: Arc::clone(&collections),
                 sources: reads,
                 budgets: Arc::clone(&budgets),
-                query_log: QueryLog::new(slow_query, collections.count()),
+                query_log: QueryLog::new(slow_query, collections.names()),
                 tracer,
             }),
             sources,

@@ -11,18 +11,18 @@
 use std::rc::Rc;
 
 use hotrow_cache::{Lookup, ReadMode, Record};
+use hotrow_config::Tenancy;
+use hotrow_telemetry::lookups::LookupKind;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::tenant::Tenants;
 use hotrow_types::version::Position;
 
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::answer::{Answer, Outcome};
-use crate::config::Tenancy;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::lookups::LookupKind;
-use crate::metrics::CacheOutcome;
 use crate::read::lead;
 use crate::respond::Provenance;
 use crate::scan_detector::ScanSubject;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
+use hotrow_telemetry::traces::FeedTrace;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
@@ -16,7 +17,6 @@ use crate::follow::Follows;
 use crate::read::{Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::shared::Shared;
-use crate::traces::FeedTrace;
 use crate::tracking::Tracking;
 
 /// The cache's end of the feed.

@@ -7,16 +7,16 @@
 use std::fmt;
 
 use hotrow_cache::Record;
+use hotrow_config::purge::{KeyField, Surrogates};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError, KeySchema};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::collections::Collection;
-use crate::config::purge::{KeyField, Surrogates};
 use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::metrics::CacheOutcome;
 use crate::respond::{NO_STORE, Provenance};
 
 /// Longest key of a record: caches refuse longer ones.

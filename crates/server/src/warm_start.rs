@@ -19,12 +19,11 @@ use hotrow_cache::Walk;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use tokio::time::sleep;
 
 use self::hot_keys::{HotKeys, HotKeysError, HotKeysWriter};
-use crate::config;
-use crate::lookups::Calendar;
 use crate::read::{Fetcher, SourceReads, run_batches};
 
 /// Most keys of one query: a request that arrives during it waits for no more.
@@ -105,7 +104,7 @@ pub(crate) struct WarmProgress {
 }
 
 impl WarmProgress {
-    pub(crate) fn new(config: &config::WarmStart) -> Self {
+    pub(crate) fn new(config: &hotrow_config::WarmStart) -> Self {
         Self { before_ready: config.before_ready, ..Self::default() }
     }
 
@@ -127,7 +126,7 @@ impl WarmProgress {
 
 /// The parts of the thread.
 pub(crate) struct Warmer {
-    pub(crate) config: config::WarmStart,
+    pub(crate) config: hotrow_config::WarmStart,
     pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) calendar: Calendar,
     pub(crate) progress: Arc<WarmProgress>,

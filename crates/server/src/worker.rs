@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread::JoinHandle;
 
+use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
+use hotrow_net::listen::unix::SocketFile;
+use hotrow_net::listen::{Listeners, WorkerSockets};
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::runtime::LocalOptions;
@@ -18,12 +21,9 @@ use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::acceptor::{Acceptor, Endpoint, TURNED_AWAY_MAX};
-use crate::config::{Config, Limits};
 use crate::connection::serve::Serve;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL};
-use crate::listen::unix::SocketFile;
-use crate::listen::{Listeners, WorkerSockets};
 use crate::metrics::WorkerMetrics;
 
 /// Most connections that a worker may have open beyond its share of the limit: those it turns away,

@@ -16,12 +16,12 @@ use common::frames::{Frame, Http2Client, literal};
 use common::redis::{self, RedisClient, Reply, with_redis};
 use common::service::{Running, access, config};
 use hotrow_access::jwks::KeySet;
-use hotrow_server::config::Config;
-use hotrow_server::config::access::{TokenKeys, Tokens};
-use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
-use hotrow_server::config::purge::{KeyField, Surrogates};
-use hotrow_server::config::trace::Trace;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::access::{TokenKeys, Tokens};
+use hotrow_config::observability::{AccessLog, AccessLogOutput, Observability};
+use hotrow_config::purge::{KeyField, Surrogates};
+use hotrow_config::trace::Trace;
+use hotrow_config::transport::Transport;
 use hotrow_testkit::tokens::SigningKey;
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::frames::{END_HEADERS, Frame, Http2Client, block, kind, literal};
 use common::{Server, limits, wait_until};
-use hotrow_server::config::Limits;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Limits;
+use hotrow_config::transport::Transport;
 use hotrow_server::metrics::CloseCause;
 
 /// Memory that the process may grow by during an attack that sends several times as much.

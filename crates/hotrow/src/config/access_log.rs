@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_server::config::observability::{AccessLog, AccessLogOutput};
+use hotrow_config::observability::{AccessLog, AccessLogOutput};
 
 use super::problem::shown;
 use super::reader::Section;

@@ -1,7 +1,7 @@
 //! `[admin]`: access to the admin address, and what carries its requests besides plain TCP.
 
-use hotrow_server::config::transport::Transport;
-use hotrow_server::config::{ReadySources, ReadyWhen};
+use hotrow_config::transport::Transport;
+use hotrow_config::{ReadySources, ReadyWhen};
 
 use super::carriers::{tls, unix};
 use super::problem::shown;
@@ -99,7 +99,7 @@ fn is_host_name(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_server::config::transport::ClientCertificates;
+    use hotrow_config::transport::ClientCertificates;
 
     use super::super::{Overrides, Resolved, parse};
 

@@ -3,13 +3,13 @@
 //! Each becomes a collection of its own behind those of the file (`hotrow_cache::alias`).
 
 use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::{Alias, Collection};
+use hotrow_config::{Alias, Collection};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
-use super::collections::{
-    Collections, NAME_BYTES_MAX, check_identifiers, key_types, name_is_valid,
-};
+use super::collection_context::Collections;
+use super::key_types::key_types;
+use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 

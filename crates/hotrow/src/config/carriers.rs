@@ -4,8 +4,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use hotrow_server::config::transport::{ClientCertificates, Tls, UnixSocket};
-use hotrow_server::listen::unix::PATH_BYTES_MAX;
+use hotrow_config::transport::{ClientCertificates, Tls, UnixSocket};
+use hotrow_net::listen::unix::PATH_BYTES_MAX;
 
 use super::problem::shown;
 use super::reader::Section;

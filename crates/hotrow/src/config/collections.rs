@@ -1,72 +1,25 @@
 //! `[collections.NAME]`: the tables to serve, each under its name.
 
-use std::collections::HashSet;
-use std::time::Duration;
-
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::{Collection, Tenancy};
-use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_config::{Collection, Tenancy};
+use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 use hotrow_types::source::SourceId;
 
 use super::aliases::{self, NamedAlias};
+use super::collection_context::{AccessTraits, Collections, SourceTraits, Ttl};
 use super::compression::compression;
 use super::embed;
+use super::key_types::key_types;
+use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid, names};
 use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
 
 /// Most collections of a configuration.
 pub(crate) const COLLECTIONS_MAX: usize = 1_000;
-/// Longest name of a collection or a source.
-pub(crate) const NAME_BYTES_MAX: usize = 64;
-const IDENTIFIER_BYTES_MAX: usize = 256;
-/// Most columns of a table in SQLite (SQLITE_MAX_COLUMN).
-const COLUMNS_MAX: usize = 2_000;
 const CACHE_CONTROL_BYTES_MAX: usize = 256;
-
-/// Settings of the same collections for each subsystem, in one order.
-#[derive(Default)]
-pub(super) struct Collections {
-    pub(super) server: Vec<Collection>,
-    pub(super) cache: Vec<CollectionPolicy>,
-    pub(super) source: Vec<CollectionConfig>,
-    /// Those whose changes may be followed.
-    pub(super) followed: Vec<CollectionId>,
-    /// Those whose answers have surrogate keys.
-    pub(super) purged: Vec<CollectionId>,
-}
-
-/// Lifetimes of entries where a collection sets none.
-pub(super) struct Ttl {
-    pub(super) ttl: Duration,
-    pub(super) negative_ttl: Duration,
-}
-
-/// Properties of the source that the rules for collections depend on.
-pub(super) struct SourceTraits<'a> {
-    pub(super) name: &'a str,
-    /// Setting by which an answer may be older than the contract says, if there is one.
-    pub(super) stale_by: Option<&'static str>,
-    /// Why its records can contain no rows of other tables.
-    pub(super) lacks_embedding: Option<&'static str>,
-    pub(super) has_positions: bool,
-    /// Changes come from a change hub.
-    pub(super) is_behind_hub: bool,
-    /// Key column where the file names none.
-    pub(super) default_key: &'static str,
-}
-
-/// Properties of other sections that the rules for access to collections depend on.
-pub(super) struct AccessTraits {
-    /// Requests need a credential.
-    pub(super) is_configured: bool,
-    /// No credential names a tenant.
-    pub(super) lacks_tenants: bool,
-    /// The cache stores entries.
-    pub(super) is_cached: bool,
-}
 
 pub(super) fn collections(
     mut section: Section<'_>,
@@ -328,14 +281,6 @@ fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceI
     SourceId::FIRST
 }
 
-/// Returns whether a collection or a source may have this name.
-pub(crate) fn name_is_valid(name: &str) -> bool {
-    let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    rest_is_valid
-        && name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-}
-
 fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
     let key = section
         .texts("key", "\"id\"", "a column or a list of 1 to 4")
@@ -345,79 +290,6 @@ fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
     }
     check_identifiers(section, "key", &key);
     key
-}
-
-pub(super) fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
-    let Some(words) = section.texts(
-        "key_type",
-        "from the table",
-        "integer, text, uuid, objectid, bytes; or a list of them",
-    ) else {
-        return Vec::new();
-    };
-    let mut types = Vec::with_capacity(words.len());
-    for word in &words {
-        match word.as_str() {
-            "integer" => types.push(KeyTypeName::Integer),
-            "text" => types.push(KeyTypeName::Text),
-            "uuid" => types.push(KeyTypeName::Uuid),
-            "objectid" => types.push(KeyTypeName::ObjectId),
-            "bytes" => types.push(KeyTypeName::Bytes),
-            _ => {
-                let names = "integer, text, uuid, objectid and bytes";
-                section.refuse("key_type", format!("must be made of {names}, not {}", shown(word)));
-                return Vec::new();
-            }
-        }
-    }
-    if types.len() != columns {
-        section.refuse(
-            "key_type",
-            format!(
-                "must name one type per column of the key: the key has {columns}, key_type {}",
-                types.len()
-            ),
-        );
-    }
-    types
-}
-
-/// Reads a list of columns, if the key is set.
-fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
-    let list = section.texts(name, default, "a list of 1 to 2000 columns")?;
-    if list.is_empty() || list.len() > COLUMNS_MAX {
-        section.refuse(
-            name,
-            format!(
-                "must name 1 to {COLUMNS_MAX} columns, not {}; leave the key out for its default",
-                list.len()
-            ),
-        );
-    }
-    check_identifiers(section, name, &list);
-    Some(list)
-}
-
-/// Checks the names of tables or columns. No two may be equal without regard to ASCII case, which
-/// is how SQLite compares them.
-pub(super) fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
-    let mut seen = HashSet::new();
-    for identifier in list {
-        if identifier.is_empty()
-            || identifier.len() > IDENTIFIER_BYTES_MAX
-            || identifier.contains('\0')
-        {
-            section.refuse(
-                name,
-                format!(
-                    "must have 1 to {IDENTIFIER_BYTES_MAX} bytes without NUL, not {}",
-                    shown(identifier)
-                ),
-            );
-        } else if !seen.insert(identifier.to_ascii_lowercase()) {
-            section.refuse(name, format!("must not name a column twice: {}", shown(identifier)));
-        }
-    }
 }
 
 /// Reads a header value (RFC 9110, section 5.5): visible ASCII and inner blanks, so that nothing

@@ -1,8 +1,8 @@
 //! Compression of the answers of a collection.
 
-use hotrow_server::config::{Compression, ContentCoding};
+use hotrow_config::{Compression, ContentCoding};
 
-use super::collections::AccessTraits;
+use super::collection_context::AccessTraits;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_server::config::cors::{Cors, Origin, OriginError, Origins};
+use hotrow_config::cors::{Cors, Origin, OriginError, Origins};
 
 use super::problem::shown;
 use super::reader::Section;

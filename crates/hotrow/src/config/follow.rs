@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_server::config::follow::Follow;
+use hotrow_config::follow::Follow;
 use hotrow_types::key::CollectionId;
 
 use super::reader::Section;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use hotrow_access::certificate::CertificateTable;
 use hotrow_access::grant::Grants;
 use hotrow_access::key::KeyTable;
-use hotrow_server::config::access::GrantsFile;
+use hotrow_config::access::GrantsFile;
 
 use super::{Overrides, parse};
 

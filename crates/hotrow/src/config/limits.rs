@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotrow_admission::concurrency::limit::Kind;
 use hotrow_admission::concurrency::queue;
 use hotrow_admission::{breaker, shed};
-use hotrow_server::config::{ByteLimits, Concurrency, Limits, Shed};
+use hotrow_config::{ByteLimits, Concurrency, Limits, Shed};
 
 use super::reader::Section;
 use super::units::{KIB, MIB, ms, s};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_server::config::transport::{Redis, Transport};
+use hotrow_config::transport::{Redis, Transport};
 
 use super::Overrides;
 use super::carriers::{check_socket_path, tls, unix};
@@ -128,8 +128,8 @@ fn handover(section: &mut Section<'_>) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_server::config::transport::{ClientCertificates, Tls, UnixSocket};
-    use hotrow_server::listen::unix::PATH_BYTES_MAX;
+    use hotrow_config::transport::{ClientCertificates, Tls, UnixSocket};
+    use hotrow_net::listen::unix::PATH_BYTES_MAX;
 
     use super::super::{Overrides, Resolved, parse};
     use super::*;

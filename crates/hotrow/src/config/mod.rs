@@ -14,6 +14,7 @@ mod admin;
 mod aliases;
 pub(crate) mod auto;
 mod carriers;
+mod collection_context;
 mod collections;
 mod compression;
 mod cors;
@@ -23,8 +24,10 @@ mod follow;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hub;
+mod key_types;
 mod limits;
 mod listen;
+mod names;
 mod problem;
 mod purge;
 mod rate;
@@ -45,15 +48,16 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hotrow_server::tls::files::Certificates;
+use hotrow_net::tls::files::Certificates;
 use hotrow_source::spec::CollectionConfig;
 #[cfg(feature = "postgres")]
 use hotrow_source::spec::Follow;
 use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
-pub(crate) use collections::{COLLECTIONS_MAX, NAME_BYTES_MAX, name_is_valid};
+pub(crate) use collections::COLLECTIONS_MAX;
 pub use expand::Env;
+pub(crate) use names::{NAME_BYTES_MAX, name_is_valid};
 pub use problem::{ConfigError, Problem};
 pub use reader::Known;
 pub use reload::Reload;
@@ -68,7 +72,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The HTTP side.
-    pub server: hotrow_server::config::Config,
+    pub server: hotrow_config::Config,
     /// The cache.
     pub cache: hotrow_cache::config::Config,
     /// Cache settings per collection, in the order of their `CollectionId`s: by name.
@@ -232,11 +236,11 @@ pub fn check_files(
     resolved: &Resolved,
     path: &Path,
 ) -> Result<Vec<(&'static str, Certificates)>, ConfigError> {
-    let hotrow_server::config::Config { transport, admin_transport, .. } = &resolved.server;
+    let hotrow_config::Config { transport, admin_transport, .. } = &resolved.server;
     let configured = [("listen.tls", &transport.tls), ("admin.tls", &admin_transport.tls)];
     let (mut certificates, mut problems) = (Vec::new(), Vec::new());
     for (table, tls) in configured {
-        match tls.as_ref().map(hotrow_server::tls::files::check) {
+        match tls.as_ref().map(hotrow_net::tls::files::check) {
             Some(Ok(found)) => certificates.push((table, found)),
             Some(Err(error)) => {
                 let (path, what) = (table.to_owned(), error.to_string());
@@ -247,7 +251,7 @@ pub fn check_files(
     }
     #[cfg(feature = "otel")]
     if let Some(trace) = &resolved.server.observability.trace
-        && let Err(error) = hotrow_server::traces::check_headers(trace)
+        && let Err(error) = hotrow_telemetry::traces::check_headers(trace)
     {
         let (path, what) = ("trace".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });

@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_server::config::Collection;
-use hotrow_server::config::http_url::HttpUrl;
-use hotrow_server::config::purge::{
+use hotrow_config::Collection;
+use hotrow_config::http_url::HttpUrl;
+use hotrow_config::purge::{
     KeyField, Purge, SECRET_BYTES_MIN, Secret, Surrogates, Target, TargetKind,
 };
 use hotrow_types::key::CollectionId;
 
-use super::collections::{NAME_BYTES_MAX, name_is_valid};
+use super::names::{NAME_BYTES_MAX, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB, ms, s};
@@ -187,7 +187,7 @@ mod tests {
     const HOOK: &str = "[purge.targets.hook]\nkind = \"webhook\"\n\
         url = \"https://hooks.example/purge\"\n";
 
-    fn resolved(rest: &str) -> Result<hotrow_server::config::Config, String> {
+    fn resolved(rest: &str) -> Result<hotrow_config::Config, String> {
         let text = format!("[source]\nurl = \"sqlite:/tmp/shop.db\"\nwatch = \"triggers\"\n{rest}");
         parse(&text, "hotrow.toml", &|_| Err(std::env::VarError::NotPresent), &Overrides::default())
             .map(|resolved| resolved.server)

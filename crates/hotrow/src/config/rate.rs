@@ -5,9 +5,7 @@ use std::time::Duration;
 use hotrow_access::grant::{RATE_CLASSES_MAX, RateClasses};
 use hotrow_admission::rate::limit::{Kind, Setting};
 use hotrow_admission::rate::value::Rate;
-use hotrow_server::config::rate::{
-    BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule,
-};
+use hotrow_config::rate::{BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule};
 
 use super::problem::shown;
 use super::reader::Section;

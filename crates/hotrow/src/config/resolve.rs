@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, SourceSettings, WhenStale};
-use hotrow_server::config::access::Access;
-use hotrow_server::config::observability::Observability;
-use hotrow_server::config::rate::RateLimits;
-use hotrow_server::config::transport::{ClientCertificates, Transport};
-use hotrow_server::config::{Limits, ReadyWhen};
+use hotrow_config::access::Access;
+use hotrow_config::observability::Observability;
+use hotrow_config::rate::RateLimits;
+use hotrow_config::transport::{ClientCertificates, Transport};
+use hotrow_config::{Limits, ReadyWhen};
 use hotrow_source::spec::{CollectionConfig, Follow};
 use toml::de::DeTable;
 
-use super::collections::{AccessTraits, Ttl};
+use super::collection_context::{AccessTraits, Ttl};
 use super::listen::{Listen, listen, redis_settings};
 use super::rate::rate;
 use super::reader::{Context, Section};
@@ -124,7 +124,7 @@ pub(super) fn resolve<'a>(
         &mut served_collections,
         max_staleness,
     );
-    let server = hotrow_server::config::Config {
+    let server = hotrow_config::Config {
         data,
         admin,
         admin_token: admin_access.token,
@@ -191,13 +191,13 @@ pub(super) fn source_alone<'a>(
 }
 
 /// Returns what the HTTP side knows of a source.
-fn served((name, source): &(String, Source)) -> hotrow_server::config::Source {
-    hotrow_server::config::Source { name: name.clone(), slow_query: source.slow_query }
+fn served((name, source): &(String, Source)) -> hotrow_config::Source {
+    hotrow_config::Source { name: name.clone(), slow_query: source.slow_query }
 }
 
 /// Divides the collections among the sources; each keeps their order.
 fn of_sources(
-    served: &[hotrow_server::config::Collection],
+    served: &[hotrow_config::Collection],
     all: Vec<CollectionConfig>,
     sources: usize,
 ) -> Vec<Vec<CollectionConfig>> {
@@ -260,7 +260,7 @@ fn stale_by(cache: &hotrow_cache::config::Config, source: &Source) -> Option<&'s
 struct Shared {
     waiting_keys: usize,
     queue: hotrow_admission::concurrency::queue::Config,
-    concurrency: hotrow_server::config::Concurrency,
+    concurrency: hotrow_config::Concurrency,
 }
 
 /// Returns the collection names in the file, for the rules that refer to them. They are validated
@@ -280,7 +280,7 @@ struct Limited {
     rate: RateLimits,
     shared: Shared,
     breaker: Option<hotrow_admission::breaker::Config>,
-    shed: Option<hotrow_server::config::Shed>,
+    shed: Option<hotrow_config::Shed>,
 }
 
 fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, SourceSettings};
-use hotrow_server::config::Source as ServedSource;
+use hotrow_config::Source as ServedSource;
 use hotrow_source::spec::{CollectionConfig, Follow, ServerConfig};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, config::JsonForm};
@@ -24,8 +24,9 @@ use hotrow_source_postgres as postgres;
 use hotrow_source_sqlite::{self as sqlite, config::Watch};
 
 use super::SourceConfig;
-use super::collections::{NAME_BYTES_MAX, SourceTraits, name_is_valid};
+use super::collection_context::SourceTraits;
 use super::hub::check_servers;
+use super::names::{NAME_BYTES_MAX, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};

@@ -246,7 +246,7 @@ const TRACE: &str = "trace.endpoint = 'https://collector/v1/traces'\n";
 #[test]
 fn access_is_resolved() {
     use hotrow_access::grant::{Roles, Scope};
-    use hotrow_server::config::access::TokenKeys;
+    use hotrow_config::access::TokenKeys;
 
     let key = hotrow_access::key::NewKey::new([7; 8], &[7; 32]);
     let text = format!(

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hotrow_server::config::http_url::HttpUrl;
-use hotrow_server::config::trace::Trace;
+use hotrow_config::http_url::HttpUrl;
+use hotrow_config::trace::Trace;
 
 use super::problem::shown;
 use super::reader::Section;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_server::config::WarmStart;
+use hotrow_config::WarmStart;
 
 use super::problem::shown;
 use super::reader::Section;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_server::config::transport::UnixSocket;
-use hotrow_server::listen::inherited::ListenerKind;
-use hotrow_server::listen::offered::Offered;
-use hotrow_server::listen::unix::{UnixEndpoint, UnixListenError};
+use hotrow_config::transport::UnixSocket;
+use hotrow_net::listen::inherited::ListenerKind;
+use hotrow_net::listen::offered::Offered;
+use hotrow_net::listen::unix::{UnixEndpoint, UnixListenError};
 use hotrow_server::service::HANDOVER_WAIT_MAX;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};

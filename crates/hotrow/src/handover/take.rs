@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use hotrow_server::config::Config;
-use hotrow_server::listen::inherited::{Inherited, ListenerKind};
+use hotrow_config::Config;
+use hotrow_net::listen::inherited::{Inherited, ListenerKind};
 
 use super::wire::{self, Greeting};
 use super::{HandoverError, check_user};

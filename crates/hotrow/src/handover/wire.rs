@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use hotrow_server::listen::inherited::{INHERITED_SOCKETS_MAX, ListenerKind};
+use hotrow_net::listen::inherited::{INHERITED_SOCKETS_MAX, ListenerKind};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 #[cfg(all(feature = "failpoints", feature = "mongodb"))]
 use hotrow_cache::Safeguard;
+use hotrow_config::Config;
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::feed::{Bounds, HubFeed};
-use hotrow_server::config::Config;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, TtlOnlySink};
 use hotrow_source::sources::Sources;
@@ -31,7 +31,8 @@ use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 
-use super::{Host, ServeError, subsystem};
+use super::error::{ServeError, subsystem};
+use super::host::Host;
 use crate::config::SourceConfig;
 #[cfg(feature = "failpoints")]
 use crate::failpoints;

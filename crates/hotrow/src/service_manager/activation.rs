@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use hotrow_server::listen::inherited::{
+use hotrow_net::listen::inherited::{
     Holder, INHERITED_SOCKETS_MAX, InheritError, Inherited, ListenerKind,
 };
 use listenfd::ListenFd;

@@ -110,7 +110,9 @@ pub(crate) fn demo_database(tree: &Tree) -> Vec<String> {
 /// Code that runs in the service: its threads are supervised, and its messages go to the log.
 const SERVING: &[&str] = &[
     "crates/source/src/",
+    "crates/net/src/",
     "crates/server/src/",
+    "crates/telemetry/src/",
     "crates/hotrow/src/serve.rs",
     "crates/hotrow/src/signals.rs",
     "crates/hotrow/src/logging.rs",

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use hotrow_access::jwks::{JWKS_BYTES_MAX, JwksError, KeySet};
+use hotrow_config::access::{JwksUrl, TokenKeys};
 use hotrow_measure::clock::Nanos;
+use hotrow_net::file_watch;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
 use self::fetch::{FetchError, fetch};
 use super::keys::TokenAccess;
-use crate::config::access::{JwksUrl, TokenKeys};
-use crate::file_watch;
 
 /// Where the keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ mod tests {
 
     use super::super::keys::KeysInForce;
     use super::*;
-    use crate::config::access::{TokenKeys, Tokens};
+    use hotrow_config::access::{TokenKeys, Tokens};
 
     fn tokens(path: &Path) -> TokenAccess {
         let hour = Duration::from_hours(1);

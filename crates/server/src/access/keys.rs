@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key_refresh::{KeyRefresh, RefreshConfig};
+use hotrow_config::access::{TokenKeys, Tokens};
 use hotrow_measure::clock::Nanos;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::jwks::KeySource;
-use crate::config::access::{TokenKeys, Tokens};
 
 /// Keys of tokens in force.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_access::certificate::CertificateTable;
 use hotrow_access::grant::{Grants, Roles};
 use hotrow_access::key::KeyTable;
+use hotrow_config::access::{Access as Config, Granted, GrantsFile, Names};
+use hotrow_net::file_watch::{self, Stamps, Watched};
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
-use crate::config::access::{Access as Config, Granted, GrantsFile, Names};
-use crate::file_watch::{self, Stamps, Watched};
 use crate::in_force::InForce;
 
 /// Largest file of grants: 10,000 keys have about 2 MB.
@@ -208,7 +208,7 @@ mod tests {
     use hotrow_access::grant::{RateClasses, Role, Scope};
 
     use super::*;
-    use crate::file_watch::Watch;
+    use hotrow_net::file_watch::Watch;
 
     /// Parses a number: that many roles, which may read all.
     fn parse(text: &[u8]) -> Result<Granted, String> {

@@ -1,10 +1,10 @@
 //! Access for operators: state of the keys and of the grants.
 
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Value, json};
 
 use super::Access;
-use crate::metrics::Exposition;
 
 impl Access {
     /// Writes the metrics.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hotrow_admission::byte_budget::ByteBudget;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use crate::metrics::{Exposition, Labels};
 
 impl View {
     fn budgets_by_name(&self) -> [(&'static str, &Arc<ByteBudget>); 3] {

@@ -3,6 +3,10 @@
 use hotrow_cache::stats::Removal;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::top_keys::{TopKey, TopKeys};
+use hotrow_telemetry::history::hot_keys::{HALF_LIFE_S, KEYS_MAX};
+use hotrow_telemetry::history::recorder::{CollectionReading, Reading};
+use hotrow_telemetry::history::series::Series;
+use hotrow_telemetry::history::{Frame, PERIOD};
 use hotrow_types::key::CollectionId;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -11,10 +15,6 @@ use super::text::cpu_seconds;
 use super::{View, plain};
 use crate::admission::pressure::resident_bytes;
 use crate::body::Body;
-use crate::history::hot_keys::{HALF_LIFE_S, KEYS_MAX};
-use crate::history::recorder::{CollectionReading, Reading};
-use crate::history::series::Series;
-use crate::history::{Frame, PERIOD};
 use crate::http_error::{HttpError, problem};
 use crate::metrics::Totals;
 

@@ -4,6 +4,7 @@
 use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_admission::rate::limit::Setting;
 use hotrow_admission::rate::value::Rate;
+use hotrow_config::rate::BURST_MAX;
 use hotrow_measure::clock::Nanos;
 use http::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
@@ -11,7 +12,6 @@ use serde::Deserialize;
 use super::{View, access, plain, unauthorised};
 use crate::admission::rate::NotChanged;
 use crate::body::Body;
-use crate::config::rate::BURST_MAX;
 use crate::connection::request::RequestBody;
 use crate::http_error::{HttpError, problem};
 use crate::receive;

@@ -1,11 +1,11 @@
 //! The miss-ratio curve in `/status` and `/metrics`.
 
 use hotrow_cache::miniature::{COPIES, Curve, FACTORS};
+use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::miss_ratio_curve::{Report, sentence};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use crate::metrics::{Exposition, Labels};
-use crate::miss_ratio_curve::{Report, sentence};
 
 /// Rounds a ratio to five digits.
 fn ratio(value: f64) -> f64 {

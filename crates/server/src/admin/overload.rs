@@ -2,10 +2,10 @@
 
 use hotrow_admission::shed::{Kind, Level, Priority, Source};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use crate::metrics::{Exposition, Labels};
 
 impl View {
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {

@@ -1,13 +1,13 @@
 //! `POST /reload`, and the configuration in force for operators.
 
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{View, access, plain, unauthorised};
 use crate::body::Body;
 use crate::http_error::{HttpError, problem};
-use crate::metrics::{Exposition, Labels};
 use crate::reload::{Left, NO_FILE, ReloadResult, Reloads, Report, Trigger};
 
 /// Path of the request.

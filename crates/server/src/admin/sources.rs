@@ -4,12 +4,12 @@
 use hotrow_admission::breaker::State;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::histogram::Histogram;
+use hotrow_telemetry::exposition::{Exposition, Labels, Number, Scale};
 use serde_json::{Map, Value, json};
 
 use super::View;
 use super::status::millis;
 use crate::admission::concurrency;
-use crate::metrics::{Exposition, Labels, Number, Scale};
 use crate::read::SourceReads;
 
 /// Samples of a metric by source and cause.

@@ -2,10 +2,10 @@
 
 use hotrow_source::Source;
 use hotrow_source::standby::StandbyView;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 use serde_json::{Value, json};
 
 use super::View;
-use crate::metrics::{Exposition, Labels};
 
 impl View {
     /// Writes the metrics of standbys, if any are configured. Each is named by its source too.

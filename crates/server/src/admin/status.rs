@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::lookups::LABELS;
 use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
 use crate::admission::concurrency;
-use crate::lookups::LABELS;
 
 /// Converts to milliseconds, to the microsecond.
 pub(crate) fn millis(duration: Duration) -> f64 {

@@ -2,11 +2,12 @@
 
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::lookups::LABELS;
 
 use super::View;
 use crate::admission::pressure::resident_bytes;
-use crate::lookups::LABELS;
-use crate::metrics::{self, Exposition, Labels};
+use crate::metrics;
 
 /// A field of a collection's counters: name, help, reader.
 type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
@@ -76,7 +77,7 @@ impl View {
         metrics::expose(&self.workers, self.shared.calendar.day(now), &mut out);
         self.expose_collections(&mut out);
         let fetcher = &self.shared.fetcher;
-        fetcher.query_log.expose(&fetcher.collections, &mut out);
+        fetcher.query_log.expose(&mut out);
         self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
         self.expose_checks(&mut out);

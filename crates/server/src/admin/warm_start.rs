@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Value, json};
 
 use super::View;
-use crate::metrics::Exposition;
 
 fn get(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)

@@ -11,10 +11,10 @@ mod forwarded;
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use hotrow_config::rate::{ClientHeader, Network, RateLimits};
 use hotrow_http1::fields::Fields;
 
-use crate::config::rate::{ClientHeader, Network, RateLimits};
-use crate::context::Peer;
+use hotrow_access::caller::Peer;
 
 const FORWARDED: &str = "forwarded";
 const X_FORWARDED_FOR: &str = "x-forwarded-for";

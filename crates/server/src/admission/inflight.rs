@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::config::Limits;
+use hotrow_config::Limits;
+
 use crate::http_error::HttpError;
 
 /// Both counts.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hotrow_admission::shed::{Level, Load, Pressure, Reading, Source};
 use hotrow_cache::Cache;
+use hotrow_config::Shed;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -23,7 +24,6 @@ pub(crate) use self::pace::LoopPace;
 
 use super::shed::LoadShedder;
 use crate::collections::Collections;
-use crate::config::Shed;
 use crate::in_force::{InForce, Snapshot};
 use crate::metrics::WorkerMetrics;
 use crate::read::{Fetcher, SourceReads};

@@ -14,10 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use hotrow_access::caller::Caller;
+use hotrow_access::caller::Peer;
 use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::{Limit, Setting};
 use hotrow_admission::rate::{Cell, Decision, Policy};
+use hotrow_config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
@@ -25,10 +28,8 @@ use hotrow_types::key::CollectionId;
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
-use crate::access::Caller;
 use crate::collections::Collection;
-use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
-use crate::context::{Peer, RequestContext};
+use crate::context::RequestContext;
 
 /// All rules in operation.
 #[derive(Debug)]

@@ -137,13 +137,13 @@ mod tests {
     use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
-    use crate::access::{Caller, Rights};
     use crate::admission::shed::ConnectionDisposition;
     use crate::context::RequestTimes;
     use crate::fuzzing::new_shared;
-    use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
     use crate::sight::Sight;
+    use hotrow_access::caller::{Caller, Rights};
+    use hotrow_telemetry::lookups::WorkerLookups;
 
     const NOW: Nanos = Nanos(1_000_000_000);
 

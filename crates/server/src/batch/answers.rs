@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Presence, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
@@ -16,7 +17,6 @@ use super::render::Item;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::context::{ConnectionContext, RequestContext};
 use crate::handle::Handler;
-use crate::metrics::CacheOutcome;
 use crate::respond::Provenance;
 use crate::sight::{SightBuf, absent_position};
 

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use hotrow_cache::ReadMode;
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 
 use super::answers::View;
@@ -12,8 +14,6 @@ use super::ids::Ids;
 use crate::alias::AliasDemand;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
-use crate::metrics::CacheOutcome;
-use crate::traces::{ReadKind, WaitingRequest};
 
 impl Handler {
     /// Answers a batch whose ids are values of an alias of the collection.

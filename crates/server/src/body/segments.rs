@@ -5,8 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
-
-use crate::record_form::RecordForm;
+use hotrow_representation::record_form::RecordForm;
 
 /// Storage of a segment's bytes.
 #[derive(Debug)]

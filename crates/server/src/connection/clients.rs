@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::context::Peer;
+use hotrow_access::caller::Peer;
 
 /// Connections of all workers by client. Touched when a connection opens and closes, never by a
 /// request.

@@ -6,14 +6,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use hotrow_net::stream::Stream;
+use hotrow_telemetry::outcome::CacheOutcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::config::Limits;
 use crate::connection::rejection::Rejection;
-use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
-use crate::metrics::CacheOutcome;
 
 /// Longest time for which a closing connection's input is dropped.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);

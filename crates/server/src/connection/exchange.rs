@@ -15,6 +15,7 @@ use hotrow_http1::error::{Malformed, ParseError};
 use hotrow_http1::head::{Head, HeadParser, Version, is_head_request};
 use hotrow_http1::write;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::stream::Stream;
 use tokio::io::ReadBuf;
 
 use super::activity::{Activity, Phase};
@@ -25,7 +26,6 @@ use super::registry::Registered;
 use super::rejection::Rejection;
 use super::request::{BodyPipe, Request, RequestBody};
 use super::serve::{Serve, Served};
-use super::stream::Stream;
 use super::worker_context::{REQUEST_WORK, WORK_PER_REQUEST_BYTE, WorkerContext};
 use super::{ConnectionEnd, LastMessage, Leftover};
 use crate::context::ConnectionContext;

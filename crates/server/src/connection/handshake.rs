@@ -16,6 +16,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_net::direct::Direct;
+use hotrow_net::proxy_header::{FIXED_BYTES, FixedPart, ProxiedClient, ProxyHeaderError};
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -27,8 +29,6 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::activity::Expiry;
-use super::direct::Direct;
-use super::proxy_header::{FIXED_BYTES, FixedPart, ProxiedClient, ProxyHeaderError};
 use super::registry::Registered;
 use crate::metrics::CloseCause;
 

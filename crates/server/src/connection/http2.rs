@@ -21,6 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use hotrow_http2::error::ErrorCode;
+use hotrow_net::stream::Stream;
 use tokio::time::timeout;
 
 use self::exchange::Exchange;
@@ -28,7 +29,6 @@ use super::activity::Expiry;
 use super::close::{LINGER, close, linger};
 use super::registry::Registered;
 use super::serve::Serve;
-use super::stream::Stream;
 use crate::context::ConnectionContext;
 use crate::metrics::CloseCause;
 

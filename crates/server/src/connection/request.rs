@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hotrow_http1::error::ParseError;
-use hotrow_http1::head::{Head, Version};
+use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::request::Protocol;
 use http_body::{Frame, SizeHint};
 
 use crate::context::ConnectionContext;
@@ -25,38 +26,6 @@ pub struct Request<'a> {
     pub now: Nanos,
     /// The version of HTTP that its client speaks.
     pub protocol: Protocol,
-}
-
-/// Version of HTTP that a client speaks. A request of HTTP/2 has a head of HTTP/1.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.0.
-    Http10,
-    /// HTTP/1.1.
-    Http11,
-    /// HTTP/2.
-    Http2,
-}
-
-impl Protocol {
-    /// Returns its name, as in a request line.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Http10 => "HTTP/1.0",
-            Self::Http11 => "HTTP/1.1",
-            Self::Http2 => "HTTP/2",
-        }
-    }
-}
-
-impl From<Version> for Protocol {
-    fn from(version: Version) -> Self {
-        match version {
-            Version::Http10 => Self::Http10,
-            Version::Http11 => Self::Http11,
-        }
-    }
 }
 
 /// Reason for which a body ends early.

@@ -12,13 +12,14 @@ use hotrow_http1::write;
 use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::Arguments;
+use hotrow_telemetry::request::Protocol;
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::response::Parts;
 use http::{Method, Response, Uri};
 use http_body::Body;
 
 use super::rejection::Rejection;
-use super::request::{Protocol, Request, RequestBody};
+use super::request::{Request, RequestBody};
 use super::worker_context::WorkerContext;
 use crate::context::ConnectionContext;
 use crate::redis::{Replied, Session};

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use hotrow_net::direct::Direct;
 use http::Response;
 use tokio::net::UnixStream;
 
-use super::direct::Direct;
 use super::serve::HttpService;
 use super::tests::limits;
 use super::worker_context::WorkerContext;

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_telemetry::exposition::{Exposition, Labels};
+
 use super::Follows;
-use crate::metrics::{Exposition, Labels};
 
 /// Reason for which a follower ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

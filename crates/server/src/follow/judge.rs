@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
+use hotrow_access::caller::{Caller, Rights};
 use hotrow_access::verify::UnixSeconds;
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
 use super::EndCause;
-use crate::access::{Caller, Rights, wall_clock};
+use crate::access::wall_clock;
 use crate::context::{ConnectionContext, RequestContext, RequestTimes};
 use crate::handle::Handler;
 use crate::sight::Sight;

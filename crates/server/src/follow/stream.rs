@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use hotrow_access::verify::UnixSeconds;
 use hotrow_measure::clock::Nanos;
 use hotrow_push::{Cursor, Event, Opening, Progress};
+use hotrow_telemetry::throttle::SLOW_FOLLOWER;
 use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
@@ -28,7 +29,6 @@ use crate::connection::activity::Activity;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::observer::PendingNote;
-use crate::throttle::SLOW_FOLLOWER;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);

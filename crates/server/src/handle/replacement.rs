@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_representation::header_writer::HeaderWriter;
+
 use super::Handler;
 use crate::access::Authenticator;
-use crate::header_writer::HeaderWriter;
 use crate::record_answer::RecordHeads;
 use crate::shared::Shared;
 

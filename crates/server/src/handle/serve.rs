@@ -8,19 +8,21 @@ use std::rc::Rc;
 
 use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::request::Notes;
+use hotrow_telemetry::request::Protocol;
+use hotrow_telemetry::server_timing::ServerTiming;
 
 use super::{Evaluation, Handler, Pending, ReceivedIds, Step};
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{Protocol, Request};
+use crate::connection::request::Request;
 use crate::connection::serve::{Written, write_response};
 use crate::context::ConnectionContext;
 use crate::cors::RequestOrigin;
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
-use crate::observer::{Arrived, Notes, PendingNote};
-use crate::server_timing::ServerTiming;
+use crate::observer::{Arrived, PendingNote};
 
 /// An answer, the origin of the page that asked for it, and the parts of its time.
 #[derive(Debug)]

@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::traces::TraceSlot;
+
 use crate::answer::{Answer, Outcome};
 use crate::batch::Ids;
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
-use crate::traces::TraceSlot;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
 pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(

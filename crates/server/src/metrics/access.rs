@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 
-use super::{Exposition, Labels, WorkerMetrics};
+use super::WorkerMetrics;
 
 /// Outcome of the check of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
+use hotrow_telemetry::exposition::{Exposition, Labels, Scale};
+use hotrow_telemetry::outcome::CacheOutcome;
 
-use super::{CacheOutcome, Exposition, Labels, Scale, WorkerMetrics};
+use super::WorkerMetrics;
 use crate::redis::{COMMAND_LABELS as COMMANDS, IS_READ};
 
 /// Outcome of a command.

@@ -92,7 +92,8 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{CacheOutcome, RedisOutcome};
+    use crate::metrics::RedisOutcome;
+    use hotrow_telemetry::outcome::CacheOutcome;
 
     #[test]
     fn requests_are_counted_once_by_outcome_and_once_by_class() {

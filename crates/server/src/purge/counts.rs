@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_telemetry::exposition::{Exposition, Labels};
+
 use super::{Cause, Purger, Target, clock};
 use crate::admin::millis;
-use crate::metrics::{Exposition, Labels};
 
 /// Counts of one target since the start.
 #[derive(Debug, Default)]

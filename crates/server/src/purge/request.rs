@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use hotrow_net::file_watch;
+use hotrow_net::http_client::{PROGRAM, Whole};
 use hotrow_push::{Batch, BatchLimits, Purge};
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request};
@@ -12,8 +14,6 @@ use serde_json::{Value, json};
 use crate::access::wall_clock;
 use crate::collections::Collections;
 use crate::config::purge::{SECRET_BYTES_MIN, Secret, Target, TargetKind};
-use crate::file_watch;
-use crate::http_client::{PROGRAM, Whole};
 use crate::surrogate_key::SurrogateKeys;
 
 /// Field of the keys that Varnish purges.

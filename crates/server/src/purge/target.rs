@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_net::http_client::{ClientError, Connection, Whole, body};
 use hotrow_push::{Batch, Purge};
 use hotrow_supervisor as supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -15,7 +16,6 @@ use super::request::{self, RequestError};
 use super::{Purger, Target, clock};
 use crate::admission::rate::seed;
 use crate::config::purge::TargetKind;
-use crate::http_client::{ClientError, Connection, Whole, body};
 
 /// Longest time for what is due at the end of the process.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);

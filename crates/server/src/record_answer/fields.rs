@@ -4,13 +4,13 @@
 use hotrow_cache::ContentCoding;
 use hotrow_http1::write;
 use hotrow_http2::hpack::encoder::{self, name};
+use hotrow_representation::header_writer::etag;
+use hotrow_representation::record_form::tag_suffix;
 use hotrow_types::version::Position;
 
 use super::{RecordAnswer, RecordHeads};
 use crate::body::Body;
 use crate::connection::serve::Written;
-use crate::header_writer::etag;
-use crate::record_form::tag_suffix;
 use crate::respond::age_seconds;
 use crate::sight::AbsentAnswer;
 use crate::surrogate_key::Sharing;

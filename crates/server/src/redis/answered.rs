@@ -9,17 +9,17 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hotrow_access::caller::Caller;
+use hotrow_access::caller::Peer;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::Version;
+use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
 use super::Session;
 use super::commands::{Spec, UNKNOWN};
 use super::dispatch::{Asked, CommandRequest};
-use crate::access::Caller;
-use crate::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use crate::config::access::Names;
-use crate::context::Peer;
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;
 use crate::observer::Observer;

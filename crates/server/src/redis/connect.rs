@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use hotrow_access::caller::Peer;
+use hotrow_access::caller::Sender;
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_resp::{Version, write};
 
@@ -15,8 +17,6 @@ use super::dispatch::{Asked, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, wrong_arity};
 use super::session::{credential_of, is_name};
 use super::track;
-use crate::access::Sender;
-use crate::context::Peer;
 use crate::handle::Handler;
 
 /// Name of the only user.

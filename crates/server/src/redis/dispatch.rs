@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use hotrow_access::caller::{Caller, Rights, Sender};
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::Arguments;
@@ -13,7 +14,6 @@ use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
 use super::{Replied, Session, subscribe};
-use crate::access::{Caller, Rights, Sender};
 use crate::context::{RequestContext, RequestTimes};
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;

@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use hotrow_resp::{Version, write};
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, KeyError};
 
 use super::answered::Answered;
@@ -20,7 +21,6 @@ use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::metrics::CacheOutcome;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

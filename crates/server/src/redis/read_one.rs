@@ -6,6 +6,7 @@ use hotrow_admission::shed::Kind;
 use hotrow_cache::Presence;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::{Version, write};
+use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
 use super::answered::Answered;
@@ -17,7 +18,7 @@ use crate::body::Body;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::metrics::{AccessOutcome, CacheOutcome, RedisOutcome};
+use crate::metrics::{AccessOutcome, RedisOutcome};
 use crate::respond::HOTROW_MIN_POSITION;
 use crate::sight::Sight;
 

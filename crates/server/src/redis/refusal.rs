@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::access::Denial;
     use crate::admission::shed::ConnectionDisposition;
-    use crate::metrics::CacheOutcome;
+    use hotrow_telemetry::outcome::CacheOutcome;
 
     #[test]
     fn each_refusal_has_the_word_that_the_page_lists() {

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
+use hotrow_access::caller::Sender;
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
 use super::track::Tracked;
 use super::transaction::Transaction;
-use crate::access::Sender;
 use crate::context::ConnectionContext;
 use crate::tracking::{Mailbox, Owner, Tracking};
 

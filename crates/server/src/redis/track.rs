@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use hotrow_access::caller::Sender;
 use hotrow_cache::Record;
 use hotrow_measure::clock::Nanos;
 #[cfg(feature = "failpoints")]
@@ -14,7 +15,6 @@ use hotrow_types::key::Key;
 
 use super::dispatch::Asked;
 use super::{Replied, Session};
-use crate::access::Sender;
 use crate::handle::Handler;
 use crate::tracking::{ClientGuard, Judged, Owner, Registered, WorkerTracking, spelling};
 

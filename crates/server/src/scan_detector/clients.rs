@@ -10,9 +10,9 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 use hotrow_cache::ReadMode;
+use hotrow_telemetry::lookups::LookupKind;
 
 use super::{BaselineHitRatio, ScanDetector};
-use crate::lookups::LookupKind;
 
 /// Client, as the rate limits identify it.
 type ClientKey = [u8; 17];

@@ -7,10 +7,11 @@
 
 use std::rc::{Rc, Weak};
 
+use hotrow_access::caller::{Caller, Rights, Sender};
 use hotrow_access::verify::UnixSeconds;
 use hotrow_measure::clock::Nanos;
 
-use crate::access::{Caller, Rights, Sender, wall_clock};
+use crate::access::wall_clock;
 use crate::context::{RequestContext, RequestTimes};
 use crate::handle::Handler;
 use crate::http_error::HttpError;

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_push::tracking::{AllCause, TrackedUsage};
+use hotrow_telemetry::exposition::{Exposition, Labels};
 
 use super::Tracking;
-use crate::metrics::{Exposition, Labels};
 
 /// Counts since the start of the process, and what is used at present.
 #[derive(Debug, Default)]

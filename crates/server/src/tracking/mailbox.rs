@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+use hotrow_access::caller::Sender;
 use hotrow_access::identity::Identity;
 use hotrow_push::tracking::{AllCause, Push};
 use hotrow_resp::{Version, write};
@@ -12,7 +13,6 @@ use hotrow_types::tenant::Tenants;
 use parking_lot::Mutex;
 
 use super::{Tracking, TrackingCounts};
-use crate::access::Sender;
 use crate::budgets::COUNTED_BYTES_MIN;
 
 /// Bytes of invalidations that wait for one connection. Beyond it its client gives up everything,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode};
+use hotrow_config::Config;
+use hotrow_config::follow::Follow;
 use hotrow_measure::clock::Nanos;
-use hotrow_server::config::Config;
-use hotrow_server::config::follow::Follow;
 use hotrow_source::{Change, LossCause, Sink};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position, Snapshot, Version};

@@ -23,14 +23,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hotrow_server::config::transport::Transport;
-use hotrow_server::config::{Concurrency, Config, Limits};
+use hotrow_config::transport::Transport;
+use hotrow_config::{Concurrency, Config, Limits};
+use hotrow_net::listen::Listeners;
+use hotrow_net::listen::unix::UnixEndpoint;
+use hotrow_net::tls::TlsEndpoint;
 use hotrow_server::connection::request::{BodyError, RequestBody};
 use hotrow_server::connection::serve::HttpService;
-use hotrow_server::listen::Listeners;
-use hotrow_server::listen::unix::UnixEndpoint;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
-use hotrow_server::tls::TlsEndpoint;
 use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -66,7 +66,7 @@ pub(crate) fn limits() -> Limits {
         privileged_waiters: 4,
         checks_per_s: 0,
         send_bytes: 0,
-        bytes: hotrow_server::config::ByteLimits::default(),
+        bytes: hotrow_config::ByteLimits::default(),
         drain_rate_min: 0,
     }
 }
@@ -121,9 +121,9 @@ impl Server {
             admin_token: None,
             admin_hosts: Vec::new(),
             hot_keys: true,
-            ready_when: hotrow_server::config::ReadyWhen::Fresh,
-            ready_sources: hotrow_server::config::ReadySources::Any,
-            sources: vec![hotrow_server::config::Source {
+            ready_when: hotrow_config::ReadyWhen::Fresh,
+            ready_sources: hotrow_config::ReadySources::Any,
+            sources: vec![hotrow_config::Source {
                 name: "default".to_owned(),
                 slow_query: Duration::ZERO,
             }],
@@ -133,9 +133,9 @@ impl Server {
             breaker: None,
             shed: None,
             collections: Vec::new(),
-            follow: hotrow_server::config::follow::Follow::default(),
-            purge: hotrow_server::config::purge::Purge::default(),
-            rate: hotrow_server::config::rate::RateLimits::default(),
+            follow: hotrow_config::follow::Follow::default(),
+            purge: hotrow_config::purge::Purge::default(),
+            rate: hotrow_config::rate::RateLimits::default(),
             describes_on_data: false,
             cors: None,
             access: None,
@@ -154,7 +154,7 @@ impl Server {
         let made = limiter.clone();
         if let Some(tls) = tls {
             // It ends with the shutdown.
-            drop(hotrow_server::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
+            drop(hotrow_net::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
         }
         let threads = WorkerThreads { name: WorkerName::Http, supervisor: Supervisor::default() };
         let echo = move |_| Echo(made.clone());

@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use hotrow_server::config::Config;
-use hotrow_server::config::transport::{Redis, Transport};
+use hotrow_config::Config;
+use hotrow_config::transport::{Redis, Transport};
 
 use super::DEADLINE;
 

@@ -13,12 +13,10 @@ use hotrow_access::verify::TokenPolicy;
 use hotrow_admission::concurrency::{limit::Kind, queue};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_config::access::{Access, Granted};
+use hotrow_config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::access_log::AccessLog;
-use hotrow_server::config::access::{Access, Granted};
-use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_server::in_force::InForce;
-use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::CacheSink;
@@ -26,6 +24,8 @@ use hotrow_server::worker::WorkerError;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_telemetry::access_log::AccessLog;
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use hotrow_types::source::SourceId;
 use hotrow_types::tenant::Tenants;
@@ -185,8 +185,8 @@ pub(crate) fn config() -> Config {
         admin_hosts: Vec::new(),
         hot_keys: true,
         ready_when: ReadyWhen::Fresh,
-        ready_sources: hotrow_server::config::ReadySources::Any,
-        sources: vec![hotrow_server::config::Source {
+        ready_sources: hotrow_config::ReadySources::Any,
+        sources: vec![hotrow_config::Source {
             name: "default".to_owned(),
             slow_query: Duration::ZERO,
         }],
@@ -217,14 +217,14 @@ pub(crate) fn config() -> Config {
                 surrogates: None,
             })
             .into(),
-        follow: hotrow_server::config::follow::Follow::default(),
-        purge: hotrow_server::config::purge::Purge::default(),
-        rate: hotrow_server::config::rate::RateLimits::default(),
+        follow: hotrow_config::follow::Follow::default(),
+        purge: hotrow_config::purge::Purge::default(),
+        rate: hotrow_config::rate::RateLimits::default(),
         describes_on_data: false,
         cors: None,
         access: None,
-        transport: hotrow_server::config::transport::Transport::default(),
-        admin_transport: hotrow_server::config::transport::Transport::default(),
+        transport: hotrow_config::transport::Transport::default(),
+        admin_transport: hotrow_config::transport::Transport::default(),
         warm_start: None,
         observability: Default::default(),
         miss_ratio_curve: false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode};
 use hotrow_cache::{Cache, Safeguard};
-use hotrow_server::config::Config;
+use hotrow_config::Config;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{Snapshot, Version};

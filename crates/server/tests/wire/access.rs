@@ -8,9 +8,9 @@ use crate::common::http2::Http2Connection;
 use crate::common::service::{Running, access, config, policy};
 use crate::common::{self, Answer, Client, wait_until};
 use hotrow_access::key_refresh::RefreshConfig;
-use hotrow_server::config::Config;
-use hotrow_server::config::access::{Access, TokenKeys, Tokens};
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::access::{Access, TokenKeys, Tokens};
+use hotrow_config::transport::Transport;
 use hotrow_testkit::tokens::{SigningKey, jwks};
 use serde_json::{Value, json};
 

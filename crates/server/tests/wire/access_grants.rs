@@ -12,9 +12,9 @@ use crate::common::{Client, wait_until};
 use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::Roles;
 use hotrow_access::key::{NewKey, StoredKey};
-use hotrow_server::config::Config;
-use hotrow_server::config::access::{Access, Granted, GrantsFile};
-use hotrow_server::config::transport::{ClientCertificates, Transport};
+use hotrow_config::Config;
+use hotrow_config::access::{Access, Granted, GrantsFile};
+use hotrow_config::transport::{ClientCertificates, Transport};
 use hotrow_types::tenant::Tenants;
 
 fn key(number: u8) -> NewKey {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::common::Client;
 use crate::common::service::{Running, access, config};
 use hotrow_access::identity::Identity;
-use hotrow_server::config::Config;
-use hotrow_server::config::access::{Access, HolderName};
-use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::access::{Access, HolderName};
+use hotrow_config::observability::{AccessLog, AccessLogOutput, Observability};
+use hotrow_config::transport::Transport;
 use serde_json::{Value, json};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::common::events::{followed, position, start, start_followed};
 use crate::common::{Client, limits, wait_until};
-use hotrow_server::config::follow::Follow;
-use hotrow_server::config::transport::Transport;
-use hotrow_server::config::{Config, Limits};
+use hotrow_config::follow::Follow;
+use hotrow_config::transport::Transport;
+use hotrow_config::{Config, Limits};
 use hotrow_source::{FlushCause, Sink};
 use hotrow_testkit::harness::EventStream;
 use hotrow_types::key::CollectionId;

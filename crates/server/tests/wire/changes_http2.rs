@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::common::events::{followed, start};
 use crate::common::frames::{Frame, Http2Client, kind};
 use crate::common::{limits, wait_until};
-use hotrow_server::config::transport::Transport;
-use hotrow_server::config::{Config, Limits};
+use hotrow_config::transport::Transport;
+use hotrow_config::{Config, Limits};
 
 const ALL: &str = "/_changes/products";
 

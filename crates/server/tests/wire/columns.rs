@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::tenants::{ACCOUNTS, Options, Raw, TenantService};
 use crate::common::{Client, wait_until};
-use hotrow_server::config::access::{Access, GrantsFile};
+use hotrow_config::access::{Access, GrantsFile};
 use hotrow_types::columns::Columns;
 use serde_json::Value;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::http2::Http2Connection;
 use crate::common::service::{Running, access, config};
 use crate::common::{Answer, Client};
-use hotrow_server::config::Config;
-use hotrow_server::config::cors::{Cors, Origins};
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::cors::{Cors, Origins};
+use hotrow_config::transport::Transport;
 
 const ORIGIN: &str = "https://shop.example";
 const ALLOW: &str = "access-control-allow-origin: https://shop.example\r\n";

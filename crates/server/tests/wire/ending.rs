@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::common::{Client, DEADLINE, Server, limits, wait_until};
-use hotrow_server::config::Limits;
+use hotrow_config::Limits;
 
 const WAIT: &str = "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";
 

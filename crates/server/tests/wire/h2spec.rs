@@ -6,7 +6,7 @@
 use std::process::Command;
 
 use crate::common::{Server, limits};
-use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
+use hotrow_config::transport::{ClientCertificates, Tls, Transport};
 use rcgen::{CertificateParams, KeyPair};
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";

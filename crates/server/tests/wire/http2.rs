@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::common::frames::{Frame, Http2Client, kind, literal};
 use crate::common::{Server, limits, wait_until};
-use hotrow_server::config::Limits;
-use hotrow_server::config::transport::{Transport, UnixSocket};
+use hotrow_config::Limits;
+use hotrow_config::transport::{Transport, UnixSocket};
 use hotrow_server::metrics::CloseCause;
 
 fn server(limits: Limits) -> Server {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use crate::common::{Client, Server, limits, wait_until};
-use hotrow_server::config::transport::Transport;
+use hotrow_config::transport::Transport;
 use hotrow_server::metrics::CloseCause;
 
 fn server() -> Server {

@@ -5,9 +5,9 @@ use crate::common::frames::{Frame, Http2Client, kind};
 use crate::common::http2::Http2Connection;
 use crate::common::service::{Running, config};
 use crate::common::{Answer, Client, Server, limits};
-use hotrow_server::config::Config;
-use hotrow_server::config::purge::{KeyField, Surrogates};
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::purge::{KeyField, Surrogates};
+use hotrow_config::transport::Transport;
 
 fn transport() -> Transport {
     Transport { http2: true, ..Transport::default() }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::common::{self, Client, Server, limits, wait_until};
-use hotrow_server::config::Limits;
+use hotrow_config::Limits;
 use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
 

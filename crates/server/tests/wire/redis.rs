@@ -3,7 +3,7 @@
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::{Running, config};
 use crate::common::{Client, wait_until};
-use hotrow_server::config::{Config, Limits};
+use hotrow_config::{Config, Limits};
 
 fn start() -> Running {
     Running::start(&with_redis(config()))
@@ -238,8 +238,7 @@ fn a_command_may_be_large_and_is_bounded() {
     client.send(many(6_000));
     assert_eq!(client.rest(), "-ERR Protocol error: too big command\r\n");
     // Commands share the memory of bodies.
-    let bytes =
-        hotrow_server::config::ByteLimits { bodies_total: Some(40_000), ..config().limits.bytes };
+    let bytes = hotrow_config::ByteLimits { bodies_total: Some(40_000), ..config().limits.bytes };
     let limits = Limits { max_batch: 8_000, body_bytes: 100_000, bytes, ..config().limits };
     let service = Running::start(&with_redis(Config { limits, ..config() }));
     let mut client = RedisClient::connect(service.redis);

@@ -3,7 +3,7 @@
 use crate::access_log::{lines, logged, named_access};
 use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::{Running, config};
-use hotrow_server::config::Config;
+use hotrow_config::Config;
 use serde_json::{Value, json};
 
 /// Removes the bytes of errors, whose texts other tests check.

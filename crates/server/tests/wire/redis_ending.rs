@@ -11,9 +11,9 @@ use crate::common::redis::{RedisClient, Reply, array, with_redis};
 use crate::common::service::{Running, config};
 use crate::common::tenants::{Options, TenantService};
 use crate::common::{Client, DEADLINE, wait_until};
-use hotrow_server::config::transport::ClientCertificates;
-use hotrow_server::config::{Config, Limits};
-use hotrow_server::listen::inherited::{Inherited, ListenerKind};
+use hotrow_config::transport::ClientCertificates;
+use hotrow_config::{Config, Limits};
+use hotrow_net::listen::inherited::{Inherited, ListenerKind};
 use hotrow_server::service::Service;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use crate::common::service::{Running, config};
 use crate::common::tenants::{Options, TenantService};
-use hotrow_server::config::Config;
-use hotrow_server::config::observability::Observability;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Config;
+use hotrow_config::observability::Observability;
+use hotrow_config::transport::Transport;
 
 fn timed(config: Config) -> Config {
     let observability = Observability { has_server_timing: true, ..Observability::default() };

@@ -6,9 +6,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::common::service::{Running, config};
 use crate::common::{Client, wait_until};
-use hotrow_server::config::Config;
-use hotrow_server::config::transport::{Transport, UnixSocket};
-use hotrow_server::listen::inherited::{Inherited, ListenerKind};
+use hotrow_config::Config;
+use hotrow_config::transport::{Transport, UnixSocket};
+use hotrow_net::listen::inherited::{Inherited, ListenerKind};
 use hotrow_server::service::Service;
 
 const GET: &str = "GET /products/1 HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::common::{self, Server, limits};
-use hotrow_server::config::Limits;
+use hotrow_config::Limits;
 use hotrow_server::metrics::CloseCause;
 
 const SHORT: Duration = Duration::from_millis(300);

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{self, DEADLINE, Server, limits, wait_until};
-use hotrow_server::config::Limits;
-use hotrow_server::config::transport::{ClientCertificates, Transport};
+use hotrow_config::Limits;
+use hotrow_config::transport::{ClientCertificates, Transport};
 use hotrow_server::metrics::CloseCause;
 use rcgen::CertificateParams;
 use rustls::client::Resumption;

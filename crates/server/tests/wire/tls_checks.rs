@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::authority::{self, Authority};
 use crate::common::service::{Running, config};
-use hotrow_server::config::Config;
-use hotrow_server::config::transport::{ClientCertificates, Transport};
+use hotrow_config::Config;
+use hotrow_config::transport::{ClientCertificates, Transport};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
 
 const REQUEST: &str = "GET /products/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -9,7 +9,7 @@ use crate::common::shelf::{
     Witness, all_invalidated, assert_quiet, invalidated, record, start, start_lasting, tracking,
 };
 use crate::common::{Client, DEADLINE, limits, wait_until};
-use hotrow_server::config::{Config, Limits};
+use hotrow_config::{Config, Limits};
 use hotrow_source::{FlushCause, Sink};
 use hotrow_types::key::CollectionId;
 

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::common::frames::{Frame, Http2Client};
 use crate::common::{Server, limits};
-use hotrow_server::config::Limits;
-use hotrow_server::config::transport::Transport;
+use hotrow_config::Limits;
+use hotrow_config::transport::Transport;
 use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotrow_access::grant::Roles;
-use hotrow_server::config::access::{Access, Granted, GrantsFile, Names};
+use hotrow_config::access::{Access, Granted, GrantsFile, Names};
 use toml::de::DeTable;
 
 use super::principals::{Principals, principals};

@@ -8,13 +8,13 @@ use hotrow_access::certificate::{
 use hotrow_access::grant::{ROLES_MAX, RateClasses, Role, Roles, Scope};
 use hotrow_access::identity::Identity;
 use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
-use hotrow_server::config::access::HolderName;
+use hotrow_config::access::HolderName;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
-use super::list;
-use crate::config::collections::name_is_valid;
+use super::list::list;
+use crate::config::names::name_is_valid;
 use crate::config::problem::shown;
 use crate::config::reader::Section;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
-use hotrow_server::config::access::{JwksUrl, TokenKeys, Tokens};
+use hotrow_config::access::{JwksUrl, TokenKeys, Tokens};
 
-use super::{LIST_MAX, list};
+use super::list::{LIST_MAX, list};
 use crate::config::reader::Section;
 use crate::config::units::{ms, s};
 

@@ -1,7 +1,7 @@
 //! `[source]` and `[sources.NAME]`.
 
 use hotrow_cache::config::InvalidationMode;
-use hotrow_server::config::ReadySources;
+use hotrow_config::ReadySources;
 use hotrow_source_sqlite::config::Watch;
 use hotrow_types::source::SourceId;
 

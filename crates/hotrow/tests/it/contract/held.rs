@@ -9,13 +9,13 @@ use hotrow::config::{Overrides, Resolved, SourceConfig, parse};
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::in_force::InForce;
-use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::CacheSink;
 use hotrow_source::sources::Sources;
 use hotrow_source_sqlite::{Hooks, Sqlite, open};
 use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::source::SourceId;
 
 use hotrow_testkit::harness::{Client, Config, Database, SOON, await_until};

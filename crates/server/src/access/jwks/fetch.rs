@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use hotrow_access::jwks::JWKS_BYTES_MAX;
+use hotrow_config::access::JwksUrl;
+use hotrow_net::http_client::{ClientError, Connection, PROGRAM, Whole, body};
 use http::header::{ACCEPT, ACCEPT_ENCODING, HOST, USER_AGENT};
 use http::{Request, StatusCode};
 use tokio::time::timeout;
-
-use crate::config::access::JwksUrl;
-use crate::http_client::{ClientError, Connection, PROGRAM, Whole, body};
 
 /// Longest time for a fetch, from the resolution of the name to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -186,7 +186,7 @@ fn rules_can_be_changed_in_operation() {
     assert!(ask() && !ask());
     assert_eq!(limits.change("q", None, Some(3), NOW), Err(NotChanged::NoSuchRule));
     assert_eq!(limits.status()["r"]["burst"], 3);
-    let mut page = crate::metrics::Exposition::default();
+    let mut page = hotrow_telemetry::exposition::Exposition::default();
     limits.expose(&mut page);
     let page = page.into_text();
     for line in ["hotrow_rate_limited_total{rule=\"r\"} 2", "hotrow_rate_keys{rule=\"r\"} 1"] {

@@ -7,10 +7,10 @@ use hotrow_admission::rate::keyed::{Counts, Keyed};
 use hotrow_admission::rate::limit::{ChangeError, Kind, Setting};
 use hotrow_admission::rate::value::Rate;
 use hotrow_measure::clock::Nanos;
+use hotrow_telemetry::exposition::{Exposition, Labels};
 use serde_json::{Map, Value, json};
 
 use super::{RateLimits, Rule, RuleStorage};
-use crate::metrics::{Exposition, Labels};
 
 /// Reason for which a rule was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

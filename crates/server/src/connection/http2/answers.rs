@@ -7,6 +7,9 @@ use hotrow_http2::error::ErrorCode;
 use hotrow_http2::frame;
 use hotrow_http2::hpack::encoder::{self, name};
 use hotrow_http2::streams::Slot;
+use hotrow_net::stream::Stream;
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::request::Protocol;
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -14,10 +17,7 @@ use super::exchange::Exchange;
 use super::work::{Outgoing, Rest, Wait, Work, WorkPhase};
 use crate::connection::close::{LINGER, LINGER_BYTES};
 use crate::connection::rejection::Rejection;
-use crate::connection::request::Protocol;
 use crate::connection::serve::Serve;
-use crate::connection::stream::Stream;
-use crate::metrics::CacheOutcome;
 
 /// Longest content that leaves at once with its head.
 const AT_ONCE_BYTES_MAX: usize = 8 * 1024;

@@ -15,6 +15,7 @@ use hotrow_http2::connection::{Connection, Event, Scratch};
 use hotrow_http2::error::{ConnectionError, ErrorCode};
 use hotrow_http2::streams::Slot;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::stream::Stream;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -26,7 +27,6 @@ use crate::connection::activity::{Activity, Phase};
 use crate::connection::output::Broken;
 use crate::connection::registry::Registered;
 use crate::connection::serve::Serve;
-use crate::connection::stream::Stream;
 use crate::connection::worker_context::{REQUEST_WORK, WORK_PER_REQUEST_BYTE, WorkerContext};
 use crate::context::ConnectionContext;
 

@@ -11,6 +11,8 @@ use hotrow_http2::head::{HeadFault, HeadText};
 use hotrow_http2::hpack::encoder;
 use hotrow_http2::streams::Slot;
 use hotrow_measure::clock::Nanos;
+use hotrow_net::stream::Stream;
+use hotrow_telemetry::request::Protocol;
 use tokio::time::Instant;
 
 use super::answers::{FIRST_ERROR, To};
@@ -18,9 +20,8 @@ use super::exchange::Exchange;
 use super::work::{Upload, Work, WorkPhase};
 use crate::connection::activity::Phase;
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{BodyError, BodyPipe, Protocol, Request, RequestBody};
+use crate::connection::request::{BodyError, BodyPipe, Request, RequestBody};
 use crate::connection::serve::{Serve, Served};
-use crate::connection::stream::Stream;
 
 /// Places of streams that a connection keeps when none is open.
 const WORKS_KEPT: usize = 4;

@@ -1,10 +1,11 @@
 //! The end of a connection that speaks the Redis protocol.
 
+use hotrow_net::stream::Stream;
+
 use super::super::ConnectionEnd;
 use super::super::activity::Expiry;
 use super::super::close::{close, linger, write_and_close};
 use super::super::rejection::Rejection;
-use super::super::stream::Stream;
 use crate::metrics::CloseCause;
 
 /// Last reply to a command that did not arrive in time.

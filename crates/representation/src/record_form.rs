@@ -1,0 +1,68 @@
+//! A record in the form in which it is sent: its body as it is, or one of its variants.
+
+use hotrow_cache::{ContentCoding, Record};
+
+/// A record and the coding of its body in an answer.
+#[derive(Clone, Debug)]
+pub struct RecordForm {
+    record: Record,
+    /// `None`: the body as it is. If the body is sent, the record has the variant.
+    coding: Option<ContentCoding>,
+}
+
+impl From<Record> for RecordForm {
+    #[inline]
+    fn from(record: Record) -> Self {
+        Self { record, coding: None }
+    }
+}
+
+impl RecordForm {
+    /// Returns the record in this coding, or as it is if it has no such variant.
+    #[must_use]
+    pub fn new(record: Record, coding: Option<ContentCoding>) -> Self {
+        let coding = coding.filter(|coding| record.variant(*coding).is_some());
+        Self { record, coding }
+    }
+
+    /// Returns the form that a 304 names. It has no body, so the record need not have the variant.
+    #[must_use]
+    pub fn named(self, coding: Option<ContentCoding>) -> Self {
+        Self { coding, ..self }
+    }
+
+    /// Returns the record.
+    #[inline]
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Returns the coding of the body; `None`: as it is.
+    #[inline]
+    #[must_use]
+    pub fn coding(&self) -> Option<ContentCoding> {
+        self.coding
+    }
+
+    /// Returns the bytes to send.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self.coding {
+            None => self.record.body(),
+            Some(coding) => self.record.variant(coding).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns what follows the hash in the entity tag of a form.
+#[inline]
+#[must_use]
+pub fn tag_suffix(coding: Option<ContentCoding>) -> &'static str {
+    match coding {
+        None => "",
+        Some(ContentCoding::Gzip) => "-gzip",
+        Some(ContentCoding::Zstd) => "-zstd",
+    }
+}
