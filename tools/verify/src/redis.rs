@@ -1,6 +1,6 @@
-//! A client of the Redis protocol: one connection of RESP3 that tracks what it reads, one command at
-//! a time. The protocol is that of the crate `redis`, without any code of the service; why the
-//! connection is not, says docs/adr/0030.
+//! A client of the Redis protocol: one connection of RESP3 that tracks what it reads, one command
+//! at a time. Commands and replies are those of the crate `redis`, without any code of the service;
+//! docs/adr/0030 says why the connection is not.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
