@@ -1,16 +1,14 @@
 //! Requests without the expected answer: they stay in the percentiles, whatever became of them.
 
-mod scripted;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::scripted::{Server, Step, config, mix, ok, open, outcome, send};
 use hotrow_load::objective::{self, ObjectiveStatus};
 use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::plan::Arrivals;
 use hotrow_load::stats::{CensoredNs, Errors};
-use scripted::{Server, Step, config, mix, ok, open, outcome, send};
 
 const NONE: Errors = Errors {
     reset: 0,

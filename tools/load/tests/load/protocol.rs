@@ -1,15 +1,13 @@
 //! Protocol traps: what a server may do and what it must not do.
 
-mod scripted;
-
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::scripted::{Server, Step, config, mix, ok, outcome, send, try_run};
 use hotrow_load::plan::StopCondition;
 use hotrow_load::run::{ExpectedStatus, RunError};
 use hotrow_load::stats::Errors;
-use scripted::{Server, Step, config, mix, ok, outcome, send, try_run};
 
 const NONE: Errors = Errors {
     reset: 0,
@@ -83,14 +81,14 @@ fn a_server_that_closes_after_each_answer_is_no_error() {
 /// because a request sent at that moment is really lost, which slow threads can cause.
 #[test]
 fn an_idle_connection_that_is_closed_costs_no_request() {
-    scripted::retry_until_ok(|| {
+    crate::scripted::retry_until_ok(|| {
         let server = Server::start(|request| {
             let close = request.number % 3 == 2;
             let mut steps = vec![Step::Send(ok())];
             steps.extend(close.then_some(Step::Close));
             steps
         });
-        let mut config = scripted::open(
+        let mut config = crate::scripted::open(
             server.address,
             20.0,
             hotrow_load::plan::Arrivals::Uniform,

@@ -1,7 +1,5 @@
 //! Transports: TLS, Unix sockets, IPv6, names; and the requests on them.
 
-mod scripted;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::scripted::{Server, Step, config, ok, outcome, try_run};
 use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, RunError};
@@ -18,7 +17,6 @@ use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use scripted::{Server, Step, config, ok, outcome, try_run};
 
 fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

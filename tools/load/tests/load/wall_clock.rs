@@ -5,15 +5,13 @@
 //! kernel's shared page are not stepped; the second test checks in the sources that none of them
 //! reads the wall clock.
 
-mod scripted;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use crate::scripted::{Server, open, outcome};
 use hotrow_load::plan::Arrivals;
 use hotrow_load::stats::CensoredNs;
-use scripted::{Server, open, outcome};
 
 /// Variable of the process whose clock is stepped: time of the first step after its start, in ms.
 const STEP: &str = "STEP_MS";
@@ -36,7 +34,7 @@ fn a_step_of_the_wall_clock_changes_nothing() {
     build.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
     assert!(build.status().expect("a C compiler").success());
     let again = Command::new(std::env::current_exe().expect("a file"))
-        .args(["--exact", "a_step_of_the_wall_clock_changes_nothing", "--nocapture"])
+        .args(["--exact", "wall_clock::a_step_of_the_wall_clock_changes_nothing", "--nocapture"])
         .env("LD_PRELOAD", &library)
         .env(STEP, STEP_MS.to_string())
         .output()

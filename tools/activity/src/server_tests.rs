@@ -1,5 +1,4 @@
 //! Looks at real servers: a session holds a row lock, others wait for it.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -93,7 +92,7 @@ impl LockedPostgres {
 #[test]
 fn postgresql_names_the_lock_and_its_holder() {
     let locked = LockedPostgres::start();
-    let mut probe = hotrow_activity::connect(&locked.server.url()).unwrap();
+    let mut probe = crate::connect(&locked.server.url()).unwrap();
     let waits = one_look(probe.as_mut());
     assert_eq!(waits.sessions(SessionWaitKind::Lock), WAITERS as f64, "{waits:?}");
     assert_eq!((waits.active, waits.hidden), (WAITERS as f64, 0.0), "{waits:?}");
@@ -115,8 +114,7 @@ fn postgresql_names_the_lock_and_its_holder() {
 fn postgresql_counts_what_it_does_not_show() {
     let locked = LockedPostgres::start();
     locked.server.batch("CREATE ROLE watcher LOGIN");
-    let mut probe =
-        hotrow_activity::connect(&locked.server.url_for("watcher", "postgres")).unwrap();
+    let mut probe = crate::connect(&locked.server.url_for("watcher", "postgres")).unwrap();
     let waits = one_look(probe.as_mut());
     assert_eq!(waits.active, 0.0, "{waits:?}");
     assert!(waits.hidden >= (WAITERS + 1) as f64, "{waits:?}");
@@ -133,7 +131,7 @@ fn postgresql_counts_what_it_does_not_show() {
 #[test]
 fn postgresql_is_asked_again_after_a_lost_connection() {
     let server = postgres::Server::start(&[]);
-    let mut probe = hotrow_activity::connect(&server.url()).unwrap();
+    let mut probe = crate::connect(&server.url()).unwrap();
     server.batch(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hotrow'",
     );
@@ -151,11 +149,11 @@ fn postgresql_refuses_a_wrong_password_without_repeating_it() {
     server
         .set_hba("host all watcher 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n");
     let at = |user: &str| format!("postgres://{user}@127.0.0.1:{}/postgres", server.port());
-    let refused = hotrow_activity::connect(&at("watcher:s3cret")).err().unwrap();
+    let refused = crate::connect(&at("watcher:s3cret")).err().unwrap();
     assert!(refused.contains("password authentication failed"), "{refused}");
     assert!(!refused.contains("s3cret"), "{refused}");
-    assert!(hotrow_activity::connect(&at("watcher:right")).is_ok());
-    let refused = hotrow_activity::connect(&format!("{}?sslmode=require", at("postgres")));
+    assert!(crate::connect(&at("watcher:right")).is_ok());
+    let refused = crate::connect(&format!("{}?sslmode=require", at("postgres")));
     assert!(refused.err().unwrap().contains("sslmode can be disable or prefer"));
 }
 
@@ -208,7 +206,7 @@ impl LockedMariadb {
 #[test]
 fn mariadb_names_the_lock_and_its_holder() {
     let mut locked = LockedMariadb::start();
-    let mut probe = hotrow_activity::connect(&locked.server.superuser_url()).unwrap();
+    let mut probe = crate::connect(&locked.server.superuser_url()).unwrap();
     let waits = one_look(probe.as_mut());
     assert_eq!(waits.sessions(SessionWaitKind::Lock), WAITERS as f64, "{waits:?}");
     assert_eq!((waits.active, waits.restriction.as_deref()), (WAITERS as f64, None), "{waits:?}");
@@ -226,11 +224,11 @@ fn mariadb_names_the_lock_and_its_holder() {
 #[test]
 fn mariadb_without_the_privilege_says_so() {
     let locked = LockedMariadb::start();
-    let mut probe = hotrow_activity::connect(&locked.server.url()).unwrap();
+    let mut probe = crate::connect(&locked.server.url()).unwrap();
     let restriction = one_look(probe.as_mut()).restriction.unwrap();
     assert!(restriction.contains("GRANT PROCESS ON *.* TO"), "{restriction}");
     let wrong = locked.server.url_for("root", "s3cret");
-    let refused = hotrow_activity::connect(&wrong).err().unwrap();
+    let refused = crate::connect(&wrong).err().unwrap();
     assert!(refused.contains("Access denied") && !refused.contains("s3cret"), "{refused}");
     locked.end();
 }

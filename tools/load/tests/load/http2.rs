@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::scripted::{config, outcome, try_run};
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
@@ -18,11 +19,8 @@ use hotrow_transport::tls::{HttpVersion, Tls, TlsOptions, Trust};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use scripted::{config, outcome, try_run};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-
-mod scripted;
 
 type Request = (http::Request<RecvStream>, SendResponse<Bytes>);
 
@@ -331,7 +329,9 @@ fn it_runs_over_tls_and_needs_the_servers_consent() {
 
 #[test]
 fn a_server_of_http_1_is_recognized() {
-    let server = scripted::Server::start(|_| vec![scripted::Step::Send(scripted::ok())]);
+    let server = crate::scripted::Server::start(|_| {
+        vec![crate::scripted::Step::Send(crate::scripted::ok())]
+    });
     match try_run(&http2(server.address, 10, 1)) {
         Err(RunError::NoConnection { why, .. }) => assert!(!why.is_empty(), "{why}"),
         other => panic!("{other:?}"),

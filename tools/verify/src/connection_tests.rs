@@ -1,8 +1,8 @@
 //! Connections of writers: by the parameters of `source.url`, as `hotrow serve` understands them.
 
+use crate::database::{Database, Table, Tables};
+use crate::row::KeyType;
 use hotrow_testkit::{mysql, postgres};
-use hotrow_verify::database::{Database, Table, Tables};
-use hotrow_verify::row::KeyType;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 

@@ -1,18 +1,14 @@
 //! Agreement with wrk in a closed loop, and of two series of the same run (test 11 of
 //! `coordinated_omission`). Runs alternate, and whole rounds are repeated before a test fails.
 
-#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
-
-mod scripted;
-
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::scripted::{Server, config, near, outcome, retry_until_ok};
 use hotrow_load::plan::StopCondition;
 use hotrow_load::run::Config;
 use hotrow_load::stats::CensoredNs;
-use scripted::{Server, config, near, outcome, retry_until_ok};
 
 const CONNECTIONS: usize = 10;
 /// The server's time per request, so that the rate depends on the connections more than on the

@@ -25,18 +25,16 @@
 //! 13. Memory stays flat. `memory_stays_flat` (10⁶ requests) and `memory_stays_flat_for_long`
 //!     (10⁸ or ten minutes; long runs only) in `flat`.
 
-mod scripted;
-
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::scripted::{Server, config, near, open, outcome, retry_until_ok};
 use hotrow_load::bottleneck::Bottleneck;
 use hotrow_load::outcome::RunEnd;
 use hotrow_load::plan::Arrivals;
 use hotrow_load::run::run;
 use hotrow_load::stats::{CensoredNs, LoadStats};
-use scripted::{Server, config, near, open, outcome, retry_until_ok};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
