@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
+use crate::connection::clients::CountedConnection;
 use crate::connection::handshake::{
     self, ProxyFailures, proxied_client, secured, yield_to_ready_tasks,
 };
@@ -35,8 +36,7 @@ use crate::connection::rejection::Rejection;
 use crate::connection::serve::Serve;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
-    Client, Clients, CountedConnection, Registered, Registry, Speaks, redis, serve, serve_http2,
-    turn_away,
+    Client, Clients, Registered, Registry, Speaks, redis, serve, serve_http2, turn_away,
 };
 use crate::metrics::CloseCause;
 

@@ -1,19 +1,20 @@
 //! Access on the path of a request: its credential, the roles behind it, and their grants.
 //!
 //! Reading order: here, `credential` (what a request has), `principals` (API keys, certificates and
-//! roles), `keys` and `jwks` (what verifies tokens), `failures`, `view`.
+//! roles), `keys` and `jwks` (what verifies tokens), `failures`, `view`, `watch`.
 //!
 //! The credential is checked before the path is looked at, the grant before the cache. An API key
 //! costs one hash, a token that its worker knows one hash and a reading of the wall clock. Only a
 //! token that is new to its worker has its signature checked, and only while its client has not
 //! sent too many credentials that were refused.
 
-mod credential;
+pub(crate) mod credential;
 mod failures;
 pub(crate) mod jwks;
 mod keys;
 pub(crate) mod principals;
 mod view;
+pub(crate) mod watch;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -30,15 +31,14 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 
-use self::credential::Credential;
-pub(crate) use self::credential::Denial;
+use self::credential::{Credential, Denial};
 use self::failures::Failures;
 use self::keys::KeysInForce;
 pub(crate) use self::keys::TokenAccess;
+pub(crate) use self::principals::PrincipalsInForce;
 use self::principals::Version;
-pub(crate) use self::principals::{GrantsInForce, PrincipalsInForce};
+use crate::admission::rate::RateLimits;
 use crate::context::RequestContext;
-use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
@@ -133,25 +133,8 @@ const NO_KEYS: HttpError = HttpError::Unavailable(
     "tokens cannot be verified now: their keys were not read, or too long ago (jwks_max_age)",
 );
 
-impl Handler {
-    /// Returns the sender of the request.
-    ///
-    /// # Errors
-    /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
-    #[inline]
-    pub(crate) fn authenticate(&self, request: &RequestContext<'_>) -> Result<Sender, HttpError> {
-        match &self.authenticator {
-            None => Ok(Sender::default()),
-            Some(authenticator) => {
-                let (outcome, result) = authenticator.check(self, request);
-                self.metrics.access.count(outcome);
-                result
-            }
-        }
-    }
-}
-
-type Checked = (AccessOutcome, Result<Sender, HttpError>);
+/// How a credential was checked, and what it showed.
+pub(crate) type Checked = (AccessOutcome, Result<Sender, HttpError>);
 
 impl Authenticator {
     pub(crate) fn new(access: Arc<Access>) -> Self {
@@ -217,7 +200,11 @@ impl Authenticator {
         Arc::clone(&self.known.borrow().principals.principals.names)
     }
 
-    fn check(&self, handler: &Handler, request: &RequestContext<'_>) -> Checked {
+    /// Returns the sender of a request. `rate`: what counts the failures of one client together.
+    ///
+    /// # Errors
+    /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
+    pub(crate) fn check(&self, rate: &RateLimits, request: &RequestContext<'_>) -> Checked {
         let known = &mut *self.known.borrow_mut();
         self.access.principals.update(&mut known.principals);
         let principals = &*known.principals.principals;
@@ -250,26 +237,26 @@ impl Authenticator {
                     let tenants = key.tenants.clone();
                     (AccessOutcome::Key, Ok(Sender { caller, tenants, expires: None }))
                 }
-                None => self.refused(handler, request, Denial::Key),
+                None => self.refused(rate, request, Denial::Key),
             },
-            Ok(Credential::Token(token)) => self.token(handler, request, token, known),
-            Err(denial) => self.refused(handler, request, denial),
+            Ok(Credential::Token(token)) => self.token(rate, request, token, known),
+            Err(denial) => self.refused(rate, request, denial),
         }
     }
 
     fn token(
         &self,
-        handler: &Handler,
+        rate: &RateLimits,
         request: &RequestContext<'_>,
         token: &[u8],
         known: &mut Known,
     ) -> Checked {
         let (Some(tokens), Some(policy)) = (&self.access.tokens, &self.access.token_policy) else {
-            return self.refused(handler, request, Denial::NoTokens);
+            return self.refused(rate, request, Denial::NoTokens);
         };
         if token.len() > TOKEN_BYTES_MAX {
             let error = TokenError::Format(FormatError::TooLong);
-            return self.refused(handler, request, Denial::Token(error));
+            return self.refused(rate, request, Denial::Token(error));
         }
         let now = request.times.now;
         let Known { principals, tokens: cache, keys } = known;
@@ -296,7 +283,7 @@ impl Authenticator {
                 }
             };
         }
-        let client = handler.shared.admission.rate.client_key(request);
+        let client = rate.client_key(request);
         if let Some(retry_after_s) = self.access.failures.wait_s(&client, now) {
             return (AccessOutcome::Limited, Err(HttpError::TooManyFailures { retry_after_s }));
         }
@@ -309,15 +296,15 @@ impl Authenticator {
                 if error == TokenError::UnknownKid {
                     tokens.unknown_key(now);
                 }
-                self.refused(handler, request, Denial::Token(error))
+                self.refused(rate, request, Denial::Token(error))
             }
         }
     }
 
     /// Counts a refused credential against its client.
     #[cold]
-    fn refused(&self, handler: &Handler, request: &RequestContext<'_>, denial: Denial) -> Checked {
-        let client = handler.shared.admission.rate.client_key(request);
+    fn refused(&self, rate: &RateLimits, request: &RequestContext<'_>, denial: Denial) -> Checked {
+        let client = rate.client_key(request);
         self.access.failures.count(&client, request.times.now);
         (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))
     }

@@ -13,12 +13,10 @@ mod sources;
 mod standbys;
 mod status;
 mod text;
+pub(crate) mod units;
 mod warm_start;
 
 pub(crate) use self::access::carries_token;
-pub(crate) use self::reload::readiness_label;
-pub(crate) use self::sources::badness;
-pub(crate) use self::status::millis;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -47,11 +45,11 @@ use crate::http_error::{HttpError, problem};
 use crate::in_force::{InForce, Snapshot};
 use crate::metrics::WorkerMetrics;
 use crate::openapi;
+use crate::process::Process;
 use crate::readiness::Readiness;
 use crate::reload::Reloads;
 use crate::respond::capabilities;
 use crate::route::{self, METHODS};
-use crate::service::Process;
 use crate::shared::Shared;
 
 /// State shown by the admin side.

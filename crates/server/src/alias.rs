@@ -5,7 +5,7 @@
 //! everything else is a loop that ends after some attempts. A value without a record is answered
 //! with the alias's own negative record, by the code that answers a missing key.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::rc::Rc;
 use std::slice;
@@ -22,7 +22,6 @@ use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
-pub(crate) use self::rows::convert_row;
 use crate::admission::InflightGuard;
 use crate::batch::Ids;
 use crate::collections::Alias;
@@ -31,10 +30,10 @@ use crate::context::RequestContext;
 use crate::handle::{Evaluation, Handler, Step};
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
-use crate::position::{NO_TIME, read_at_least};
+use crate::position::read_at_least;
 use crate::read::lead;
 use crate::read_all::{Reading, Sought, read_all};
-use crate::read_requirement::ReadRequirement;
+use crate::read_requirement::{NO_TIME, ReadRequirement};
 use crate::respond::Provenance;
 use crate::route::{AliasRoute, AliasTargets};
 use crate::scan_detector::ScanSubject;
@@ -151,7 +150,7 @@ impl Handler {
         let fetcher = &self.shared.fetcher;
         let logged = fetcher.query_log.enter(&alias, request.headers);
         let kind = wanted.map_or(mode.into(), |_| ReadKind::MinPosition);
-        let waiting = request.trace(fetcher, &[&alias], kind);
+        let waiting = fetcher.trace(request, &[&alias], kind);
         let handler = Rc::clone(self);
         let arrived = Nanos::now();
         let request = request.to_pending();
@@ -188,7 +187,7 @@ impl Handler {
         subject: ScanSubject<'_>,
         request: &RequestContext<'_>,
     ) -> Result<(ReadMode, Option<Position>), HttpError> {
-        Ok(match self.mode(of, request)? {
+        Ok(match ReadRequirement::of(request, self.shared.collections.get(of))? {
             ReadRequirement::None => (subject.mode(), None),
             ReadRequirement::New => (ReadMode::Revalidate, None),
             ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),

@@ -5,13 +5,11 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::server_timing::ReadAt;
 use http::Response;
 
-use crate::admission::rate::Fields as RateLimitFields;
-use crate::batch::BatchParts;
-use crate::body::Body;
-use crate::follow::FollowBody;
-use crate::record_answer::RecordAnswer;
+use crate::admission::rate::fields::Fields as RateLimitFields;
+use crate::batch::render::BatchParts;
+use crate::body::{Body, EndlessBody};
+use crate::record_answer::{AbsentAnswer, RecordAnswer};
 use crate::respond::MISSING;
-use crate::sight::AbsentAnswer;
 
 /// An answer and its outcome for the metrics.
 pub(crate) type Outcome = (Answer, CacheOutcome);
@@ -69,11 +67,11 @@ impl Answer {
         }
     }
 
-    /// Returns the body of a follower, whose answer has no end yet.
-    pub(crate) fn follow_body(&mut self) -> Option<&mut FollowBody> {
+    /// Returns the body of an answer that has no end yet.
+    pub(crate) fn endless_body(&mut self) -> Option<&mut dyn EndlessBody> {
         match self {
             Self::Http(response) => match response.body_mut() {
-                Body::Follow(body) => Some(body),
+                Body::Endless(body) => Some(&mut **body),
                 _ => None,
             },
             _ => None,

@@ -6,13 +6,12 @@ mod by_alias;
 mod ids;
 mod list;
 mod number;
-mod render;
+pub(crate) mod render;
 mod seen;
 
 use std::borrow::Borrow;
 use std::rc::Rc;
 
-use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_representation::precondition;
@@ -29,6 +28,7 @@ use self::answers::{Answers, View};
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::list::parse_body;
+use self::render::BatchParts;
 pub(crate) use self::render::Item;
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
@@ -37,30 +37,13 @@ use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
-use crate::lookups::mode_of;
 use crate::position;
 use crate::read::{PendingReads, lead};
-use crate::read_requirement::ReadRequirement;
+use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
-
-/// The records of a batch that is not rendered, in the order of its keys.
-#[derive(Debug)]
-pub struct BatchParts {
-    /// `None`: absent.
-    pub(crate) items: Vec<Option<Item>>,
-    /// Reservation of the answer.
-    pub(crate) size: AnswerReservation,
-}
-
-impl BatchParts {
-    /// Returns the bytes of the records.
-    pub(crate) fn body_bytes(&self) -> u64 {
-        self.items.iter().flatten().map(|item| item.body().len() as u64).sum()
-    }
-}
 
 impl Handler {
     /// Parses the ids of a batch by GET.
@@ -116,7 +99,7 @@ impl Handler {
             return self.batch_by_alias(id, ids_kept, request);
         }
         let subject = self.scan_subject(request);
-        let required = self.mode(id, request);
+        let required = ReadRequirement::of(request, self.shared.collections.get(id));
         let sampled_mode = mode_of(&required, subject);
         let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
@@ -219,7 +202,7 @@ impl Handler {
         let fetcher = &self.shared.fetcher;
         let cold: Vec<&Key> = waiters.iter().map(|((place, _), _)| &ids.keys[*place]).collect();
         let logged = cold.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
-        let waiting = request.trace(fetcher, &cold, mode.into());
+        let waiting = fetcher.trace(request, &cold, mode.into());
         let reads = (PendingReads::new(waiters).traced(logged, waiting), deadline);
         self.batch_later(request.connection, id, ids_kept, mode, answers, reads)
     }
@@ -352,7 +335,7 @@ impl Handler {
         let view = View::of(request);
         let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
         let fetcher = &self.shared.fetcher;
-        let waiting = request.trace(fetcher, &keys, ReadKind::MinPosition);
+        let waiting = fetcher.trace(request, &keys, ReadKind::MinPosition);
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
             let ids = ids.borrow();
@@ -421,7 +404,9 @@ impl Handler {
         let bytes = segments.len() as u64;
         let size = if bytes < COUNTED_BYTES_MIN { size.none() } else { size.finish(bytes) };
         let mut response = match size {
-            Ok(reservation) => Response::new(Body::held(segments, reservation, connection)),
+            Ok(reservation) => {
+                Response::new(Body::held(segments, reservation, &connection.activity))
+            }
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, ids.keys.len());
                 return (problem.response().into(), CacheOutcome::None);

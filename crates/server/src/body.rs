@@ -3,6 +3,7 @@
 mod segments;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,8 +15,6 @@ use http_body::{Frame, SizeHint};
 
 pub(crate) use self::segments::Segments;
 use crate::connection::activity::Activity;
-use crate::context::ConnectionContext;
-use crate::follow::FollowBody;
 
 /// Bytes from which a large answer hands over its segments. Records among them are freed one by one
 /// when they are written. A record is never divided: it leaves with one system call if the socket
@@ -33,8 +32,20 @@ pub enum Body {
     Bytes(Bytes),
     /// A large answer, which holds a reservation in the budget of all answers.
     Held(Box<HeldBody>),
-    /// Changes of a collection, as long as its client follows them.
-    Follow(Box<FollowBody>),
+    /// An answer without a known end.
+    Endless(Box<dyn EndlessBody>),
+}
+
+/// Body whose frames are made while its client takes them.
+pub trait EndlessBody: fmt::Debug {
+    /// Returns the next frame; `None` after the last.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+
+    /// Notes that its client has taken nothing for too long, and that it is dropped for that.
+    fn note_stuck(&mut self);
+
+    /// Sets what is called with the number of its bytes when it is dropped.
+    fn at_end(&mut self, note: Box<dyn FnOnce(u64)>);
 }
 
 impl Body {
@@ -42,7 +53,7 @@ impl Body {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Empty | Self::Follow(_) => 0,
+            Self::Empty | Self::Endless(_) => 0,
             Self::Record(form) => form.bytes().len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::Held(held) => held.segments.len(),
@@ -52,7 +63,7 @@ impl Body {
     /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && !matches!(self, Self::Follow(_))
+        self.len() == 0 && !matches!(self, Self::Endless(_))
     }
 
     /// Returns its bytes if they are in one piece.
@@ -62,7 +73,7 @@ impl Body {
             Self::Empty => Some(&[]),
             Self::Record(form) => Some(form.bytes()),
             Self::Bytes(bytes) => Some(bytes),
-            Self::Held(_) | Self::Follow(_) => None,
+            Self::Held(_) | Self::Endless(_) => None,
         }
     }
 
@@ -72,9 +83,9 @@ impl Body {
     pub(crate) fn held(
         segments: Segments,
         reservation: Reservation,
-        connection: &ConnectionContext,
+        activity: &Rc<Activity>,
     ) -> Self {
-        let activity = Rc::clone(&connection.activity);
+        let activity = Rc::clone(activity);
         Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation), activity }))
     }
 
@@ -92,7 +103,7 @@ impl Body {
     pub(crate) fn into_segments(self) -> Segments {
         let mut segments = Segments::default();
         match self {
-            Self::Empty | Self::Follow(_) => {}
+            Self::Empty | Self::Endless(_) => {}
             Self::Record(form) => segments.push_record(form),
             Self::Bytes(bytes) => segments.push_text(bytes),
             Self::Held(mut held) => segments = std::mem::take(&mut held.segments),
@@ -133,12 +144,12 @@ impl http_body::Body for Body {
                 (!piece.is_empty()).then(|| Ok(Frame::data(Chunk::Segments(piece)))),
             );
         }
-        if let Self::Follow(follow) = &mut *self {
+        if let Self::Endless(endless) = &mut *self {
             let frame = |bytes| Ok(Frame::data(Chunk::Bytes(bytes)));
-            return follow.poll_frame(cx).map(|bytes| bytes.map(frame));
+            return endless.poll_frame(cx).map(|bytes| bytes.map(frame));
         }
         let chunk = match std::mem::replace(&mut *self, Self::Empty) {
-            Self::Empty | Self::Held(_) | Self::Follow(_) => return Poll::Ready(None),
+            Self::Empty | Self::Held(_) | Self::Endless(_) => return Poll::Ready(None),
             Self::Record(form) => Chunk::Record { form, at: 0 },
             Self::Bytes(bytes) => Chunk::Bytes(bytes),
         };
@@ -151,7 +162,7 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Follow(_) => SizeHint::default(),
+            Self::Endless(_) => SizeHint::default(),
             _ => SizeHint::with_exact(self.len() as u64),
         }
     }
@@ -213,7 +224,7 @@ mod tests {
         let connection = connection();
         let held = || {
             let reservation = budget.reserve(10).expect("room");
-            Body::held(Segments::default(), reservation, &connection)
+            Body::held(Segments::default(), reservation, &connection.activity)
         };
         [held(), held()].into_iter().for_each(drop);
         assert_eq!(budget.used_bytes(), 20);

@@ -172,7 +172,8 @@ impl Budgets {
         match reserved.unwrap_or_else(|| self.answer()).finish(bytes) {
             Ok(reservation) => {
                 let body = std::mem::replace(response.body_mut(), Body::Empty);
-                *response.body_mut() = Body::held(body.into_segments(), reservation, connection);
+                let segments = body.into_segments();
+                *response.body_mut() = Body::held(segments, reservation, &connection.activity);
                 response
             }
             Err(refused) => self.refused(&refused, 1).response(),

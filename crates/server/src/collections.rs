@@ -1,14 +1,18 @@
 //! Served collections, by name and by number. Numbers are fixed while the process runs: a
 //! collection that leaves the configuration keeps its number, and no request reaches it.
 
+use hotrow_cache::{Cache, Record};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_telemetry::names::CollectionNames;
-use hotrow_types::key::{CollectionId, KeySchema};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_types::key::{CollectionId, Key, KeyError, KeySchema};
 use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
 use crate::route::{AliasRoute, Router};
-use crate::surrogate_key::SurrogateKeys;
+use crate::surrogate_key::{Sharing, SurrogateKeys};
 
 /// A collection, ready to serve.
 #[derive(Debug)]
@@ -41,6 +45,42 @@ pub struct Collection {
     pub is_removed: bool,
     /// What makes it an alias; `None`: it is none.
     pub alias: Option<Alias>,
+}
+
+impl Collection {
+    /// Returns whether purges reach the answers to a request for one record. `text`: its id in the
+    /// URL, behind which is a query if `has_query`.
+    pub(crate) fn is_purgeable(
+        &self,
+        parsed: &Result<Key, KeyError>,
+        (text, has_query): (&str, bool),
+    ) -> bool {
+        let Some(keys) = &self.surrogate_keys else { return false };
+        if !keys.needs_canonical_url() {
+            return true;
+        }
+        !has_query && parsed.as_ref().is_ok_and(|key| keys.is_canonical(key, text))
+    }
+
+    /// Returns what caches in front may do with a record. They may keep only what memory could: a
+    /// later change of it is then delivered, and purges it.
+    #[inline]
+    pub(crate) fn sharing(
+        &self,
+        record: &Record,
+        outcome: CacheOutcome,
+        (is_purgeable, cache): (bool, &Cache<ReadFailure>),
+    ) -> Sharing {
+        if self.surrogate_keys.is_none() {
+            return Sharing::AsConfigured;
+        }
+        let is_of_memory = match outcome {
+            CacheOutcome::Hit | CacheOutcome::Miss | CacheOutcome::Coalesced => record.is_proven(),
+            CacheOutcome::Stale | CacheOutcome::Bypass | CacheOutcome::None => false,
+        };
+        let is_kept = is_of_memory && is_purgeable && cache.is_current(self.source, Nanos::now());
+        if is_kept { Sharing::UntilPurged } else { Sharing::Forbidden }
+    }
 }
 
 /// Alias of a collection, ready to serve.

@@ -14,7 +14,6 @@ use hotrow_http1::fields::Fields;
 use hotrow_representation::record_form::RecordForm;
 
 pub(crate) use self::compressor::{Compressor, start};
-use crate::handle::Handler;
 
 const ACCEPT_ENCODING: &str = "accept-encoding";
 
@@ -28,13 +27,18 @@ pub(crate) fn chosen<'a>(
     negotiation::Accepted::parse(fields).best(&[Zstd, Gzip], |_| true)
 }
 
-impl Handler {
+impl Compressor {
     /// Returns the form of a record that a request gets, and has a better one made if requests keep
     /// asking for it. Small records, and those of collections without compression, cost two
     /// comparisons.
     #[inline]
-    pub(crate) fn form(&self, record: Record, headers: Fields<'_>) -> RecordForm {
-        match &self.shared.collections.get(record.collection()).compression {
+    pub(crate) fn form(
+        &self,
+        record: Record,
+        compression: Option<&Compression>,
+        headers: Fields<'_>,
+    ) -> RecordForm {
+        match compression {
             Some(compression)
                 if record.body().len() as u64 >= compression.bytes_min
                     && headers.contains(ACCEPT_ENCODING) =>
@@ -61,7 +65,7 @@ impl Handler {
             && record.variant(coding).is_none()
         {
             if record.ask_for_variant(coding) {
-                self.shared.compressor.offer(&record, coding);
+                self.offer(&record, coding);
             }
             best = accepted.best(&compression.codings, |coding| record.variant(coding).is_some());
         }

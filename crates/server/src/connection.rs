@@ -8,8 +8,9 @@
 //! (all connections of a worker), [`rejection`] (answers to what is refused), [`close`].
 
 pub(crate) mod activity;
-mod clients;
+pub(crate) mod clients;
 mod close;
+mod end;
 mod exchange;
 pub(crate) mod handshake;
 pub(crate) mod http2;
@@ -24,14 +25,13 @@ pub mod serve;
 mod turns;
 pub mod worker_context;
 
-pub(crate) use self::clients::{Clients, CountedConnection};
+pub(crate) use self::clients::Clients;
 pub(crate) use self::close::turn_away;
-pub(crate) use self::registry::{KERNEL_BYTES_MAX, LEAVING_MAX, Registered, Registry};
+pub(crate) use self::registry::{LEAVING_MAX, Registered, Registry};
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hotrow_access::caller::Peer;
 use hotrow_net::stream::Stream;
@@ -39,16 +39,13 @@ use hotrow_telemetry::request::Protocol;
 
 use self::activity::Expiry;
 use self::close::{answer_and_close, close, linger};
+use self::end::{ConnectionEnd, LastMessage, Leftover};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
 use self::serve::Serve;
 use self::worker_context::WorkerContext;
 use crate::context::ConnectionContext;
 use crate::metrics::CloseCause;
-
-/// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
-/// never early.
-pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Protocol of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,39 +110,6 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     let worker = registered.worker();
     let cause = Box::pin(finish(stream, end, leftover, message, worker, &rejected)).await;
     registered.close(cause);
-}
-
-/// Reason for which a connection is not driven further.
-#[derive(Clone, Copy, Debug)]
-enum ConnectionEnd {
-    /// By HTTP.
-    Finished,
-    /// The socket or a body failed.
-    Broken,
-    /// A time-out expired.
-    Expired(Expiry),
-}
-
-/// State of a connection's input at its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Leftover {
-    /// No unread input is known.
-    None,
-    /// There is unread input; closing at once could destroy the answer on its way.
-    Unread,
-    /// This must be answered.
-    Refused(Rejection),
-    /// The client speaks HTTP/2, and this is what it has sent.
-    Http2(Vec<u8>),
-}
-
-/// State of the newest message when its connection ends.
-#[derive(Clone, Copy, Debug)]
-struct LastMessage {
-    /// `true`: it is a HEAD request.
-    to_head: bool,
-    /// `true`: nothing of an earlier answer waits, so another answer would be read as one.
-    all_sent: bool,
 }
 
 /// Requests first, deadlines second: a request that has arrived by now counts as arrived.

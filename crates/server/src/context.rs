@@ -13,13 +13,11 @@ use hotrow_cache::Record;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::outcome::CacheOutcome;
-use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::columns::Columns;
-use hotrow_types::key::Key;
 
+use crate::admission::client::Clients;
 use crate::connection::activity::Activity;
-use crate::read::Fetcher;
-use crate::scan_detector::ScanDetector;
+use crate::scan_detector::{ClientDetectors, ScanDetector, ScanSubject};
 use crate::sight::{Sight, SightBuf};
 
 /// State of a connection that its requests use. One thread uses it.
@@ -84,6 +82,25 @@ impl ConnectionContext {
             is_redis,
             collects: Cell::new(false),
             collected: RefCell::default(),
+        }
+    }
+
+    /// Returns what the lookups of a request with these header fields are counted for. Call it once
+    /// per request. `by_client`: the detectors of clients behind trusted proxies.
+    pub(crate) fn scan_subject<'a>(
+        &'a self,
+        headers: Fields<'_>,
+        clients: &Clients,
+        by_client: &'a ClientDetectors,
+    ) -> ScanSubject<'a> {
+        let client = self
+            .is_proxy
+            .get_or_init(|| clients.names_clients(self.peer))
+            .then(|| clients.forwarded_key(self.peer, headers))
+            .flatten();
+        match client {
+            None => ScanSubject::Connection(&self.scan_detector),
+            Some(client) => by_client.subject(&client),
         }
     }
 
@@ -152,16 +169,6 @@ pub(crate) struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    /// Begins its trace, if it waits for `keys` from now on; `None`: it is not traced.
-    pub(crate) fn trace(
-        &self,
-        fetcher: &Fetcher,
-        keys: &[&Key],
-        kind: ReadKind,
-    ) -> Option<WaitingRequest> {
-        if self.is_traced { fetcher.trace(self.headers, keys, kind) } else { None }
-    }
-
     /// Returns the request as a future can hold it. Allocates for the header fields.
     pub(crate) fn to_pending(self) -> PendingRequest {
         PendingRequest {

@@ -230,8 +230,8 @@ impl Serve for Current {
     }
 
     fn note_stuck(body: &mut Body) {
-        if let Body::Follow(follow) = body {
-            follow.note_stuck();
+        if let Body::Endless(endless) = body {
+            endless.note_stuck();
         }
     }
 

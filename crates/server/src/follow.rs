@@ -36,11 +36,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub(crate) use self::counts::{EndCause, FollowCounts};
-pub(crate) use self::stream::FollowBody;
 pub(crate) use self::worker::WorkerFollowers;
 use crate::collections::Collections;
 use crate::config::follow::Follow as Settings;
-use crate::connection::{Clients, CountedConnection};
+use crate::connection::clients::{Clients, CountedConnection};
 
 /// Bytes of events from which a follower gets no more at once.
 const FRAME_BYTES: usize = 4 << 10;

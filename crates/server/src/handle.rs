@@ -1,10 +1,13 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
+mod authentication;
 mod batches;
+mod notes;
 mod replacement;
 pub(crate) mod serve;
 mod step;
+mod unseen;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,12 +40,11 @@ use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};
 use crate::follow::WorkerFollowers;
 use crate::http_error::HttpError;
-use crate::lookups::mode_of;
 use crate::metrics::{AccessOutcome, WorkerMetrics};
 use crate::observer::Observer;
 use crate::position;
 use crate::read::{lead, wait};
-use crate::read_requirement::ReadRequirement;
+use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
@@ -186,13 +188,19 @@ impl Handler {
         match routed {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
-            Ok(Route::Description) => self.description(sender.caller.roles),
+            Ok(Route::Description) => {
+                let roles = sender.caller.roles;
+                let own = self.authenticator.as_ref();
+                let columns = |id| own.and_then(|authenticator| authenticator.columns(id, roles));
+                Step::ready(self.shared.description.answer(columns))
+            }
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);
                 }
                 let parsed = self.shared.collections.get(id).schema.parse_url(text);
-                context.is_purgeable = self.is_purgeable(id, &parsed, (text, query.is_some()));
+                let collection = self.shared.collections.get(id);
+                context.is_purgeable = collection.is_purgeable(&parsed, (text, query.is_some()));
                 self.limited(id, 1, &context, |handler, context| match parsed {
                     Ok(key) => handler.item(key, context),
                     Err(error) => Step::problem(&HttpError::BadId(error)),
@@ -217,7 +225,7 @@ impl Handler {
         let id = key.collection();
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let required = self.mode(id, request);
+        let required = ReadRequirement::of(request, self.shared.collections.get(id));
         self.requested_one(&key, mode_of(&required, subject), now);
         let mode = match required {
             Ok(ReadRequirement::None) => subject.mode(),
@@ -311,7 +319,7 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let logged = self.shared.fetcher.query_log.enter(&key, request.headers);
-        let waiting = request.trace(&self.shared.fetcher, &[&key], mode.into());
+        let waiting = self.shared.fetcher.trace(request, &[&key], mode.into());
         let request = request.to_pending();
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = (place, logged, waiting);
@@ -355,7 +363,7 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let fetcher = &self.shared.fetcher;
-        let waiting = request.trace(fetcher, &[&key], ReadKind::MinPosition);
+        let waiting = fetcher.trace(request, &[&key], ReadKind::MinPosition);
         let request = request.to_pending();
         Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
             let _place = place;
@@ -412,7 +420,9 @@ impl Handler {
         {
             return self.narrow(&record, columns, provenance, (request, size));
         }
-        let form = self.form(record, request.headers);
+        let collection = self.shared.collections.get(record.collection());
+        let compression = collection.compression.as_ref();
+        let form = self.shared.compressor.form(record, compression, request.headers);
         let condition = if precondition::has_any(request.headers) {
             let etag = header_writer::etag(form.record().body_hash());
             precondition::evaluate(request.headers, is_found.then_some(&etag), form.coding())
@@ -429,12 +439,12 @@ impl Handler {
             Precondition::NotModified(named) => (form.named(named), true),
             Precondition::Holds => (form, false),
         };
-        let sharing = self.sharing(form.record(), provenance, request);
+        let purges = (request.is_purgeable, &*self.shared.cache);
+        let sharing = collection.sharing(form.record(), provenance.outcome, purges);
         if is_known || (form.bytes().len() as u64) < COUNTED_BYTES_MIN {
             let answer = RecordAnswer { form, provenance, is_known, sharing, rate_limit: None };
             return (Answer::Record(answer), provenance.outcome);
         }
-        let collection = self.shared.collections.get(form.record().collection());
         let read_at = form.record().read_at();
         let shared = (provenance, sharing);
         let mut response = large_record(form, shared, collection, &self.header_writer);

@@ -3,8 +3,6 @@
 //! A failed read passes through three types: `SourceError` (what the engine reports; the log gets
 //! its text), `LookupError` (why the lookup has no record) and [`HttpError`].
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use hotrow_cache::LookupError;
 use hotrow_source::ReadFailure;
@@ -12,8 +10,8 @@ use hotrow_types::key::KeyError;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::access::Denial;
-use crate::admission::rate::TooMany;
+use crate::access::credential::Denial;
+use crate::admission::rate::fields::TooMany;
 use crate::admission::shed::{self, ConnectionDisposition};
 use crate::body::Body;
 
@@ -285,11 +283,6 @@ impl From<&LookupError<ReadFailure>> for HttpError {
             }
         }
     }
-}
-
-/// Rounds up, so that a client that obeys `Retry-After` is not early.
-pub(crate) fn whole_seconds(time: Duration) -> u64 {
-    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 /// Returns a problem document. `type` is `about:blank`: the status says it all (RFC 9457, section

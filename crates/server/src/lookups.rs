@@ -6,21 +6,17 @@ use hotrow_source::ReadFailure;
 use hotrow_telemetry::lookups::LookupKind;
 use hotrow_types::key::{CollectionId, Key};
 
+use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::http_error::HttpError;
-use crate::read_requirement::ReadRequirement;
 use crate::scan_detector::ScanSubject;
 
-/// Returns the mode in which memory is asked; `None`: the request requires a read, or a minimal
-/// position.
-pub(crate) fn mode_of(
-    required: &Result<ReadRequirement, HttpError>,
-    subject: ScanSubject<'_>,
-) -> Option<ReadMode> {
-    matches!(required, Ok(ReadRequirement::None)).then(|| subject.mode())
-}
-
 impl Handler {
+    /// Returns what the lookups of the request are counted for. Call it once per request.
+    pub(crate) fn scan_subject<'a>(&'a self, request: &RequestContext<'a>) -> ScanSubject<'a> {
+        let clients = self.shared.admission.rate.clients();
+        request.connection.scan_subject(request.headers, clients, &self.client_detectors)
+    }
+
     /// Adds the ids to the sketch of the day, and some of them to the samples of hot keys and of
     /// the miss-ratio curve. `mode`: that of the lookups that are about to be made; `None`: memory
     /// is not asked.

@@ -22,9 +22,9 @@ pub use self::ids::DistinctIds;
 pub use self::redis::{RedisMetrics, RedisOutcome};
 pub(crate) use self::redis::{expose as expose_redis, open as open_redis};
 pub(crate) use self::totals::Totals;
-use crate::admission::pressure::LoopPace;
+use crate::admission::pressure::pace::LoopPace;
 use crate::admission::shed::ShedCounts;
-use crate::connection::KERNEL_BYTES_MAX;
+use crate::connection::activity::KERNEL_BYTES_MAX;
 use crate::connection::rejection::Rejection;
 
 /// Statuses counted separately; others are counted together.

@@ -43,7 +43,8 @@ impl Handler {
             Precondition::NotModified(_) => Body::Empty,
             Precondition::Holds => Body::Bytes(Bytes::from(view)),
         };
-        let shared = (provenance, self.sharing(record, provenance, request));
+        let purges = (request.is_purgeable, &*self.shared.cache);
+        let shared = (provenance, collection.sharing(record, provenance.outcome, purges));
         let mut response =
             view_of_record(record, (body, hash), shared, collection, &self.header_writer);
         self.note_read(&mut response, Some(record.read_at()));

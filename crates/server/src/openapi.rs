@@ -13,7 +13,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hotrow_access::grant::Roles;
 use hotrow_config::Config;
 use hotrow_config::follow::Follow;
 use hotrow_source::field_schema::FieldSchema;
@@ -28,7 +27,6 @@ use serde_json::{Map, Value, json};
 use crate::access::Access;
 use crate::body::Body;
 use crate::collections::Collections;
-use crate::handle::{Handler, Step};
 
 /// Path of the document.
 pub(crate) const PATH: &str = "/openapi.json";
@@ -251,20 +249,19 @@ fn server_url(data: SocketAddr, is_tls: bool) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, data.port()))
 }
 
-impl Handler {
-    /// Answers with the description for a sender of these roles. All collections are shown to every
-    /// sender that has been authenticated, and of their fields those that it may read.
-    pub(crate) fn description(&self, roles: Roles) -> Step {
-        let authenticator = self.authenticator.as_ref();
-        let columns = |id| authenticator.and_then(|authenticator| authenticator.columns(id, roles));
-        let document = self.shared.description.for_sender(columns);
-        let mut response = Response::new(Body::Bytes(document));
+impl ApiDescription {
+    /// Answers a sender that may read these columns; `None`: all. All collections are shown to
+    /// every sender that has been authenticated, and of their fields those that it may read.
+    pub(crate) fn answer(
+        &self,
+        columns: impl Fn(CollectionId) -> Option<Arc<Columns>>,
+    ) -> Response<Body> {
+        let mut response = Response::new(Body::Bytes(self.for_sender(columns)));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let private = self.shared.access.is_some();
-        let directives = if private { "private, no-cache" } else { "no-cache" };
+        let directives = if self.access.is_some() { "private, no-cache" } else { "no-cache" };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(directives));
-        Step::ready(response)
+        response
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: here (what the parts share), `changes` (from the log of followed changes to the
 //! queues), `target` (the task that sends what waits for one target), `request` (its form),
-//! `counts`.
+//! `counts`, `view`.
 //!
 //! A purge must not leave before the change is visible: the cache in front would fetch the old row,
 //! and nothing would purge it again. So purges come from the same log as the events of followers
@@ -13,6 +13,7 @@ mod changes;
 mod counts;
 mod request;
 mod target;
+mod view;
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use self::counts::TargetCounts;
 pub use self::request::{SecretError, check_secrets};
 use crate::collections::Collections;
 use crate::config::purge::{Purge as Settings, Target as TargetSettings};
-use crate::shared::Shared;
+use crate::follow::Follows;
 
 /// Reason for which everything of a collection is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,11 +175,11 @@ impl Purger {
 
 /// Starts the thread that reads changes and sends purges, if there are any.
 pub(crate) fn start(
-    shared: &Shared,
+    (purger, follows): (Option<&Arc<Purger>>, Option<&Arc<Follows>>),
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Option<JoinHandle<Option<()>>>> {
-    let (Some(purger), Some(follows)) = (&shared.purger, &shared.follows) else { return Ok(None) };
+    let (Some(purger), Some(follows)) = (purger, follows) else { return Ok(None) };
     let (purger, follows) = (Arc::clone(purger), Arc::clone(follows));
     let (ending, shutdown) = (shutdown.clone(), shutdown.clone());
     let thread = supervisor.spawn(

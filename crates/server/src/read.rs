@@ -10,7 +10,6 @@ use hotrow_admission::breaker::State;
 use hotrow_admission::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, LookupError, Record};
-use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
@@ -24,13 +23,14 @@ use parking_lot::Mutex;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
 use crate::admission::shed::LoadShedder;
-use crate::alias::convert_row;
+use crate::alias::rows::convert_row;
 use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
+use crate::context::RequestContext;
 use crate::http_error::HttpError;
-use crate::position::FeedProgress;
-use crate::sink::FeedCounts;
-use crate::standby::{self, StandbyReads};
+use crate::sink::counts::FeedCounts;
+use crate::sink::progress::FeedProgress;
+use crate::standby::{self, Primary, StandbyReads};
 
 /// Reads of the databases, and the cache that gets the rows.
 pub(crate) struct Fetcher {
@@ -92,14 +92,14 @@ impl Fetcher {
         &self.sources[self.collections.get(collection).source.index()]
     }
 
-    /// Begins the trace of a request that waits for `keys`; `None`: it is not traced.
+    /// Begins the trace of a request, if it waits for `keys` from now on; `None`: it is not traced.
     pub(crate) fn trace(
         &self,
-        headers: Fields<'_>,
+        request: &RequestContext<'_>,
         keys: &[&Key],
         kind: ReadKind,
     ) -> Option<WaitingRequest> {
-        self.tracer.as_ref()?.wait(headers, keys, kind)
+        self.tracer.as_ref().filter(|_| request.is_traced)?.wait(request.headers, keys, kind)
     }
 
     /// Returns a place for the trace of a request that may begin to wait for keys later; `None`:
@@ -115,6 +115,11 @@ impl Fetcher {
 }
 
 impl SourceReads {
+    fn primary<'a>(&'a self, cache: &'a Cache<ReadFailure>) -> Primary<'a> {
+        let Self { id, standbys, progress, .. } = self;
+        Primary { id: *id, source: &*self.source, standbys, progress, cache }
+    }
+
     /// Returns whether the database may be read for no request: not in place of a probe of the
     /// breaker, and not under load.
     pub(crate) fn may_read_in_background(&self, now: Nanos) -> bool {
@@ -169,7 +174,8 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             Some(floor) => {
                 // A standby is subject to neither limit nor breaker, and teaches them nothing.
                 drop((limiter_permit, breaker_permit));
-                match standby::read(fetcher, reads, id, keys, rows.clone(), floor).await {
+                let cache = fetcher.cache.get();
+                match reads.primary(&cache).read_standby(id, keys, rows.clone(), floor).await {
                     Some(read) => (None, Ok(read)),
                     None => {
                         loader.read_primary();

@@ -13,8 +13,8 @@ use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 use crate::http_error::HttpError;
-use crate::position::{NO_TIME, refusal};
 use crate::read::{Fetcher, PendingReads, lead};
+use crate::read_requirement::{NO_TIME, refusal};
 use crate::respond::Provenance;
 use crate::sight::Sight;
 

@@ -14,7 +14,8 @@ use hotrow_net::listen::inherited::{Holder, SharedHolder};
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use serde_json::{Map, Value, json};
 
-use crate::admin::{badness, millis, readiness_label};
+use crate::admin::units::millis;
+use crate::admission::breaker::badness;
 use crate::in_force::{InForce, Snapshot};
 use crate::late_start::LateStarts;
 use crate::read::SourceReads;
@@ -277,7 +278,7 @@ impl Readiness {
             "source": reachability(conditions.is_source_reachable),
             "breaker": conditions.breaker.label(),
             "token_keys": if conditions.has_token_keys { "usable" } else { "missing or too old" },
-            "reload": readiness_label(self.reloads.as_deref()),
+            "reload": self.reloads.as_ref().map_or("none", |reloads| reloads.label()),
             "warm_start": if conditions.is_warm { "not awaited" } else { "awaited" },
         });
         (is_ready, document)

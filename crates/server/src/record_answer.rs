@@ -9,15 +9,15 @@ use hotrow_cache::{ContentCoding, Presence};
 use hotrow_http1::write;
 use hotrow_http2::hpack::encoder;
 use hotrow_representation::record_form::{RecordForm, tag_suffix};
+use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
-use crate::admission::rate::Fields as RateLimitFields;
+use crate::admission::rate::fields::Fields as RateLimitFields;
 use crate::body::Body;
 use crate::collections::{Collection, Collections};
 use crate::connection::serve::Written;
 use crate::respond::{ACCEPT_ENCODING, MISSING, NO_STORE, Provenance, age_seconds};
-use crate::sight::AbsentAnswer;
 use crate::surrogate_key::{Sharing, SurrogateKeys};
 
 /// An answer with a record, or with the fact that there is none.
@@ -54,6 +54,15 @@ impl RecordAnswer {
         };
         Written { status, closes: false, has_length: false, body }
     }
+}
+
+/// 404 for a record that does not exist or that the sender does not see.
+#[derive(Debug)]
+pub struct AbsentAnswer {
+    pub(crate) collection: CollectionId,
+    pub(crate) position: Option<Position>,
+    /// Header fields of the rate limits, if they are configured.
+    pub(crate) rate_limit: Option<Box<RateLimitFields>>,
 }
 
 /// Returns what follows from the head of an answer without a record.

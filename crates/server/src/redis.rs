@@ -33,7 +33,6 @@ pub(crate) use self::commands::{IS_READ, LABELS as COMMAND_LABELS};
 pub(crate) use self::dispatch::CommandRequest;
 pub(crate) use self::session::Session;
 use crate::body::Body;
-use crate::handle::Handler;
 use crate::http_error::HttpError;
 
 /// First step of a reply.
@@ -85,14 +84,6 @@ impl Reply {
         hotrow_resp::write::error(&mut bytes, &text);
         let answered = Answered::error(error.status().as_u16(), &text);
         Self { bytes, body: None, due: self.due.map(|(command, _)| (command, answered)) }
-    }
-
-    /// Counts and notes it, if that is due.
-    pub(crate) fn counted_by(mut self, handler: &Handler) -> Self {
-        if let Some((command, answered)) = self.due.take() {
-            handler.answered_later(&command, answered);
-        }
-        self
     }
 
     /// Creates a reply; `write` appends its beginning, and returns what follows and what it says.

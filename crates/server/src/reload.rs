@@ -242,6 +242,11 @@ pub struct ReloadState {
 pub struct TooManyReloads;
 
 impl Reloads {
+    /// Returns what `/readyz` says of reloads.
+    pub(crate) fn label(&self) -> &'static str {
+        if self.has_failed() { "failed" } else { "ok" }
+    }
+
     /// Begins with the configuration of the start. Also returns the requests.
     #[must_use]
     pub fn new(

@@ -16,8 +16,6 @@ use hotrow_cache::ReadMode;
 use hotrow_telemetry::lookups::LookupKind;
 
 pub(crate) use self::clients::{ClientDetectors, ScanSubject};
-use crate::context::RequestContext;
-use crate::handle::Handler;
 
 /// Lookups per round, after which a connection is classified again. They determine the hit ratio
 /// within 4 points (standard deviation).
@@ -107,23 +105,6 @@ impl ScanDetector {
         }
         let weight = if self.scans.get() { SCANNING_WEIGHT } else { ROUND_WEIGHT };
         baseline.set(expected + weight * (share - expected));
-    }
-}
-
-impl Handler {
-    /// Returns what the lookups of the request are counted for. Call it once per request.
-    pub(crate) fn scan_subject<'a>(&'a self, request: &RequestContext<'a>) -> ScanSubject<'a> {
-        let connection = request.connection;
-        let clients = self.shared.admission.rate.clients();
-        let client = connection
-            .is_proxy
-            .get_or_init(|| clients.names_clients(connection.peer))
-            .then(|| clients.forwarded_key(connection.peer, request.headers))
-            .flatten();
-        match client {
-            None => ScanSubject::Connection(&connection.scan_detector),
-            Some(client) => self.client_detectors.subject(&client),
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +21,8 @@ use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_telemetry::miss_ratio_curve;
 use hotrow_telemetry::traces;
 
-use crate::access::GrantsInForce;
 use crate::access::jwks::{self, KeySource};
+use crate::access::watch::GrantsInForce;
 use crate::admin::{Admin, View};
 use crate::admission::{pressure, rate};
 use crate::breaker_probe;
@@ -34,6 +33,7 @@ use crate::current::Current;
 use crate::handle::Handler;
 use crate::in_force::InForce;
 use crate::metrics::WorkerMetrics;
+pub use crate::process::Process;
 use crate::purge;
 use crate::read::SourceReads;
 use crate::readiness::Readiness;
@@ -85,16 +85,6 @@ pub struct Service {
     start: Option<Start>,
     admin_shutdown: Shutdown,
     process: Process,
-}
-
-/// State that the service shares with the rest of its process.
-#[derive(Clone, Debug, Default)]
-pub struct Process {
-    /// Supervisor of all background threads; its counts are shown, and failing threads make
-    /// `/healthz` fail.
-    pub supervisor: Supervisor,
-    /// Log lines that could not be written.
-    pub log_dropped_total: Arc<AtomicU64>,
 }
 
 impl Service {
@@ -357,7 +347,11 @@ fn start_before_ready(
     let shared = &in_force.newest().shared;
     let mut helpers = Vec::new();
     let mut start = || {
-        helpers.extend(purge::start(shared, shutdown, supervisor)?);
+        helpers.extend(purge::start(
+            (shared.purger.as_ref(), shared.follows.as_ref()),
+            shutdown,
+            supervisor,
+        )?);
         helpers.extend(traces::start(shared.fetcher.tracer.as_ref(), shutdown, supervisor)?);
         start_credential_readers(config, in_force, shutdown, supervisor, &mut helpers)?;
         helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);

@@ -37,7 +37,7 @@ use crate::purge::Purger;
 use crate::read::{CacheInForce, Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
-use crate::sink::FeedCounts;
+use crate::sink::counts::FeedCounts;
 use crate::standby::StandbyReads;
 use crate::tracking::Tracking;
 use crate::warm_start::WarmProgress;

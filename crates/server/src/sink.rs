@@ -1,8 +1,11 @@
 //! Delivery of the feed: the cache applies changes, the log reports gaps, and requests waiting for
 //! positions wake.
 
+pub(crate) mod counts;
+pub(crate) mod progress;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
@@ -12,6 +15,7 @@ use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
+pub use self::counts::FeedCounts;
 use crate::collections::Collections;
 use crate::follow::Follows;
 use crate::read::{Fetcher, SourceReads};
@@ -32,43 +36,6 @@ pub struct CacheSink {
     tracking: Option<Arc<Tracking>>,
     /// Spans of the feed, if traces are configured.
     trace: Option<FeedTrace>,
-}
-
-/// Counters of the feed since the start.
-#[derive(Debug, Default)]
-pub struct FeedCounts {
-    changes: AtomicU64,
-    losses: [AtomicU64; 7],
-    starts: AtomicU64,
-    flushes: [AtomicU64; 4],
-}
-
-impl FeedCounts {
-    /// Returns the number of delivered changes.
-    #[must_use]
-    pub fn changes_total(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
-    }
-
-    /// Returns how often the feed started.
-    #[must_use]
-    pub fn starts_total(&self) -> u64 {
-        self.starts.load(Ordering::Relaxed)
-    }
-
-    /// Returns gaps by cause, with the label of each.
-    #[must_use]
-    pub fn losses_total(&self) -> [(&'static str, u64); 7] {
-        LossCause::ALL
-            .map(|cause| (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed)))
-    }
-
-    /// Returns flushes by cause, with the label of each.
-    #[must_use]
-    pub fn flushes_total(&self) -> [(&'static str, u64); 4] {
-        const LABELS: [&str; 4] = ["bulk", "schema", "unlisted", "gap"];
-        std::array::from_fn(|i| (LABELS[i], self.flushes[i].load(Ordering::Relaxed)))
-    }
 }
 
 impl CacheSink {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::StandbyBound;
+use hotrow_cache::{Cache, StandbyBound};
 use hotrow_source::standby::{RefusalCounts, StandbyRead, StandbyRefusal};
-use hotrow_source::{ReadSet, RowBudget};
+use hotrow_source::{ReadFailure, ReadSet, RowBudget, Source};
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
-use crate::read::{Fetcher, SourceReads};
+use crate::sink::progress::FeedProgress;
 
 /// Longest wait for the feed to deliver what a standby's answer may show. The feed is ahead of a
 /// standby nearly always; when the log grows without commits it may be behind until its next probe.
@@ -32,27 +33,37 @@ impl StandbyReads {
     }
 }
 
-/// Reads `keys` from a standby that has replayed the log up to `floor`; `None` if none answered.
-pub(crate) async fn read(
-    fetcher: &Fetcher,
-    reads: &SourceReads,
-    collection: CollectionId,
-    keys: Vec<Key>,
-    rows: Arc<RowBudget>,
-    floor: Position,
-) -> Option<ReadSet> {
-    let standbys = &reads.standbys;
-    let read = reads.source.read_standby(collection, keys, rows, floor).await;
-    let StandbyRead { rows, seen } =
-        read.map_err(|refusal| standbys.refusals.count(refusal)).ok()?;
-    let bound = StandbyBound { past: seen.past, end: seen.end };
-    let cache = fetcher.cache.get();
-    let to =
-        reads.progress.delivered_through((&cache, reads.id), floor, bound, FEED_WAIT_MAX).await;
-    let Some(to) = to else {
-        standbys.refusals.count(StandbyRefusal::FeedBehind);
-        return None;
-    };
-    let from = Position { at: seen.from, ..floor };
-    Some(ReadSet { version: Version::Replayed { from, to }, position: Some(to), rows })
+/// A database with standbys, and what decides whether the answer of one may be used.
+pub(crate) struct Primary<'a> {
+    pub(crate) id: SourceId,
+    pub(crate) source: &'a dyn Source,
+    pub(crate) standbys: &'a StandbyReads,
+    /// Progress of its feed.
+    pub(crate) progress: &'a FeedProgress,
+    pub(crate) cache: &'a Cache<ReadFailure>,
+}
+
+impl Primary<'_> {
+    /// Reads `keys` from a standby that has replayed the log up to `floor`; `None` if none
+    /// answered.
+    pub(crate) async fn read_standby(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+        floor: Position,
+    ) -> Option<ReadSet> {
+        let Self { standbys, progress, .. } = self;
+        let read = self.source.read_standby(collection, keys, rows, floor).await;
+        let StandbyRead { rows, seen } =
+            read.map_err(|refusal| standbys.refusals.count(refusal)).ok()?;
+        let bound = StandbyBound { past: seen.past, end: seen.end };
+        let feed = (self.cache, self.id);
+        let Some(to) = progress.delivered_through(feed, floor, bound, FEED_WAIT_MAX).await else {
+            standbys.refusals.count(StandbyRefusal::FeedBehind);
+            return None;
+        };
+        let from = Position { at: seen.from, ..floor };
+        Some(ReadSet { version: Version::Replayed { from, to }, position: Some(to), rows })
+    }
 }

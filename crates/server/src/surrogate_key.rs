@@ -8,16 +8,9 @@ use std::fmt;
 
 use hotrow_cache::Record;
 use hotrow_config::purge::{KeyField, Surrogates};
-use hotrow_measure::clock::Nanos;
-use hotrow_telemetry::outcome::CacheOutcome;
-use hotrow_types::key::{CollectionId, Key, KeyError, KeySchema};
+use hotrow_types::key::{Key, KeySchema};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-use crate::collections::Collection;
-use crate::context::RequestContext;
-use crate::handle::Handler;
-use crate::respond::{NO_STORE, Provenance};
 
 /// Longest key of a record: caches refuse longer ones.
 pub(crate) const KEY_BYTES_MAX: usize = 1_024;
@@ -109,7 +102,13 @@ impl SurrogateKeys {
         Some(path)
     }
 
-    fn is_canonical(&self, key: &Key, text: &str) -> bool {
+    /// Returns whether only answers for the canonical URL have keys.
+    pub(crate) fn needs_canonical_url(&self) -> bool {
+        self.needs_canonical_url
+    }
+
+    /// Returns whether `text` is the id of `key` as a canonical URL has it.
+    pub(crate) fn is_canonical(&self, key: &Key, text: &str) -> bool {
         let mut rest = Rest(text);
         self.schema.write_id(key.as_bytes(), &mut rest).is_some() && rest.0.is_empty()
     }
@@ -124,53 +123,14 @@ impl SurrogateKeys {
         {
             headers.insert(HeaderName::from_static(self.field()), value);
         } else {
-            headers.insert(CACHE_CONTROL, NO_STORE);
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
-    }
-}
-
-impl Handler {
-    /// Returns whether purges reach the answers to a request for one record. `text`: its id in the
-    /// URL, behind which is a query if `has_query`.
-    pub(crate) fn is_purgeable(
-        &self,
-        id: CollectionId,
-        parsed: &Result<Key, KeyError>,
-        (text, has_query): (&str, bool),
-    ) -> bool {
-        let Some(keys) = &self.shared.collections.get(id).surrogate_keys else { return false };
-        if !keys.needs_canonical_url {
-            return true;
-        }
-        !has_query && parsed.as_ref().is_ok_and(|key| keys.is_canonical(key, text))
-    }
-
-    /// Returns what caches in front may do with a record. They may keep only what memory could: a
-    /// later change of it is then delivered, and purges it.
-    pub(crate) fn sharing(
-        &self,
-        record: &Record,
-        provenance: Provenance,
-        request: &RequestContext<'_>,
-    ) -> Sharing {
-        let collection: &Collection = self.shared.collections.get(record.collection());
-        if collection.surrogate_keys.is_none() {
-            return Sharing::AsConfigured;
-        }
-        let is_of_memory = match provenance.outcome {
-            CacheOutcome::Hit | CacheOutcome::Miss | CacheOutcome::Coalesced => record.is_proven(),
-            CacheOutcome::Stale | CacheOutcome::Bypass | CacheOutcome::None => false,
-        };
-        let is_kept = is_of_memory
-            && request.is_purgeable
-            && self.shared.cache.is_current(collection.source, Nanos::now());
-        if is_kept { Sharing::UntilPurged } else { Sharing::Forbidden }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hotrow_types::key::{Collation, KeyType};
+    use hotrow_types::key::{Collation, CollectionId, KeyType};
 
     use super::*;
 

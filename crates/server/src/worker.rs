@@ -21,9 +21,10 @@ use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::acceptor::{Acceptor, Endpoint, TURNED_AWAY_MAX};
+use crate::connection::activity::SWEEP_INTERVAL;
 use crate::connection::serve::Serve;
 use crate::connection::worker_context::WorkerContext;
-use crate::connection::{Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL};
+use crate::connection::{Clients, LEAVING_MAX, Registry};
 use crate::metrics::WorkerMetrics;
 
 /// Most connections that a worker may have open beyond its share of the limit: those it turns away,

@@ -74,6 +74,8 @@ pub(crate) struct Delivery<'a> {
     in_payload: bool,
     /// Number of doubts since the start.
     doubts: u64,
+    /// Number of the last one that does not concern privileges alone, but what tables are.
+    newest_of_tables: u64,
     /// Number of doubts before the last catalogue check.
     settled: u64,
 }
@@ -114,6 +116,7 @@ impl<'a> Delivery<'a> {
             position,
             in_payload: false,
             doubts: 0,
+            newest_of_tables: 0,
             settled: 0,
         };
         delivery.follow(tables, 0);
@@ -144,7 +147,7 @@ impl<'a> Delivery<'a> {
     pub(crate) fn confirm(&mut self, doubts_before: u64) {
         self.settled = doubts_before;
         // Doubts that arose during the check need another check.
-        let is_doubtful = self.is_doubtful();
+        let is_doubtful = doubts_before < self.newest_of_tables;
         self.followed.iter_mut().flatten().for_each(|f| f.is_doubtful = is_doubtful);
     }
 
@@ -252,7 +255,7 @@ impl<'a> Delivery<'a> {
                 if has_rows {
                     self.group("a statement")?.stage = Stage::Transaction;
                 }
-                self.definition(query.text, kind)?;
+                self.definition(&query, kind)?;
                 self.end_of_statement()?;
             }
             Statement::Any => {
@@ -264,11 +267,12 @@ impl<'a> Delivery<'a> {
     }
 
     /// Processes a statement that may have changed the tables that it names.
-    fn definition(&mut self, text: &[u8], kind: DefinitionKind) -> Result<(), DeliveryError> {
+    fn definition(&mut self, query: &Query<'_>, kind: DefinitionKind) -> Result<(), DeliveryError> {
         for collection in 0..self.followed.len() {
             let Some(followed) = self.followed[collection].as_mut() else {
                 // This statement may make the collection servable.
                 self.doubts += 1;
+                self.newest_of_tables = self.doubts;
                 continue;
             };
             let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
@@ -278,7 +282,7 @@ impl<'a> Delivery<'a> {
                 table.changed_by.iter().map(|above| &above.name).chain([&table.name])
             });
             let view = followed.table.view.iter().map(|view| &view.name);
-            let is_named = |of: &TableName| statement::names(text, &of.schema, &of.table);
+            let is_named = |of: &TableName| statement::names(query, &of.schema, &of.table);
             if !named.chain(view).any(is_named) {
                 continue;
             }
@@ -287,6 +291,7 @@ impl<'a> Delivery<'a> {
                 DefinitionKind::Schema => {
                     followed.is_doubtful = true;
                     self.doubts += 1;
+                    self.newest_of_tables = self.doubts;
                     FlushCause::Schema
                 }
             };
@@ -314,11 +319,14 @@ impl<'a> Delivery<'a> {
     fn commit(&mut self) -> Result<(), DeliveryError> {
         let group = self.group.take().ok_or(DeliveryError::OutsideGroup("a commit"))?;
         let end = self.position.point();
-        let position = Position { incarnation: self.origin.incarnation, at: end };
-        let mut mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        let mut position = Position { incarnation: self.origin.incarnation, at: end };
+        let mut gtid = group.gtid;
         if group.has_children && !self.out.rules.has(EmbeddedRule::Mark) {
-            mark = ChangeId::Commit(Position { at: 0, ..position });
+            // A mark that every read contains.
+            position.at = 0;
+            gtid = gtid.map(|gtid| Gtid { number: 1, ..gtid });
         }
+        let mark = gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
         group.changes.deliver(self.out, mark, end);
         self.bound.clear();
         self.mark_delivered();
@@ -338,7 +346,10 @@ impl<'a> Delivery<'a> {
         for collection in &reshaped {
             group.changes.flush(*collection, FlushCause::Schema);
         }
-        self.doubts += reshaped.len() as u64;
+        if !reshaped.is_empty() {
+            self.doubts += 1;
+            self.newest_of_tables = self.doubts;
+        }
         Ok(())
     }
 
@@ -382,6 +393,7 @@ impl<'a> Delivery<'a> {
             if collected == Collected::Mismatch && !rows.is_unreadable() {
                 followed.is_doubtful = true;
                 self.doubts += 1;
+                self.newest_of_tables = self.doubts;
             }
         }
         if rows.ends_statement {

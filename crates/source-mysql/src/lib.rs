@@ -306,7 +306,6 @@ mod tests {
     mod recorder;
     mod refusals;
     mod replicas;
-    mod servers;
     mod types;
 
     pub(crate) use hotrow_testkit::mysql as server;

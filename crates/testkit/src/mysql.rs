@@ -1,7 +1,9 @@
 //! MariaDB or MySQL server for a test.
 //!
-//! A server has its own data folder, its own port on 127.0.0.1 and an unprivileged owner. It is
-//! removed when dropped. A missing program fails the test with a message.
+//! A server has its own data folder, its own port on 127.0.0.1 and an unprivileged owner. Tests
+//! that stop it, or change what all sessions see, own a server ([`Server::start`]), which is
+//! removed when dropped. The others of a program share one, and each has a database there
+//! ([`Server::any`]). A missing program fails the test with a message.
 //!
 //! Tests of both get a server of the [`Flavor`] of their run.
 
@@ -9,18 +11,22 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{free_port, run, signal, state};
+use crate::process::{free_port, note_start, run, signal, state};
 
 mod flavor;
+mod globals;
 mod lifecycle;
 mod programs;
 
 pub use flavor::Flavor;
+pub use globals::globals;
 pub use programs::Running;
 
 /// First port of the servers.
@@ -31,7 +37,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const CHECK_EVERY: Duration = Duration::from_millis(2);
 /// Maximum lines of the server's log that a failing test shows.
 const LOG_LINES_MAX: usize = 40;
-/// Database of tests on a private server.
+/// Database of tests on a private server; on a shared one it is followed by a number.
 const DATABASE: &str = "test";
 /// Account of the service.
 pub const SERVICE_USER: &str = "hotrow";
@@ -53,22 +59,23 @@ const SETTINGS: [(&str, &str); 16] = [
     ("performance-schema", "OFF"),
     ("skip-name-resolve", "ON"),
     ("sync-binlog", "0"),
-    ("max-connections", "100"),
+    ("max-connections", "500"),
     // Nothing may depend on the machine's time zone.
     ("default-time-zone", "+05:30"),
 ];
 
-/// Private server, running or stopped. It is stopped and removed when dropped, and also when the
-/// test's process is killed.
+/// Server, running or stopped. A private one is stopped and removed when dropped, a shared one at
+/// the end of the test's process; both also when that process is killed.
 pub struct Server {
     flavor: Flavor,
     port: u16,
     /// Empty before it is created.
-    database: &'static str,
-    folder: TempDir,
+    database: String,
+    folder: Arc<TempDir>,
     settings: Vec<(String, String)>,
     process: Option<Child>,
-    guard: Child,
+    /// `None` for a share of a server.
+    guard: Option<Child>,
 }
 
 /// Direction to stop a server.
@@ -81,10 +88,33 @@ pub enum Stop {
 }
 
 impl Server {
-    /// Starts a server of the run's flavor. For tests that need only SQL.
+    /// Returns a share of the program's server of the run's flavor, with a database for the test.
+    /// For tests that need only SQL.
     #[track_caller]
     pub fn any() -> Self {
-        Self::start(&[])
+        Self::any_as(Flavor::of_run())
+    }
+
+    /// Returns a share of the program's server of this flavor, as [`Self::any`] does.
+    #[track_caller]
+    pub fn any_as(flavor: Flavor) -> Self {
+        static SERVERS: [OnceLock<Server>; 2] = [const { OnceLock::new() }; 2];
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        let server = SERVERS[flavor as usize].get_or_init(|| Self::start_as(flavor, &[]));
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let database = format!("{DATABASE}_{number}");
+        server.batch(&format!("CREATE DATABASE {database}"));
+        let share = Self {
+            flavor,
+            port: server.port,
+            database,
+            folder: server.folder.clone(),
+            settings: Vec::new(),
+            process: None,
+            guard: None,
+        };
+        share.create_service_account();
+        share
     }
 
     /// Starts a server of the run's flavor with further command line settings: name and value. An
@@ -101,7 +131,7 @@ impl Server {
         let folder = TempDir::with_prefix("hotrow-my-").expect("a temporary folder");
         programs::give_to_owner(folder.path());
         run(Command::new("cp").arg("-a").arg(&template).arg(folder.path().join("data")));
-        let guard = guard(&folder);
+        let guard = Some(guard(&folder));
         let all = SETTINGS
             .iter()
             .chain(flavor.settings())
@@ -111,15 +141,15 @@ impl Server {
         let mut server = Self {
             flavor,
             port: free_port(PORT_FIRST),
-            database: "",
-            folder,
+            database: String::new(),
+            folder: Arc::new(folder),
             settings: all,
             process: None,
             guard,
         };
         server.restart();
         server.batch(&format!("CREATE DATABASE {DATABASE}"));
-        server.database = DATABASE;
+        DATABASE.clone_into(&mut server.database);
         server.create_service_account();
         server
     }
@@ -149,7 +179,7 @@ impl Server {
 
     /// Returns the test's database.
     pub fn database(&self) -> &str {
-        self.database
+        &self.database
     }
 
     /// Returns the connection string of the service's account. It has exactly the privileges of
@@ -250,7 +280,7 @@ impl Server {
             .expect("the SQL client");
         let mut input = child.stdin.take().expect("piped");
         // The client may end before it has read everything.
-        let sql = self.flavor.dialect(sql);
+        let sql = globals::of_session(self.flavor) + &self.flavor.dialect(sql);
         let writer = std::thread::spawn(move || _ = input.write_all(sql.as_bytes()));
         Running { child, writer }
     }
@@ -293,8 +323,10 @@ impl Drop for Server {
             signal(child.id(), Signal::KILL);
             _ = child.wait();
         }
-        _ = self.guard.kill();
-        _ = self.guard.wait();
+        if let Some(mut guard) = self.guard.take() {
+            _ = guard.kill();
+            _ = guard.wait();
+        }
         if std::thread::panicking() {
             eprintln!("--- log of the server ---\n{}", self.log_tail());
         }

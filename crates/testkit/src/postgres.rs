@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{free_port, run, signal, state};
+use crate::process::{free_port, note_start, run, signal, state};
 
 mod backups;
 mod programs;
@@ -253,6 +253,7 @@ impl Server {
         if self.postmaster.is_some() {
             self.stop(Stop::Fast);
         }
+        note_start("PostgreSQL");
         let log = std::fs::File::options()
             .create(true)
             .append(true)

@@ -1,5 +1,6 @@
 //! What servers of every engine need: an unprivileged owner, a port, signals, a copied data folder.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,20 @@ pub fn free_port(first: u16) -> u16 {
         }
     }
     panic!("no free port on 127.0.0.1 from {first}");
+}
+
+/// Appends a line for a server that starts to the file that the environment variable names, so that
+/// the starts of a run can be counted: `HOTROW_TEST_STARTS=/tmp/starts ./test`.
+pub fn note_start(engine: &str) {
+    let Some(path) = std::env::var_os("HOTROW_TEST_STARTS") else { return };
+    let file = std::fs::File::options().create(true).append(true).open(path);
+    writeln!(file.expect("the file of starts"), "{engine}").expect("write to the file of starts");
+}
+
+/// Returns whether the servers of this run have settings that sessions must not inherit:
+/// `HOTROW_TEST_GLOBALS=perturbed cargo test …`.
+pub fn is_perturbed() -> bool {
+    std::env::var_os("HOTROW_TEST_GLOBALS").is_some_and(|value| value == "perturbed")
 }
 
 /// Sends a signal. A process that has ended is not an error.

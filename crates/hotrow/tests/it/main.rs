@@ -119,10 +119,9 @@ mod mongodb {
 
 /// The real binary over MariaDB on a private server, or over MySQL, as HOTROW_TEST_SERVER says.
 ///
-/// Reading order: [`shop`] (a server with tables), then by theme: [`changes`], [`failures`],
-/// [`restore`], `hub`. [`common`] holds the tests that run over several engines.
+/// Reading order: [`shop`] (a server with tables), then by theme: [`failures`], [`restore`],
+/// [`views`], `hub`. [`common`] holds the tests that run over several engines.
 mod mysql {
-    mod changes;
     mod failures;
     #[cfg(feature = "hub")]
     mod hub;
@@ -175,13 +174,11 @@ mod overload {
 
 /// Tests of the real binary over a private PostgreSQL server.
 ///
-/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
-/// [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
+/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
 /// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`, `hub_fail_over`;
-/// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
-/// helpers of the others.
+/// [`common`] holds the tests that run over several engines; [`proxies`] tests a helper of the
+/// others.
 mod postgres {
-    mod changes;
     mod failures;
     mod grants;
     mod history;
@@ -194,13 +191,11 @@ mod postgres {
     mod hub_slot;
     mod proxies;
     mod reads;
-    mod servers;
     mod shapes;
     mod shop;
     mod sources;
     mod standbys;
     mod start;
-    mod types;
     mod unfollowed;
     mod views;
 

@@ -10,7 +10,7 @@ use hotrow_admission::rate::{Decision, Policy};
 use hotrow_measure::clock::Nanos;
 
 use crate::admission::rate::seed;
-use crate::http_error::whole_seconds;
+use crate::retry_after::whole_seconds;
 
 /// Clients that are distinguished; 16 bytes each.
 const CLIENTS_MAX: usize = 16_384;

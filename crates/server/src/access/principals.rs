@@ -13,8 +13,6 @@ use hotrow_net::file_watch::{self, Stamps, Watched};
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
-use crate::in_force::InForce;
-
 /// Largest file of grants: 10,000 keys have about 2 MB.
 const GRANTS_BYTES_MAX: usize = 4 << 20;
 
@@ -171,32 +169,6 @@ impl Watched for PrincipalsInForce {
                     "the changed access.grants_file is refused; the grants before it stay in force"
                 );
             }
-        }
-    }
-}
-
-/// The file of grants of the settings in force, if they have one.
-pub(crate) struct GrantsInForce(pub(crate) Arc<InForce>);
-
-impl GrantsInForce {
-    fn principals(&self) -> Option<Arc<PrincipalsInForce>> {
-        let snapshot = self.0.newest();
-        snapshot.shared.access.as_ref().map(|access| Arc::clone(access.principals()))
-    }
-}
-
-impl Watched for GrantsInForce {
-    fn stamps(&self) -> Stamps {
-        self.principals().map(|principals| principals.stamps()).unwrap_or_default()
-    }
-
-    fn taken(&self) -> Stamps {
-        self.principals().map(|principals| principals.taken()).unwrap_or_default()
-    }
-
-    fn reload(&self, now: Stamps) {
-        if let Some(principals) = self.principals() {
-            principals.reload(now);
         }
     }
 }

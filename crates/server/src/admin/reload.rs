@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{View, access, plain, unauthorised};
 use crate::body::Body;
 use crate::http_error::{HttpError, problem};
-use crate::reload::{Left, NO_FILE, ReloadResult, Reloads, Report, Trigger};
+use crate::reload::{Left, NO_FILE, ReloadResult, Report, Trigger};
 
 /// Path of the request.
 pub(super) const PATH: &str = "/reload";
@@ -112,15 +112,6 @@ impl View {
 /// represents exactly.
 fn number_of(hash: &str) -> u64 {
     hash.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
-}
-
-/// Returns what `/readyz` says of reloads.
-pub(crate) fn readiness_label(reloads: Option<&Reloads>) -> &'static str {
-    match reloads {
-        None => "none",
-        Some(reloads) if reloads.has_failed() => "failed",
-        Some(_) => "ok",
-    }
 }
 
 fn document(report: &Report) -> Value {

@@ -8,7 +8,8 @@ use hotrow_telemetry::exposition::{Exposition, Labels, Number, Scale};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use super::status::millis;
+use super::units::millis;
+use crate::admission::breaker::badness;
 use crate::admission::concurrency;
 use crate::read::SourceReads;
 
@@ -282,15 +283,6 @@ impl View {
     pub(super) fn worst_breaker(&self, now: Nanos) -> State {
         let states = self.sources().iter().map(|reads| reads.breaker.state(now));
         states.max_by_key(|state| badness(*state)).unwrap_or(State::Closed)
-    }
-}
-
-/// Order of the states of a breaker: the one that refuses most is the greatest.
-pub(crate) fn badness(state: State) -> u8 {
-    match state {
-        State::Closed => 0,
-        State::HalfOpen => 1,
-        State::Open => 2,
     }
 }
 

@@ -1,7 +1,5 @@
 //! `/status`: the state of the service as JSON.
 
-use std::time::Duration;
-
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::lookups::LABELS;
@@ -9,13 +7,8 @@ use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
+use super::units::millis;
 use crate::admission::concurrency;
-
-/// Converts to milliseconds, to the microsecond.
-pub(crate) fn millis(duration: Duration) -> f64 {
-    // Microseconds suffice.
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
 
 impl View {
     /// Returns the whole document.

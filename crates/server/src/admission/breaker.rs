@@ -15,7 +15,8 @@ use hotrow_types::source::SourceId;
 use parking_lot::Mutex;
 
 use crate::collections::Collections;
-use crate::http_error::{HttpError, whole_seconds};
+use crate::http_error::HttpError;
+use crate::retry_after::whole_seconds;
 
 /// Breaker with its counters. On cache lines of its own, like the concurrency limiter.
 #[repr(align(128))]
@@ -246,6 +247,15 @@ fn outcome<T>(result: &Result<T, SourceError>) -> Outcome {
         Ok(_) => Outcome::Success,
         Err(SourceError::Unavailable { .. } | SourceError::Timeout { .. }) => Outcome::Failure,
         Err(SourceError::Broken { .. } | SourceError::Data { .. }) => Outcome::Neutral,
+    }
+}
+
+/// Order of the states of a breaker: the one that refuses most is the greatest.
+pub(crate) fn badness(state: State) -> u8 {
+    match state {
+        State::Closed => 0,
+        State::HalfOpen => 1,
+        State::Open => 2,
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod files;
 pub(crate) mod memory;
-mod pace;
+pub(crate) mod pace;
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::source::SourceId;
 
 pub(crate) use self::memory::resident_bytes;
-pub(crate) use self::pace::LoopPace;
 
 use super::shed::LoadShedder;
 use crate::collections::Collections;

@@ -5,7 +5,7 @@
 //! its key; for a global rule that is one cache line shared by all workers. Without rules all of
 //! this is one branch.
 
-mod fields;
+pub(crate) mod fields;
 mod pass;
 mod view;
 
@@ -25,7 +25,7 @@ use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
-pub(crate) use self::fields::{Fields, TooMany};
+use self::fields::{Fields, RuleState, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
 use crate::collections::Collection;
@@ -286,6 +286,26 @@ impl RuleInForce {
 }
 
 impl Rule {
+    fn rule_state(
+        &self,
+        request: &RateRequest<'_>,
+        clients: &Clients,
+        now: Nanos,
+    ) -> RuleState<'_> {
+        let state = self.key_state(request, clients).state();
+        let remaining = match self.state.limit.judge(state, 0, now).0 {
+            Decision::Admitted { remaining } => remaining,
+            _ => 0,
+        };
+        let settled_after = self.state.limit.settled_after(state, now);
+        RuleState {
+            name: &self.name,
+            setting: self.state.limit.setting(),
+            remaining,
+            settled_after,
+        }
+    }
+
     fn key_state<'a>(&'a self, request: &RateRequest<'_>, clients: &Clients) -> KeyState<'a> {
         match (&self.state.storage, &self.per) {
             (RuleStorage::One(cell), _) => KeyState::Cell(cell),

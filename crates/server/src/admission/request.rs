@@ -56,7 +56,7 @@ impl Handler {
 
     #[cold]
     fn kind_by_head(&self, id: CollectionId, memory: Kind, request: &RequestContext<'_>) -> Kind {
-        match self.mode(id, request) {
+        match ReadRequirement::of(request, self.shared.collections.get(id)) {
             Ok(ReadRequirement::New) => Kind::Bypass,
             // Memory may hold a single record that proves to be new enough.
             Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,

@@ -71,7 +71,7 @@ impl Handler {
         let keys: Vec<Key> = cold.iter().map(|place| ids.keys[*place].clone()).collect();
         let logged = keys.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
         let kind = wanted.map_or(mode.into(), |_| ReadKind::MinPosition);
-        let waiting = request.trace(fetcher, &keys.iter().collect::<Vec<_>>(), kind);
+        let waiting = fetcher.trace(request, &keys.iter().collect::<Vec<_>>(), kind);
         let handler = Rc::clone(self);
         let arrived = Nanos::now();
         let request = request.to_pending();

@@ -6,6 +6,7 @@
 use std::collections::TryReserveError;
 
 use bytes::Bytes;
+use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_cache::Record;
 
 use super::ids::Ids;
@@ -26,6 +27,22 @@ impl Item {
             Self::Whole(record) => record.body(),
             Self::View(view) => view,
         }
+    }
+}
+
+/// The records of a batch that is not rendered, in the order of its keys.
+#[derive(Debug)]
+pub struct BatchParts {
+    /// `None`: absent.
+    pub(crate) items: Vec<Option<Item>>,
+    /// Reservation of the answer.
+    pub(crate) size: AnswerReservation,
+}
+
+impl BatchParts {
+    /// Returns the bytes of the records.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.items.iter().flatten().map(|item| item.body().len() as u64).sum()
     }
 }
 

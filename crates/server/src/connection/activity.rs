@@ -10,6 +10,14 @@ use hotrow_measure::clock::Nanos;
 
 use crate::config::Limits;
 
+/// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
+/// never early.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Most bytes that the kernel holds for a client that does not read: a write beyond those unsent,
+/// with the kernel's own memory for them.
+pub(crate) const KERNEL_BYTES_MAX: u64 = 256 << 10;
+
 /// Time for the first request of a connection that was accepted shortly before the drain. Its
 /// client saw the connection established and would otherwise lose that request.
 pub(crate) const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(300);

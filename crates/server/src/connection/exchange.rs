@@ -19,6 +19,7 @@ use hotrow_net::stream::Stream;
 use tokio::io::ReadBuf;
 
 use super::activity::{Activity, Phase};
+use super::end::{ConnectionEnd, LastMessage, Leftover};
 use super::http2::PREFACE_LINE;
 use super::incoming_body::IncomingBody;
 use super::output::{Broken, Output};
@@ -27,7 +28,6 @@ use super::rejection::Rejection;
 use super::request::{BodyPipe, Request, RequestBody};
 use super::serve::{Serve, Served};
 use super::worker_context::{REQUEST_WORK, WORK_PER_REQUEST_BYTE, WorkerContext};
-use super::{ConnectionEnd, LastMessage, Leftover};
 use crate::context::ConnectionContext;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -27,6 +27,7 @@ use tokio::time::timeout;
 use self::exchange::Exchange;
 use super::activity::Expiry;
 use super::close::{LINGER, close, linger};
+use super::end::Http2End;
 use super::registry::Registered;
 use super::serve::Serve;
 use crate::context::ConnectionContext;
@@ -35,20 +36,6 @@ use crate::metrics::CloseCause;
 /// First line of a connection that speaks HTTP/2 without having agreed on it (RFC 9113 section
 /// 3.3). To HTTP/1.1 it is a request of an unknown version.
 pub(super) const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
-
-/// Reason for which a connection is not driven further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Http2End {
-    /// By the protocol.
-    Finished,
-    /// The socket failed, or the client has left open streams.
-    Broken,
-    /// The client broke the protocol; a GOAWAY has been sent.
-    Refused,
-    /// The client exceeded a bound on what it may repeat; a GOAWAY has been sent.
-    Flood,
-    Expired(Expiry),
-}
 
 /// Serves `stream`, of which `received` has been read, until it is closed.
 pub(crate) async fn serve<T: Stream, S: Serve>(

@@ -26,12 +26,13 @@ use tokio::io::ReadBuf;
 
 pub(crate) use self::ending::turn_away;
 use self::ending::{Leftover, finish};
+use super::Client;
 use super::activity::{Activity, Expiry, Phase};
+use super::end::ConnectionEnd;
 use super::output::{Broken, Output};
 use super::registry::Registered;
 use super::serve::Serve;
 use super::worker_context::{READ_BYTES, REQUEST_WORK, WorkerContext};
-use super::{Client, ConnectionEnd};
 use crate::body::Body;
 use crate::config::Limits;
 use crate::context::ConnectionContext;

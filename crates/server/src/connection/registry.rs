@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hotrow_measure::clock::Nanos;
 
-use super::SWEEP_INTERVAL;
-use crate::connection::activity::{Activity, Expiry};
+use super::activity::{Activity, Expiry, KERNEL_BYTES_MAX, SWEEP_INTERVAL};
 use crate::connection::worker_context::WorkerContext;
 use crate::metrics::CloseCause;
 
@@ -24,10 +23,6 @@ const RECLAIM_CANDIDATES: usize = 32;
 /// Most connections per worker that were asked to make room and have not closed yet. The limit may
 /// be exceeded by as many.
 pub(crate) const LEAVING_MAX: usize = 16;
-
-/// Most bytes that the kernel holds for a client that does not read: a write beyond those unsent,
-/// with the kernel's own memory for them.
-pub(crate) const KERNEL_BYTES_MAX: u64 = 256 << 10;
 
 /// All connections of a worker. One thread uses it.
 pub(crate) struct Registry {

@@ -160,7 +160,7 @@ impl Handler {
             return Step::problem(&HttpError::NotFollowed);
         };
         let body = FollowBody::new(follower, self, request, framing);
-        let mut response = Response::new(Body::Follow(Box::new(body)));
+        let mut response = Response::new(Body::Endless(Box::new(body)));
         let headers = response.headers_mut();
         let mut set = |name, value| _ = headers.insert(name, HeaderValue::from_static(value));
         set(CONTENT_TYPE, "text/event-stream");

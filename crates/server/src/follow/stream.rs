@@ -25,10 +25,10 @@ use super::request::Asked;
 use super::worker::Registration;
 use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
 use crate::admission::rate::seed;
+use crate::body::EndlessBody;
 use crate::connection::activity::Activity;
 use crate::context::RequestContext;
 use crate::handle::Handler;
-use crate::observer::PendingNote;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ pub(super) enum Framing {
 }
 
 /// Body of a follower's answer.
-pub struct FollowBody {
+pub(super) struct FollowBody {
     run: Pin<Box<dyn Future<Output = EndCause>>>,
     next: Rc<NextFrame>,
     follows: Arc<Follows>,
@@ -204,7 +204,8 @@ pub struct FollowBody {
     ended: Option<EndCause>,
     collection: CollectionId,
     bytes: u64,
-    note: Option<PendingNote>,
+    /// Called with its bytes at its end.
+    note: Option<Box<dyn FnOnce(u64)>>,
 }
 
 impl fmt::Debug for FollowBody {
@@ -240,18 +241,21 @@ impl FollowBody {
         }
     }
 
-    /// Takes what its line of the access log needs, which is written at its end.
-    pub(crate) fn take_note(&mut self, note: Option<PendingNote>) {
-        self.note = note;
+    fn frame(&mut self, mut text: EventText, ended: Option<EndCause>) -> Bytes {
+        self.ended = ended;
+        if let Some(cause) = ended {
+            text.end(cause);
+        }
+        self.has_given.set(ended.is_none());
+        let frame = Bytes::from(text.into_frame(self.framing == Framing::Chunked, ended.is_some()));
+        self.bytes += frame.len() as u64;
+        self.follows.counts.sent(frame.len());
+        frame
     }
+}
 
-    /// Notes that its client has taken nothing for too long, and that it is dropped for that.
-    pub(crate) fn note_stuck(&mut self) {
-        self.is_stuck = true;
-    }
-
-    /// Returns the next frame.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EndlessBody for FollowBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended.is_some() {
             return Poll::Ready(None);
         }
@@ -280,16 +284,12 @@ impl FollowBody {
         Poll::Ready(Some(self.frame(text, ended)))
     }
 
-    fn frame(&mut self, mut text: EventText, ended: Option<EndCause>) -> Bytes {
-        self.ended = ended;
-        if let Some(cause) = ended {
-            text.end(cause);
-        }
-        self.has_given.set(ended.is_none());
-        let frame = Bytes::from(text.into_frame(self.framing == Framing::Chunked, ended.is_some()));
-        self.bytes += frame.len() as u64;
-        self.follows.counts.sent(frame.len());
-        frame
+    fn note_stuck(&mut self) {
+        self.is_stuck = true;
+    }
+
+    fn at_end(&mut self, note: Box<dyn FnOnce(u64)>) {
+        self.note = Some(note);
     }
 }
 
@@ -313,8 +313,8 @@ impl Drop for FollowBody {
                 );
             });
         }
-        if let (Some(observer), Some(note)) = (&self.handler.observer, &self.note) {
-            self.handler.note_stream(observer, note, self.bytes);
+        if let Some(note) = self.note.take() {
+            note(self.bytes);
         }
     }
 }

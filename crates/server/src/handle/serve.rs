@@ -76,10 +76,11 @@ impl Handler {
             Step::Now(outcome) => {
                 let cache_outcome = outcome.1;
                 let mut answer = self.counted(outcome, now);
-                if let Some(body) = answer.follow_body() {
+                if let Some(body) = answer.endless_body() {
                     // Its note is made at its end.
-                    let note = |_: &Rc<_>| self.pending_note(&arrived, notes, None);
-                    body.take_note(self.observer.as_ref().map(note));
+                    if self.observer.is_some() {
+                        body.at_end(self.stream_note(self.pending_note(&arrived, notes, None)));
+                    }
                     return Begun::Now(AnswerTo { answer, origin, timing: None });
                 }
                 let note =
@@ -96,12 +97,19 @@ impl Handler {
     }
 
     /// Completes an answer that was waited for since `since`.
-    pub(crate) fn complete(&self, outcome: Outcome, ending: Ending, since: Nanos) -> AnswerTo {
+    pub(crate) fn complete(
+        self: &Rc<Self>,
+        outcome: Outcome,
+        ending: Ending,
+        since: Nanos,
+    ) -> AnswerTo {
         let Ending { note, origin } = ending;
         let cache_outcome = outcome.1;
         let mut answer = self.counted(outcome, since);
-        if let Some(body) = answer.follow_body() {
-            body.take_note(note);
+        if let Some(body) = answer.endless_body() {
+            if let Some(note) = note {
+                body.at_end(self.stream_note(note));
+            }
             self.turn_ended();
             return AnswerTo { answer, origin, timing: None };
         }
@@ -116,7 +124,12 @@ impl Handler {
     }
 
     /// Refuses a request that was waited for. No page of another origin may read why.
-    pub(crate) fn refuse(&self, problem: &HttpError, ending: Ending, since: Nanos) -> AnswerTo {
+    pub(crate) fn refuse(
+        self: &Rc<Self>,
+        problem: &HttpError,
+        ending: Ending,
+        since: Nanos,
+    ) -> AnswerTo {
         let outcome = (problem.response().into(), CacheOutcome::None);
         self.complete(outcome, Ending { origin: RequestOrigin::Other, ..ending }, since)
     }

@@ -8,11 +8,10 @@ use hotrow_representation::header_writer::etag;
 use hotrow_representation::record_form::tag_suffix;
 use hotrow_types::version::Position;
 
-use super::{RecordAnswer, RecordHeads};
+use super::{AbsentAnswer, RecordAnswer, RecordHeads};
 use crate::body::Body;
 use crate::connection::serve::Written;
 use crate::respond::age_seconds;
-use crate::sight::AbsentAnswer;
 use crate::surrogate_key::Sharing;
 
 impl RecordHeads {

@@ -16,9 +16,9 @@ use hotrow_resp::Version;
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
-use super::Session;
 use super::commands::{Spec, UNKNOWN};
 use super::dispatch::{Asked, CommandRequest};
+use super::{Reply, Session};
 use crate::config::access::Names;
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;
@@ -108,6 +108,16 @@ struct CommandNote {
     collection: Option<CollectionId>,
     caller: Caller,
     names: Option<Arc<Names>>,
+}
+
+impl Reply {
+    /// Counts and notes it, if that is due.
+    pub(crate) fn counted_by(mut self, handler: &Handler) -> Self {
+        if let Some((command, answered)) = self.due.take() {
+            handler.answered_later(&command, answered);
+        }
+        self
+    }
 }
 
 impl Handler {

@@ -16,7 +16,8 @@ use super::dispatch::Asked;
 use super::refusal;
 use super::{Replied, Reply};
 use crate::answer::{Answer, Outcome};
-use crate::batch::{BatchParts, Ids, Item};
+use crate::batch::render::BatchParts;
+use crate::batch::{Ids, Item};
 use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::handle::{Handler, Step};
@@ -214,9 +215,10 @@ impl Handler {
         let mut sizes = batches.into_iter().map(|parts: BatchParts| parts.size);
         let size = sizes.next().unwrap_or_else(|| self.shared.budgets.answer());
         match size.finish(segments.len() as u64) {
-            Ok(reservation) => {
-                (Some(Body::held(segments, reservation, &session.connection)), answered(bytes))
-            }
+            Ok(reservation) => (
+                Some(Body::held(segments, reservation, &session.connection.activity)),
+                answered(bytes),
+            ),
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, places.len());
                 let text = refusal::text(&problem);

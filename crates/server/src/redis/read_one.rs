@@ -219,7 +219,7 @@ fn ttl(answer: &Answer, wanted: Wanted) -> i64 {
 fn write_body(body: Body, out: &mut Vec<u8>) -> Option<Body> {
     match body {
         Body::Held(_) => return Some(body.followed_by(write::BULK_END)),
-        Body::Empty | Body::Follow(_) => {}
+        Body::Empty | Body::Endless(_) => {}
         Body::Record(form) => out.extend_from_slice(form.bytes()),
         Body::Bytes(bytes) => out.extend_from_slice(&bytes),
     }

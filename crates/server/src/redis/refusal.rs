@@ -125,7 +125,7 @@ mod tests {
     use hotrow_types::key::KeyError;
 
     use super::*;
-    use crate::access::Denial;
+    use crate::access::credential::Denial;
     use crate::admission::shed::ConnectionDisposition;
     use hotrow_telemetry::outcome::CacheOutcome;
 

@@ -1,6 +1,6 @@
 //! Statements in the log: their effects on transactions, and the tables that they may have changed.
 
-use super::super::binlog::Xid;
+use super::super::binlog::{Query, Xid};
 
 /// Effect of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,13 +149,16 @@ fn after_comment(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns true if a definition statement may change a table. Ambiguous names count as a match: a
-/// non-ASCII name differs in other character sets, and quotes in names are doubled.
-pub(super) fn names(text: &[u8], database: &str, table: &str) -> bool {
+/// non-ASCII name differs in other character sets, and quotes in names are doubled. A session of
+/// another database names the table's.
+pub(super) fn names(statement: &Query<'_>, database: &str, table: &str) -> bool {
     let is_plain = |name: &str| name.is_ascii() && !name.contains(['`', '"', '\'', '\\']);
     if !is_plain(table) || !is_plain(database) {
         return true;
     }
-    let text = text.to_ascii_lowercase();
+    let text = statement.text.to_ascii_lowercase();
+    let session = statement.database;
+    let is_inside = session.is_empty() || session.eq_ignore_ascii_case(database.as_bytes());
     let in_word = |at: Option<&u8>| {
         at.is_some_and(|b| b.is_ascii_alphanumeric() || b"_$".contains(b) || *b >= 0x80)
     };
@@ -169,7 +172,9 @@ pub(super) fn names(text: &[u8], database: &str, table: &str) -> bool {
         };
         (0..text.len()).any(is_here)
     };
-    has(table) || (has(database) && (has("database") || has("schema")))
+    let is_of_database = has(database);
+    (has(table) && (is_inside || is_of_database))
+        || (is_of_database && (has("database") || has("schema")))
 }
 
 #[cfg(test)]
@@ -257,7 +262,10 @@ mod tests {
 
     #[test]
     fn ambiguous_names_count_as_named() {
-        let names = |text: &str, table: &str| names(text.as_bytes(), "shop", table);
+        let from = |session: &str, text: &str, table: &str| {
+            names(&Query { database: session.as_bytes(), text: text.as_bytes() }, "shop", table)
+        };
+        let names = |text: &str, table: &str| from("Shop", text, table);
         assert!(names("TRUNCATE `Products`", "products"));
         assert!(names("ALTER TABLE a,products.b", "products"));
         assert!(names("truncate`products`", "products"));
@@ -269,5 +277,9 @@ mod tests {
         assert!(!names("CREATE TABLE shop.x (a INT)", "products"));
         assert!(names("CREATE TABLE x (a INT)", "größe"));
         assert!(names("CREATE TABLE x (a INT)", "a`b"));
+        assert!(from("", "TRUNCATE products", "products"));
+        assert!(!from("other", "TRUNCATE products", "products"));
+        assert!(from("other", "RENAME TABLE x TO shop.products", "products"));
+        assert!(from("other", "DROP DATABASE shop", "products"));
     }
 }

@@ -38,7 +38,7 @@ const PRODUCTS: &str = "CREATE TABLE p (id int PRIMARY KEY, name text); \
 
 #[test]
 fn a_record_has_its_children_in_order_up_to_the_limit() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(PRODUCTS);
     let by = |column: &str, is_descending| OrderBy { column: column.into(), is_descending };
     let first = EmbedConfig {
@@ -74,7 +74,7 @@ fn a_record_has_its_children_in_order_up_to_the_limit() {
 /// The values of a child are those of a column, although they pass through joins.
 #[test]
 fn values_of_children_have_the_forms_of_columns() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE p (id int PRIMARY KEY, t text, d decimal(9,3), z int zerofill, f float, \
          r double, b bit(11), e enum('x','y'), s set('x','y'), bl blob, bi binary(4), g point, \
@@ -104,7 +104,7 @@ fn values_of_children_have_the_forms_of_columns() {
 fn keys_of_every_type_refer_by_their_bytes() {
     const BYTES: &str = "varchar(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin";
     const LATIN: &str = "varchar(40) CHARACTER SET latin1 COLLATE latin1_nopad_bin";
-    let server = Server::start(&[]);
+    let server = Server::any();
     for (ty, of_child, values, ids) in [
         ("int unsigned", "tinyint", ["7", "8"], ["7", "8"]),
         (
@@ -150,7 +150,7 @@ fn keys_of_every_type_refer_by_their_bytes() {
 
 #[test]
 fn bounds_of_a_query_count_the_children() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE p (id int PRIMARY KEY); INSERT INTO p VALUES (1), (2), (3);
          CREATE TABLE c (id int PRIMARY KEY, p_id int, t longtext, INDEX (p_id)); \
@@ -181,7 +181,7 @@ fn bounds_of_a_query_count_the_children() {
 #[test]
 fn unfit_tables_and_references_are_refused_with_the_remedy() {
     const NO_PAD: &str = "varchar(9) COLLATE utf8mb4_nopad_bin";
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(&format!(
         "CREATE TABLE p (id int PRIMARY KEY, name text); \
          CREATE TABLE bare (p_id int, n int, UNIQUE (n)); \
@@ -239,8 +239,7 @@ fn unfit_tables_and_references_are_refused_with_the_remedy() {
     Reader::open(embedding(&server, "exact(k)", vec![member("own", "t", "exact")]));
     // The account reads whole tables.
     server.batch(
-        "CREATE USER half; GRANT SELECT ON test.p TO half; GRANT SELECT (id, p_id) \
-         ON test.c TO half; \
+        "CREATE USER half; GRANT SELECT ON p TO half; GRANT SELECT (id, p_id) ON c TO half; \
          GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO half",
     );
     let mut half = embedding(&server, "p(id)", vec![member("own", "c", "p_id")]);

@@ -85,7 +85,7 @@ fn servers_that_do_not_log_the_database_are_refused() {
 
 #[test]
 fn a_prepared_transaction_is_delivered_at_its_commit() {
-    let server = Server::any();
+    let server = Server::start(&[]);
     server.batch("CREATE TABLE p (id INT PRIMARY KEY, n INT); INSERT INTO p VALUES (1, 0), (2, 0)");
     let feed = Feed::start(&server, &["p(id)"]);
     let prepare = |name: &str, id: i64| {
@@ -113,7 +113,7 @@ fn a_prepared_transaction_is_delivered_at_its_commit() {
 
 #[test]
 fn a_transaction_prepared_before_the_start_flushes_everything() {
-    let server = Server::any();
+    let server = Server::start(&[]);
     server.batch("CREATE TABLE p (id INT PRIMARY KEY, n INT); INSERT INTO p VALUES (1, 0)");
     server.batch("XA START 'old'; UPDATE p SET n = 1; XA END 'old'; XA PREPARE 'old'");
     let feed = Feed::start(&server, &["p(id)"]);

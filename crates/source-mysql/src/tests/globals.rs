@@ -2,40 +2,9 @@
 
 use super::harness::Reader;
 use super::recorder::{Feed, config};
-use super::server::{Flavor, Server};
+use super::server::{Server, globals};
 use hotrow_source::Row;
 use hotrow_source::spec::{EmbedConfig, OrderBy};
-
-/// Which servers have a variable.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum On {
-    Both,
-    Only(Flavor),
-}
-
-/// Variables with a value that would change an answer, or the catalogue.
-const GLOBALS: [(On, &str, &str); 20] = [
-    (On::Both, "sql_select_limit", "1"),
-    (On::Both, "init_connect", "'START TRANSACTION'"),
-    (On::Both, "autocommit", "OFF"),
-    (On::Both, "completion_type", "'RELEASE'"),
-    (On::Both, "sql_mode", "'ANSI,PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES'"),
-    (On::Both, "time_zone", "'-09:00'"),
-    (On::Both, "max_join_size", "1"),
-    (On::Both, "max_sort_length", "64"),
-    (On::Both, "sql_quote_show_create", "OFF"),
-    (On::Both, "sql_auto_is_null", "ON"),
-    (On::Both, "character_set_client", "latin1"),
-    (On::Both, "character_set_connection", "latin1"),
-    (On::Both, "character_set_results", "latin1"),
-    (On::Both, "collation_connection", "utf8mb4_bin"),
-    (On::Both, "lc_time_names", "de_DE"),
-    (On::Both, "lc_messages", "de_DE"),
-    (On::Only(Flavor::MariaDb), "tx_isolation", "'READ-UNCOMMITTED'"),
-    (On::Only(Flavor::MySql), "transaction_isolation", "'READ-UNCOMMITTED'"),
-    (On::Only(Flavor::MariaDb), "old_mode", "'ZERO_DATE_TIME_CAST'"),
-    (On::Only(Flavor::MySql), "show_gipk_in_create_table_and_information_schema", "OFF"),
-];
 
 const TABLES: &str = "
     CREATE TABLE t (id int PRIMARY KEY, c char(5), d decimal(9,3), f float, j json, b bit(9),
@@ -75,17 +44,14 @@ fn globals_change_no_answer() {
     server.batch(TABLES);
     let expected = answers(&server);
     assert!(expected[0].contains("é") && expected.iter().all(|row| row.starts_with('{')));
-    let flavor = server.flavor();
-    let globals: Vec<_> =
-        GLOBALS.into_iter().filter(|(on, ..)| *on == On::Both || *on == On::Only(flavor)).collect();
-    for (_, name, value) in &globals {
+    for (name, value) in globals(server.flavor()) {
         server.batch(&format!("SET GLOBAL {name} = {value}"));
         assert_eq!(answers(&server), expected, "{name} = {value}");
         server.batch(&format!("SET GLOBAL {name} = DEFAULT"));
     }
     // All of them, and with a feed, whose sessions must not keep a snapshot either.
     let all: Vec<String> =
-        globals.iter().map(|(_, name, value)| format!("GLOBAL {name} = {value}")).collect();
+        globals(server.flavor()).map(|(name, value)| format!("GLOBAL {name} = {value}")).collect();
     server.batch(&format!("SET {}", all.join(", ")));
     assert_eq!(answers(&server), expected);
     let feed = Feed::start(&server, &["t(id)"]);

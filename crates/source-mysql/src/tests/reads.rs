@@ -13,7 +13,7 @@ use hotrow_source::{RowBudget, Source as _, SourceError};
 
 #[test]
 fn rows_come_in_request_order() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, name text, price decimal(10,2));
          INSERT INTO t VALUES (1, 'one', 1.10), (2, NULL, NULL), (-3, 'x\"y', 0)",
@@ -103,7 +103,7 @@ fn a_read_of_the_snapshot_point_matches_its_version() {
 
 #[test]
 fn every_kind_of_key_finds_its_row() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     let uuid = server.flavor().choose("uuid", "char(36)");
     server.batch(&format!(
         "CREATE TABLE a (k tinyint unsigned PRIMARY KEY); INSERT INTO a VALUES (255);
@@ -166,7 +166,7 @@ fn every_kind_of_key_finds_its_row() {
 
 #[test]
 fn another_spelling_finds_the_row_and_is_not_cached() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (k varchar(20) COLLATE utf8mb4_unicode_ci PRIMARY KEY, n int);
          INSERT INTO t VALUES ('Ärger', 1), ('b', 2);
@@ -196,7 +196,7 @@ fn another_spelling_finds_the_row_and_is_not_cached() {
 
 #[test]
 fn no_key_makes_the_server_scan_the_table() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE i (k bigint unsigned PRIMARY KEY, n int);
          INSERT INTO i SELECT seq, 1 FROM seq_1_to_20000;
@@ -235,7 +235,7 @@ fn no_key_makes_the_server_scan_the_table() {
 
 #[test]
 fn a_thousand_keys_are_one_query() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE i (k int PRIMARY KEY); INSERT INTO i SELECT seq FROM seq_1_to_500;
          CREATE TABLE c (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY);
@@ -258,7 +258,7 @@ fn a_thousand_keys_are_one_query() {
 
 #[test]
 fn a_changed_table_is_read_by_its_new_definition() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server
         .batch("CREATE TABLE t (id int PRIMARY KEY, a int, b int); INSERT INTO t VALUES (1, 2, 3)");
     let reader = Reader::on(&server, &["t(id)"]);
@@ -316,7 +316,7 @@ fn a_connection_that_died_is_replaced_and_a_slow_query_ends() {
 
 #[test]
 fn the_readers_sessions_are_read_only_and_in_utc() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY)");
     let reader = Reader::on(&server, &["t(id)"]);
     let plan = reader.source.shared.published.plan().unwrap();
@@ -339,7 +339,7 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
 
 #[test]
 fn a_query_keeps_the_rows_that_have_room() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, v text);
          INSERT INTO t VALUES (1, repeat('x', 1000)), (2, repeat('x', 1000)), (3, 'small')",
@@ -362,7 +362,7 @@ fn a_query_keeps_the_rows_that_have_room() {
 
 #[test]
 fn the_tenant_stands_before_the_record_in_every_form() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, name text, org varchar(9));
          INSERT INTO t VALUES (1, 'one', 'a\"b'), (2, 'two', NULL), (3, 'three', '');
@@ -393,7 +393,7 @@ fn the_tenant_stands_before_the_record_in_every_form() {
 /// The driver keeps an error of a later statement for the next query.
 #[test]
 fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let reader = Reader::on(&server, &["t(id)"]);
     let plan = reader.source.shared.published.plan().unwrap();
@@ -427,7 +427,7 @@ fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
 /// Only a proxy between can begin one, because each session begins with a rollback.
 #[test]
 fn a_session_with_an_open_transaction_gives_no_answer_and_does_not_stay() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let reader = Reader::on(&server, &["t(id)"]);
     let plan = reader.source.shared.published.plan().unwrap();

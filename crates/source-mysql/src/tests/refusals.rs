@@ -7,7 +7,7 @@ use hotrow_source::spec::KeyTypeName;
 
 #[test]
 fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE nokey (id int);
          CREATE TABLE other (id int PRIMARY KEY, u int, v int UNIQUE);
@@ -84,7 +84,7 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
 
 #[test]
 fn an_index_that_no_statement_may_use_is_no_key() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     let (hide, show) = server.flavor().choose(("IGNORED", "NOT IGNORED"), ("INVISIBLE", "VISIBLE"));
     server.batch(&format!(
         "CREATE TABLE t (pk int PRIMARY KEY, id int NOT NULL, UNIQUE KEY u (id) {hide}); \
@@ -110,7 +110,7 @@ fn an_index_that_no_statement_may_use_is_no_key() {
 
 #[test]
 fn key_types_must_fit() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server
         .batch("CREATE TABLE t (b binary(8) PRIMARY KEY); CREATE TABLE u (c char(36) PRIMARY KEY)");
     let mut settings = config(&server.url(), &["t(b)", "u(c)"]);
@@ -127,7 +127,7 @@ fn key_types_must_fit() {
 
 #[test]
 fn missing_privileges_come_with_the_grant() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE a (id int PRIMARY KEY, s int); CREATE TABLE b (id int PRIMARY KEY);
          CREATE USER reader@'%' IDENTIFIED BY 'secret'; GRANT SELECT (id) ON a TO reader@'%';

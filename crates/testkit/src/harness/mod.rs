@@ -28,7 +28,7 @@ pub use server::{Ended, Server};
 
 /// Time limit of conditions that should hold soon. Generous, because tests run in parallel on two
 /// cores, and a machine that writes back a build's files can stop others for many seconds.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(120);
 
 /// Checks repeatedly for `time`, until nine of ten checks in such a period succeed. A machine that
 /// pauses makes a few checks late; a systematic delay makes most of them late.

@@ -6,6 +6,7 @@ impl Server {
     /// Sets global variables without a restart. They apply to sessions that begin later.
     #[track_caller]
     pub fn set(&self, settings: &[(&str, &str)]) {
+        assert!(self.guard.is_some(), "other tests share this server: start one");
         for (name, value) in settings {
             self.batch(&format!("SET GLOBAL {name} = {value}"));
         }
@@ -34,6 +35,7 @@ impl Server {
         if self.runs() {
             self.stop(Stop::Fast);
         }
+        note_start(self.flavor.choose("MariaDB", "MySQL"));
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -68,6 +70,10 @@ impl Server {
             );
             ready(self) > before
         });
+        let perturbing = globals::of_run(self.flavor);
+        if !perturbing.is_empty() {
+            self.batch(&perturbing);
+        }
     }
 
     /// Copies the data folder of a stopped server, for [`Self::restore`].
@@ -134,6 +140,6 @@ impl Server {
     /// Returns the process id of the server.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        self.process.as_ref().expect("the server runs").id()
+        self.process.as_ref().expect("a server of this test's own that runs").id()
     }
 }

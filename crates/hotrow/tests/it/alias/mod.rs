@@ -22,7 +22,13 @@ pub(crate) trait Users: Sized {
     /// Type of a text that is compared byte by byte.
     const TEXT: &str;
 
+    /// Opens a database that the test may stop, or whose commits it may hide.
     fn open() -> Self;
+
+    /// Opens a database for statements alone.
+    fn shared() -> Self {
+        Self::open()
+    }
 
     /// Returns the configuration of a service, without collections.
     fn service(&self) -> Config;
@@ -31,7 +37,7 @@ pub(crate) trait Users: Sized {
 
     /// Creates the table with the users 1, Ann, and 2, Bob.
     fn with_users() -> Self {
-        let database = Self::open();
+        let database = Self::shared();
         let text = Self::TEXT;
         database.execute(&format!(
             "CREATE TABLE users(id integer PRIMARY KEY, email {text} UNIQUE, \
@@ -82,6 +88,10 @@ impl Users for Maria {
 
     fn open() -> Self {
         Self::start()
+    }
+
+    fn shared() -> Self {
+        Self::shared()
     }
 
     fn service(&self) -> Config {

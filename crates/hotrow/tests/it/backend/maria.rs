@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::backend::Backend;
 use hotrow_testkit::harness::Config;
-use hotrow_testkit::mysql::{SERVICE_PASSWORD, SERVICE_USER, Server, Stop};
+use hotrow_testkit::mysql::{Flavor, SERVICE_PASSWORD, SERVICE_USER, Server, Stop};
 use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
 
 const SETTINGS: [(&str, &str); 4] = [
@@ -28,16 +28,27 @@ pub(crate) struct Maria {
 }
 
 impl Maria {
+    /// Puts proxies before a share of the program's server: for tests that do not stop it, hide its
+    /// commits or reset its log.
+    pub(crate) fn shared() -> Self {
+        Self::over(Server::any())
+    }
+
+    fn over(server: Server) -> Self {
+        let proxy = || Proxy::plain(server.port(), Class::Readers);
+        Self { reads: proxy(), feed: proxy(), server }
+    }
+
     /// Kills the server's side of every stream.
     pub(crate) fn kill_streams(&self) {
         self.kill_sessions(STREAMS);
     }
 
-    /// Kills the server's side of the sessions that this condition selects.
+    /// Kills the server's side of the sessions in the test's database that this condition selects.
     pub(crate) fn kill_sessions(&self, condition: &str) {
         let list = format!(
             "SELECT id FROM information_schema.PROCESSLIST \
-             WHERE {condition} AND id <> CONNECTION_ID()"
+             WHERE {condition} AND db = DATABASE() AND id <> CONNECTION_ID()"
         );
         for id in self.server.query(&list).lines() {
             // The session may have ended already.
@@ -59,9 +70,9 @@ impl Backend for Maria {
     const LATE_FEED_ANSWERS_RARELY: bool = true;
 
     fn start() -> Self {
-        let server = Server::start(&SETTINGS);
-        let proxy = || Proxy::plain(server.port(), Class::Readers);
-        Self { reads: proxy(), feed: proxy(), server }
+        // As MariaDB does it: the log has no rows that foreign keys change.
+        let native = Flavor::of_run().choose(&[][..], &[("innodb-native-foreign-keys", "ON")]);
+        Self::over(Server::start(&[&SETTINGS, native].concat()))
     }
 
     fn config(&self) -> Config {

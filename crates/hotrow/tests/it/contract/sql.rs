@@ -66,7 +66,7 @@ impl<E: Networked<Session: SqlSession>> Trial<E> {
 
     /// Commits one statement after which every key has a row, or none has. `sql` receives the
     /// changed keys with their versions.
-    fn at_once(&mut self, present: bool, sql: impl Fn(&[(u32, u64)]) -> String) {
+    pub(super) fn at_once(&mut self, present: bool, sql: impl Fn(&[(u32, u64)]) -> String) {
         self.board.pause_writers(self.writer_count());
         let mut locked: Vec<_> = self
             .writer_histories

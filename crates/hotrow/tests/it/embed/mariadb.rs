@@ -2,7 +2,7 @@
 //! is refused.
 
 use super::races::flushes;
-use super::{product, serve, with_prices};
+use super::{product, serve, with_prices, with_prices_in};
 use crate::alias::Users as _;
 use crate::backend::maria::Maria;
 use crate::shop::{assert_contains, await_body, await_status, cached, losses, refusal};
@@ -22,7 +22,7 @@ fn change(database: &Maria, client: &mut Client, sql: &str, first: Prices<'_>, s
 /// A session may log images without the parent.
 #[test]
 fn an_image_without_the_parent_is_a_change_of_all_parents() {
-    let database: Maria = with_prices();
+    let database = with_prices_in(Maria::open());
     let server = serve(&database);
     let mut client = server.client();
     let minimal = |sql: &str| format!("SET SESSION binlog_row_image = MINIMAL; {sql}");

@@ -21,7 +21,11 @@ use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
 
 /// Opens a database with the products 1, 2 and 3, of which 1 has four prices and 2 one.
 fn with_prices<U: Users>() -> U {
-    let database = U::open();
+    with_prices_in(U::shared())
+}
+
+/// Creates them in this database.
+fn with_prices_in<U: Users>(database: U) -> U {
     let text = U::TEXT;
     database.execute(&format!("CREATE TABLE products(id integer PRIMARY KEY, name {text} UNIQUE)"));
     database.execute(&format!(

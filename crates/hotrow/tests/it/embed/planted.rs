@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::races::hidden_change_behind;
-use super::{embedding, product, with_prices};
+use super::{embedding, product, with_prices, with_prices_in};
 use crate::alias::Users as _;
 use crate::backend::maria::Maria;
 use crate::shop::{await_body, cached};
@@ -20,7 +20,7 @@ fn without(rule: &str, database: &Maria) -> Server {
 /// A later change is delivered, and what the product 2 had before is still served.
 #[test]
 fn an_omitted_change_of_a_parent_is_found() {
-    let database: Maria = with_prices();
+    let database = with_prices_in(Maria::open());
     database.execute(
         "CREATE TABLE regions(name varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin \
          PRIMARY KEY); INSERT INTO regions SELECT DISTINCT region FROM prices; \
@@ -55,7 +55,7 @@ fn an_omitted_change_of_a_parent_is_found() {
 /// The entry and the lease of the parent end, but reads that do not see the change are kept.
 #[test]
 fn a_change_of_a_child_without_its_mark_is_found() {
-    let database: Maria = with_prices();
+    let database = with_prices_in(Maria::open());
     let server = without("Mark", &database);
     let check = || hidden_change_behind(&server, &database, "SET @unused = 1");
     assert!(catch_unwind(AssertUnwindSafe(check)).is_err(), "the fault was not found");

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use super::{LogsOldRows, product, serve, with_logged_prices, with_prices};
+use super::{LogsOldRows, product, serve, with_logged_prices, with_prices, with_prices_in};
 use crate::alias::Users;
 use crate::backend::Backend;
 use crate::backend::maria::Maria;
@@ -89,12 +89,12 @@ fn a_change_of_all_parents_over_postgresql_that_is_not_visible_yet_has_its_mark(
 
 #[test]
 fn a_change_over_mariadb_that_is_not_visible_yet_is_not_kept() {
-    hidden_change(&with_prices::<Maria>(), "SET SESSION binlog_row_image = FULL");
+    hidden_change(&with_prices_in(Maria::open()), "SET SESSION binlog_row_image = FULL");
 }
 
 #[test]
 fn a_change_of_all_parents_over_mariadb_that_is_not_visible_yet_has_its_mark() {
-    hidden_change(&with_prices::<Maria>(), MINIMAL);
+    hidden_change(&with_prices_in(Maria::open()), MINIMAL);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_token_ends_with_the_restore_of_the_data_folder() {
     database.restart();
     // Other commits take the restored log past the token's point, in a file of the same number.
     while database.log_end() <= token.at {
-        database.batch("UPDATE products SET price = price + 1 WHERE id = 200");
+        database.batch(&"UPDATE products SET price = price + 1 WHERE id = 200;".repeat(20));
     }
     await_started(&server, before);
     await_refusal(&mut client, &token);
@@ -63,7 +63,7 @@ fn a_token_ends_when_a_running_server_resets_its_log() {
     database.batch("RESET MASTER");
     await_started(&server, before);
     while database.log_end() <= token.at {
-        database.batch("UPDATE products SET price = price + 1 WHERE id = 200");
+        database.batch(&"UPDATE products SET price = price + 1 WHERE id = 200;".repeat(20));
     }
     await_refusal(&mut client, &token);
 }

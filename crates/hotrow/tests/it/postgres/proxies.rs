@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::postgres::proxy::{BOTH, CLASSES, Class, Direction, FEED, Proxy};
+use crate::postgres::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
 use hotrow_testkit::harness::{SOON, await_until};
 
 /// Long enough to differ from no delay on a busy machine.
@@ -106,66 +106,4 @@ fn held_bytes_arrive_in_order_and_holding_causes_back_pressure() {
     // The end of the writer closes its socket, which arrives as the end of the stream.
     (&service).read_to_end(&mut got).unwrap();
     assert!(got == sent.join().unwrap(), "not what was sent, in order");
-}
-
-#[test]
-fn a_cut_resets_one_class_at_both_ends() {
-    let (proxy, listener) = start();
-    let reader = connect(&proxy, &listener, READER);
-    let stream = connect(&proxy, &listener, REPLICATION);
-    proxy.cut(&FEED);
-    for mut end in [&stream.0, &stream.1] {
-        assert_eq!(end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    }
-    assert_eq!((proxy.open(Class::Replication), proxy.open(Class::Readers)), (0, 1));
-    assert!(pass(&reader.0, &reader.1, 1) < SOON);
-    let again = connect(&proxy, &listener, REPLICATION);
-    assert!(pass(&again.0, &again.1, 2) < SOON);
-    await_until("the second to be counted", SOON, || proxy.taken(Class::Replication) == 2);
-}
-
-#[test]
-fn refused_connections_are_reset_after_their_startup_message() {
-    let (proxy, listener) = start();
-    proxy.refuse(&[Class::Readers], true);
-    let mut service = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
-    service.write_all(&startup(READER)).unwrap();
-    assert_eq!(service.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    proxy.refuse(&[Class::Readers], false);
-    drop(listener);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    proxy.set_target(listener.local_addr().unwrap().port());
-    let (service, server) = connect(&proxy, &listener, READER);
-    assert!(pass(&service, &server, 1) < SOON);
-    drop(proxy);
-    assert_eq!((&service).read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-}
-
-#[test]
-fn the_end_of_a_connection_passes_but_not_during_a_hold() {
-    let (proxy, listener) = start();
-    let (mut service, server) = connect(&proxy, &listener, FEED_SQL);
-    proxy.hold(&[Class::FeedSql], &[Direction::ToService]);
-    drop(server);
-    assert!(is_silent(&service));
-    proxy.release(&[Class::FeedSql], &[Direction::ToService]);
-    assert_eq!(service.read(&mut [0]).unwrap(), 0);
-    drop(service);
-    await_until("the link to go", SOON, || proxy.open(Class::FeedSql) == 0);
-}
-
-#[test]
-fn a_request_for_encryption_is_declined() {
-    let (proxy, listener) = start();
-    let mut service = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
-    service.write_all(&[8_u32.to_be_bytes(), 80_877_103_u32.to_be_bytes()].concat()).unwrap();
-    let mut reply = [0];
-    service.read_exact(&mut reply).unwrap();
-    assert_eq!(&reply, b"N");
-    service.write_all(&startup(FEED_SQL)).unwrap();
-    let (mut server, _) = listener.accept().unwrap();
-    let mut got = vec![0; startup(FEED_SQL).len()];
-    server.read_exact(&mut got).unwrap();
-    assert_eq!(got, startup(FEED_SQL));
-    await_until("the connection to be counted", SOON, || proxy.open(Class::FeedSql) == 1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::connection::SWEEP_INTERVAL;
+use crate::connection::activity::SWEEP_INTERVAL;
 
 /// Lateness of a worker's sweep. Its timer is due every [`SWEEP_INTERVAL`]; anything that delays
 /// it, earlier work or a missing CPU, delays every request of that worker. The worker writes, any

@@ -6,24 +6,21 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use hotrow_admission::rate::limit::Setting;
-use hotrow_admission::rate::{Decision, Policy};
-use hotrow_measure::clock::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Clients, RateRequest, Rule};
-use crate::http_error::whole_seconds;
+use crate::retry_after::whole_seconds;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// State of a request's key with one rule.
 pub(super) struct RuleState<'a> {
-    name: &'a str,
-    setting: Setting,
+    pub(super) name: &'a str,
+    pub(super) setting: Setting,
     /// Units that would be admitted now.
-    remaining: u64,
+    pub(super) remaining: u64,
     /// Time until nothing is owed.
-    settled_after: Duration,
+    pub(super) settled_after: Duration,
 }
 
 /// Values of the two headers.
@@ -40,28 +37,6 @@ pub(crate) struct TooMany {
     /// Whole seconds, at least 1.
     pub(crate) retry_after_s: u64,
     fields: Fields,
-}
-
-impl Rule {
-    pub(super) fn rule_state(
-        &self,
-        request: &RateRequest<'_>,
-        clients: &Clients,
-        now: Nanos,
-    ) -> RuleState<'_> {
-        let state = self.key_state(request, clients).state();
-        let remaining = match self.state.limit.judge(state, 0, now).0 {
-            Decision::Admitted { remaining } => remaining,
-            _ => 0,
-        };
-        let settled_after = self.state.limit.settled_after(state, now);
-        RuleState {
-            name: &self.name,
-            setting: self.state.limit.setting(),
-            remaining,
-            settled_after,
-        }
-    }
 }
 
 impl Fields {

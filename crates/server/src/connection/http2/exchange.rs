@@ -19,7 +19,7 @@ use hotrow_net::stream::Stream;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Http2End;
+use super::super::end::Http2End;
 use super::output::Output;
 use super::readiness::Readiness;
 use super::work::Work;

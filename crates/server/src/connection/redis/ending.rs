@@ -2,9 +2,9 @@
 
 use hotrow_net::stream::Stream;
 
-use super::super::ConnectionEnd;
 use super::super::activity::Expiry;
 use super::super::close::{close, linger, write_and_close};
+use super::super::end::ConnectionEnd;
 use super::super::rejection::Rejection;
 use crate::metrics::CloseCause;
 

@@ -70,7 +70,7 @@ fn logged_schema_changes_are_seen_before_the_poll() {
 
 #[test]
 fn rows_right_after_a_schema_change_flush() {
-    let server = Server::any();
+    let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id INT PRIMARY KEY, x INT); INSERT INTO a VALUES (1, 2)");
     let feed = without_poll(&server, &["a(id)"]);
     let from = feed.sink.len();

@@ -15,7 +15,7 @@ fn flushed(feed: &Feed, server: &Server, sql: &str, cause: FlushCause) -> Vec<u1
 
 #[test]
 fn logged_statements_flush_the_tables_that_they_may_change() {
-    let server = Server::any();
+    let server = Server::start(&[]);
     server.batch(
         "CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE b (id INT PRIMARY KEY);
          CREATE TABLE c (id INT)",

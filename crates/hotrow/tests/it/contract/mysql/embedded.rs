@@ -64,6 +64,7 @@ impl Engine for Embedded {
     fn config(database: &Self, plan: &Plan) -> Config {
         <Maria as Engine>::config(&database.0, plan)
             .set("collections.items.table", "\"owners\"")
+            .set("collections.items.columns", "[\"id\"]")
             .set(&format!("collections.items.embed.{PART}.table"), "\"items\"")
             .set(&format!("collections.items.embed.{PART}.on"), "\"id\"")
             .set(&format!("collections.items.embed.{PART}.columns"), "[\"version\", \"payload\"]")

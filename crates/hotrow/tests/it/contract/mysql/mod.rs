@@ -41,8 +41,8 @@ tests! {
     disabled::without_the_fence_a_row_read_before_its_change_was_visible_stays,
 }
 
-const CREATE: &str =
-    "CREATE TABLE items(id INT PRIMARY KEY, version BIGINT NOT NULL, payload TEXT NOT NULL)";
+/// Foreign key by which the rows can be deleted without one of them in the log.
+const BELOW_PARENTS: &str = ", FOREIGN KEY (id) REFERENCES parents(id) ON DELETE CASCADE";
 /// Rows per statement.
 const ROWS_MAX: usize = 1_000;
 
@@ -56,22 +56,17 @@ impl Engine for Maria {
     const RESTARTS_END_TOKENS: bool = true;
 
     fn create(plan: &Plan) -> Self {
-        let database = Self::start();
-        let keys: Vec<u32> = (0..plan.keys).filter(|key| Plan::has_first_row(*key)).collect();
-        let partitions = Flavor::of_run().choose("", " PARTITION BY KEY (id) PARTITIONS 3");
-        let mut sql = format!("{CREATE}{partitions};\n");
-        for keys in keys.chunks(ROWS_MAX) {
-            let row = |key: &u32| format!("({key}, 0, '{}')", payload(*key, 0, plan.sizes));
-            let rows: Vec<String> = keys.iter().map(row).collect();
-            // Writing to a string cannot fail.
-            _ = writeln!(sql, "INSERT INTO items VALUES {};", rows.join(","));
-        }
-        database.server.batch(&sql);
-        database
+        Self::create_items(
+            plan,
+            "",
+            Flavor::of_run().choose("", " PARTITION BY KEY (id) PARTITIONS 3"),
+        )
     }
 
     fn config(database: &Self, _: &Plan) -> Config {
-        Backend::config(database).set("collections.items.allow_min_position", "true")
+        Backend::config(database)
+            .set("collections.items.allow_min_position", "true")
+            .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]")
     }
 
     fn session(database: &Self, _: &Plan) -> MysqlSession {
@@ -81,6 +76,41 @@ impl Engine for Maria {
     fn rows(database: &Self) -> BTreeMap<u32, u64> {
         parse_rows(&database.server.query("SELECT id, version FROM items"), '\t')
     }
+}
+
+impl Maria {
+    /// Starts a server with the table of a run, which has this key beside its own and this form.
+    fn create_items(plan: &Plan, foreign_key: &str, form: &str) -> Self {
+        let database = Self::start();
+        let keys: Vec<u32> = (0..plan.keys).filter(|key| Plan::has_first_row(*key)).collect();
+        let mut sql = format!(
+            "CREATE TABLE parents(id INT PRIMARY KEY); INSERT INTO parents {};
+             CREATE TABLE items(id INT PRIMARY KEY, version BIGINT NOT NULL, \
+             payload TEXT NOT NULL{foreign_key}){form};\n",
+            all_parents(plan)
+        );
+        for keys in keys.chunks(ROWS_MAX) {
+            let row = |key: &u32| format!("({key}, 0, '{}')", payload(*key, 0, plan.sizes));
+            let rows: Vec<String> = keys.iter().map(row).collect();
+            // Writing to a string cannot fail.
+            _ = writeln!(sql, "INSERT INTO items VALUES {};", rows.join(","));
+        }
+        database.server.batch(&sql);
+        database
+    }
+}
+
+/// Returns the query of a parent for each key.
+fn all_parents(plan: &Plan) -> String {
+    Flavor::of_run().dialect(&format!("SELECT seq FROM seq_0_to_{}", plan.keys - 1))
+}
+
+/// Deletes all rows by a foreign key, while the writers are paused.
+fn parents_deleted<E: Networked<Session = MysqlSession>>() -> Disturbance<E> {
+    Disturbance::calmed("parents deleted", false, |run, _, _| {
+        let sql = format!("DELETE FROM parents; INSERT INTO parents {}", all_parents(&run.plan));
+        run.at_once(false, |_| sql.clone());
+    })
 }
 
 impl Networked for Maria {
@@ -142,8 +172,15 @@ fn of_server<E: Networked + OverMaria>() -> Vec<Disturbance<E>> {
         Disturbance::calmed("columns changed", false, |run, _, _| {
             run.database.maria().server.batch(
                 "ALTER TABLE items MODIFY payload MEDIUMTEXT NOT NULL; \
-                     ALTER TABLE items MODIFY payload TEXT NOT NULL",
+                 ALTER TABLE items MODIFY payload TEXT NOT NULL; \
+                 ALTER TABLE items ADD COLUMN extra INT DEFAULT 7 INVISIBLE, ALGORITHM = INSTANT; \
+                 DO SLEEP(0.2); ALTER TABLE items DROP COLUMN extra",
             );
+        }),
+        // Its numbers recur with another meaning, and no position is lower than an earlier one.
+        Disturbance::calmed("log begun anew", true, |run, _, _| {
+            let server = &run.database.maria().server;
+            server.batch(&format!("RESET MASTER TO {}", (server.log_end() >> 40) + 1));
         }),
         Disturbance {
             name: "server restarted",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::session::MysqlSession;
+use super::{BELOW_PARENTS, parents_deleted};
 use crate::backend::maria::Maria;
 use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
@@ -36,15 +37,13 @@ impl Engine for Views {
     const RESTARTS_END_TOKENS: bool = <Maria as Engine>::RESTARTS_END_TOKENS;
 
     fn create(plan: &Plan) -> Self {
-        let database = <Maria as Engine>::create(plan);
+        let database = Maria::create_items(plan, BELOW_PARENTS, "");
         database.server.batch(&format!("{VIEW}; GRANT SHOW VIEW ON shown TO {SERVICE_USER}@'%'"));
         Self(database)
     }
 
     fn config(database: &Self, plan: &Plan) -> Config {
-        <Maria as Engine>::config(&database.0, plan)
-            .set("collections.items.table", "\"shown\"")
-            .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]")
+        <Maria as Engine>::config(&database.0, plan).set("collections.items.table", "\"shown\"")
     }
 
     fn session(database: &Self, plan: &Plan) -> MysqlSession {
@@ -64,6 +63,7 @@ impl Networked for Views {
         let mut all = of_processes();
         all.extend(of_tables());
         let own: Vec<Disturbance<Self>> = vec![
+            parents_deleted(),
             Disturbance::calmed("stream killed", true, |run, _, _| run.database.0.kill_streams()),
             Disturbance::calmed("columns changed", false, |run, _, _| {
                 run.database.0.server.batch(
