@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    ("representation", &["cache", "http1", "types"]),
+    ("representation", &["cache", "config", "http1", "source", "supervisor", "types"]),
     (
         "server",
         &[

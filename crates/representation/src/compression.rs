@@ -8,21 +8,19 @@ mod compressor;
 mod encode;
 mod negotiation;
 
+use crate::record_form::RecordForm;
 use hotrow_cache::{Presence, Record};
 use hotrow_config::Compression;
 use hotrow_http1::fields::Fields;
-use hotrow_representation::record_form::RecordForm;
 
-pub(crate) use self::compressor::{Compressor, start};
+pub use self::compressor::{Compressor, start};
 
 const ACCEPT_ENCODING: &str = "accept-encoding";
 
 /// Returns the coding that a request with these values of `Accept-Encoding` gets, if the entry has
 /// both.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn chosen<'a>(
-    fields: impl Iterator<Item = &'a [u8]>,
-) -> Option<hotrow_cache::ContentCoding> {
+#[must_use]
+pub fn chosen<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Option<hotrow_cache::ContentCoding> {
     use hotrow_cache::ContentCoding::{Gzip, Zstd};
     negotiation::Accepted::parse(fields).best(&[Zstd, Gzip], |_| true)
 }
@@ -32,7 +30,7 @@ impl Compressor {
     /// asking for it. Small records, and those of collections without compression, cost two
     /// comparisons.
     #[inline]
-    pub(crate) fn form(
+    pub fn form(
         &self,
         record: Record,
         compression: Option<&Compression>,

@@ -17,7 +17,7 @@ pub(crate) const KEY_BYTES_MAX: usize = 1_024;
 
 /// What caches in front may do with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+pub enum Sharing {
     /// What `cache_control` says.
     AsConfigured,
     /// The same, until they are asked to purge it.
@@ -28,7 +28,7 @@ pub(crate) enum Sharing {
 
 /// Surrogate keys of a collection.
 #[derive(Clone, Debug)]
-pub(crate) struct SurrogateKeys {
+pub struct SurrogateKeys {
     field: KeyField,
     /// Name of the collection, which is its key.
     collection: Box<str>,
@@ -58,23 +58,28 @@ impl fmt::Write for Rest<'_> {
 }
 
 impl SurrogateKeys {
-    pub(crate) fn new(name: &str, schema: &KeySchema, settings: Surrogates) -> Self {
+    /// Creates the keys of the collection of that name.
+    #[must_use]
+    pub fn new(name: &str, schema: &KeySchema, settings: Surrogates) -> Self {
         let Surrogates { field, needs_canonical_url } = settings;
         Self { field, collection: name.into(), schema: schema.clone(), needs_canonical_url }
     }
 
     /// Returns the name of the header field.
-    pub(crate) fn field(&self) -> &'static str {
+    #[inline]
+    pub fn field(&self) -> &'static str {
         self.field.name()
     }
 
     /// Returns the key of all its answers.
-    pub(crate) fn of_collection(&self) -> &str {
+    #[inline]
+    pub fn of_collection(&self) -> &str {
         &self.collection
     }
 
     /// Appends the key of a record. `None`: it has none, and may have been appended in part.
-    pub(crate) fn write_record(&self, encoded_key: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    #[inline]
+    pub fn write_record(&self, encoded_key: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let begin = out.len();
         out.extend_from_slice(self.collection.as_bytes());
         out.push(b'/');
@@ -88,7 +93,8 @@ impl SurrogateKeys {
     }
 
     /// Appends the value of the header field. `None`: the record has no key.
-    pub(crate) fn write_value(&self, encoded_key: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    #[inline]
+    pub fn write_value(&self, encoded_key: &[u8], out: &mut Vec<u8>) -> Option<()> {
         out.extend_from_slice(self.collection.as_bytes());
         // ASCII.
         out.push(self.field.separator() as u8);
@@ -96,26 +102,28 @@ impl SurrogateKeys {
     }
 
     /// Returns the path of a record, as a request names it canonically.
-    pub(crate) fn path_of(&self, encoded_key: &[u8]) -> Option<String> {
+    pub fn path_of(&self, encoded_key: &[u8]) -> Option<String> {
         let mut path = format!("/{}/", self.collection);
         self.schema.write_id(encoded_key, &mut path)?;
         Some(path)
     }
 
     /// Returns whether only answers for the canonical URL have keys.
-    pub(crate) fn needs_canonical_url(&self) -> bool {
+    #[inline]
+    pub fn needs_canonical_url(&self) -> bool {
         self.needs_canonical_url
     }
 
     /// Returns whether `text` is the id of `key` as a canonical URL has it.
-    pub(crate) fn is_canonical(&self, key: &Key, text: &str) -> bool {
+    #[inline]
+    pub fn is_canonical(&self, key: &Key, text: &str) -> bool {
         let mut rest = Rest(text);
         self.schema.write_id(key.as_bytes(), &mut rest).is_some() && rest.0.is_empty()
     }
 
     /// Adds the header fields to an answer with a record, in place of its `Cache-Control` if it
     /// must not be kept.
-    pub(crate) fn add(&self, record: &Record, sharing: Sharing, headers: &mut HeaderMap) {
+    pub fn add(&self, record: &Record, sharing: Sharing, headers: &mut HeaderMap) {
         let mut value = Vec::new();
         if sharing == Sharing::UntilPurged
             && self.write_value(record.key_bytes(), &mut value).is_some()

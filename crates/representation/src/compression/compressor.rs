@@ -52,7 +52,7 @@ impl Compressed {
 
 /// Queue of records to compress, with counts.
 #[derive(Debug, Default)]
-pub(crate) struct Compressor {
+pub struct Compressor {
     jobs: Mutex<VecDeque<Job>>,
     /// Of all jobs, the one in progress included. Changed with the lock held when it grows.
     queued_bytes: AtomicU64,
@@ -76,7 +76,7 @@ impl Job {
 
 impl Compressor {
     /// Queues the making of a variant, or drops it if there is no room.
-    pub(crate) fn offer(&self, record: &Record, coding: ContentCoding) {
+    pub fn offer(&self, record: &Record, coding: ContentCoding) {
         let job = Job { record: record.clone(), coding };
         let bytes = job.bytes();
         let has_room = || self.queued_bytes.load(Ordering::Relaxed) + bytes <= QUEUE_BYTES_MAX;
@@ -100,12 +100,12 @@ impl Compressor {
     }
 
     /// Returns the bytes that wait or are being compressed.
-    pub(crate) fn queued_bytes(&self) -> u64 {
+    pub fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the counts with their labels.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); Compressed::ALL.len()] {
+    pub fn counts(&self) -> [(&'static str, u64); Compressed::ALL.len()] {
         Compressed::ALL
             .map(|outcome| (outcome.label(), self.counts[outcome as usize].load(Ordering::Relaxed)))
     }
@@ -148,7 +148,7 @@ fn make(cache: &Cache<ReadFailure>, job: &Job) -> Compressed {
 }
 
 /// Starts the thread that compresses until everything must end.
-pub(crate) fn start(
+pub fn start(
     compressor: Arc<Compressor>,
     cache: Arc<Cache<ReadFailure>>,
     shutdown: &Shutdown,

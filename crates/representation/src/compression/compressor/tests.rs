@@ -1,39 +1,76 @@
 //! The order of events is forced: nothing runs but the steps of the test.
 
+use std::time::Duration;
+
+use hotrow_admission::concurrency::queue;
+use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
 use hotrow_cache::{Answers, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
-use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use super::*;
-use crate::fuzzing::new_shared;
-use crate::shared::Shared;
 
 const GZIP: ContentCoding = ContentCoding::Gzip;
 const ID: CollectionId = CollectionId(0);
 
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn config() -> Config {
+    Config {
+        enabled: true,
+        capacity_bytes: 1 << 20,
+        negative_share: 0.1,
+        entry_bytes_estimate: 100,
+        invalidation_mode: InvalidationMode::Feed,
+        prefetch_on_change: false,
+        isolate_scans: false,
+        max_staleness: Duration::from_secs(1),
+        when_stale: WhenStale::Bypass,
+        ttl_jitter: 0.0,
+        error_ttl: Duration::ZERO,
+        stale_while_revalidate: Duration::ZERO,
+        stale_if_error: Duration::ZERO,
+        reads_in_flight: 1,
+        query_keys: 10,
+        query_bytes: 1024,
+        waiting_keys: 20,
+        queue: queue::Config {
+            adaptive: true,
+            target: Duration::ZERO,
+            interval: Duration::ZERO,
+            query_target: Duration::ZERO,
+        },
+        seed: 1,
+    }
+}
+
 struct Bench {
-    shared: Shared,
+    cache: Arc<Cache<ReadFailure>>,
+    schema: KeySchema,
     compressor: Compressor,
     now: Nanos,
 }
 
 impl Bench {
     fn new() -> Self {
-        let shared = new_shared(None);
+        let policy =
+            CollectionPolicy { ttl: DAY, negative_ttl: DAY, has_tenants: false, has_views: false };
+        let cache = Cache::new(config(), vec![policy]);
+        let schema = KeySchema::new(ID, vec![KeyType::Integer]);
         let now = Nanos::now();
-        shared.cache.advance(SourceId::FIRST, now, None);
-        Self { shared, compressor: Compressor::default(), now }
+        cache.advance(SourceId::FIRST, now, None);
+        Self { cache, schema, compressor: Compressor::default(), now }
     }
 
     fn key(&self, id: u32) -> Key {
-        self.shared.collections.get(ID).schema.parse_url(&id.to_string()).unwrap()
+        self.schema.parse_url(&id.to_string()).unwrap()
     }
 
     /// Reads a record with this body into the cache.
     fn read(&self, id: u32, body: &[u8]) -> Record {
-        let cache = &self.shared.cache;
+        let cache = &self.cache;
         let key = self.key(id);
         let at = ChangeId::Log(Position { incarnation: 1, at: 1 });
         let _ = cache.invalidate(&key, at);
@@ -49,11 +86,11 @@ impl Bench {
     }
 
     fn entry(&self, id: u32) -> Option<Record> {
-        self.shared.cache.peek(&self.key(id), self.now).map(|(record, _)| record)
+        self.cache.peek(&self.key(id), self.now).map(|(record, _)| record)
     }
 
     fn step(&self) -> bool {
-        self.compressor.step(&self.shared.cache)
+        self.compressor.step(&self.cache)
     }
 
     fn count(&self, outcome: Compressed) -> u64 {
@@ -99,7 +136,7 @@ fn an_invalidated_record_does_not_come_back() {
     let bench = Bench::new();
     let old = bench.read(1, &text("old "));
     bench.compressor.offer(&old, GZIP);
-    let _ = bench.shared.cache.purge(&bench.key(1));
+    let _ = bench.cache.purge(&bench.key(1));
     assert!(bench.step());
     assert!(bench.entry(1).is_none());
     assert_eq!(bench.count(Compressed::Superseded), 1);
