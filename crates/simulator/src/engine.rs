@@ -96,8 +96,19 @@ const MYSQL: Engine = Engine {
     is_far: false,
 };
 
+const MONGODB: Engine = Engine {
+    name: "mongodb",
+    version: VersionKind::ClusterTime,
+    visibility: VisibilityOrder::LogOrder,
+    feed: FeedKind::Changes,
+    resumes: true,
+    schema: SchemaChanges::InLog,
+    standbys: 0,
+    is_far: false,
+};
+
 /// All engines.
-pub const ENGINES: [Engine; 12] = [
+pub const ENGINES: [Engine; 14] = [
     Engine {
         name: "sqlite",
         version: VersionKind::Sequence,
@@ -132,20 +143,13 @@ pub const ENGINES: [Engine; 12] = [
     POSTGRES,
     Engine { name: "postgres-far", is_far: true, ..POSTGRES },
     Engine { name: "postgres-standbys", standbys: 2, ..POSTGRES },
+    Engine { name: "postgres-standbys-far", standbys: 2, is_far: true, ..POSTGRES },
     MARIADB,
     Engine { name: "mariadb-far", is_far: true, ..MARIADB },
     MYSQL,
     Engine { name: "mysql-far", is_far: true, ..MYSQL },
-    Engine {
-        name: "mongodb",
-        version: VersionKind::ClusterTime,
-        visibility: VisibilityOrder::LogOrder,
-        feed: FeedKind::Changes,
-        resumes: true,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-        is_far: false,
-    },
+    MONGODB,
+    Engine { name: "mongodb-far", is_far: true, ..MONGODB },
     Engine {
         name: "ttl-only",
         version: VersionKind::Unknown,
