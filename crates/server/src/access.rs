@@ -11,6 +11,7 @@
 pub(crate) mod credential;
 mod failures;
 pub(crate) mod jwks;
+pub(crate) mod key_source;
 mod keys;
 pub(crate) mod principals;
 mod view;

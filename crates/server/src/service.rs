@@ -22,7 +22,8 @@ use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_telemetry::miss_ratio_curve;
 use hotrow_telemetry::traces;
 
-use crate::access::jwks::{self, KeySource};
+use crate::access::jwks;
+use crate::access::key_source::KeySource;
 use crate::access::watch::GrantsInForce;
 use crate::admin::{Admin, View};
 use crate::admission::{pressure, rate};

@@ -2,76 +2,21 @@
 //! names an unknown key. A set that cannot be used leaves the earlier keys in force until they are
 //! too old.
 
-mod fetch;
+pub(super) mod fetch;
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotrow_access::jwks::{JWKS_BYTES_MAX, JwksError, KeySet};
-use hotrow_config::access::{JwksUrl, TokenKeys};
+use hotrow_access::jwks::KeySet;
 use hotrow_measure::clock::Nanos;
-use hotrow_net::file_watch;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
-use self::fetch::{FetchError, fetch};
+use super::key_source::{KeySource, KeySourceError};
 use super::keys::TokenAccess;
-
-/// Where the keys come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeySource {
-    File(PathBuf),
-    Url { url: JwksUrl, ca: Option<PathBuf> },
-}
-
-/// Reason for which a source has no keys to use.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum KeySourceError {
-    /// The file cannot be read.
-    #[error("cannot be read: {0}")]
-    Read(#[from] io::Error),
-    /// The URL has no answer to use.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// The text is no JWKS.
-    #[error(transparent)]
-    Jwks(#[from] JwksError),
-    /// No key of it can be used.
-    #[error("has no key that can be used: RSA from 2,048 bits, EC on P-256, or Ed25519")]
-    NoKeys,
-}
-
-impl KeySource {
-    /// Returns the source; `None`: the keys are fixed.
-    pub(crate) fn of(keys: &TokenKeys) -> Option<Self> {
-        match keys {
-            TokenKeys::Secret(_) => None,
-            TokenKeys::File { path, .. } => Some(Self::File(path.clone())),
-            TokenKeys::Url { url, ca, .. } => Some(Self::Url { url: url.clone(), ca: ca.clone() }),
-        }
-    }
-
-    async fn read(&self) -> Result<Vec<u8>, KeySourceError> {
-        match self {
-            Self::File(path) => Ok(file_watch::read(path, JWKS_BYTES_MAX)?
-                .ok_or(KeySourceError::Jwks(JwksError::TooLarge))?),
-            Self::Url { url, ca } => Ok(fetch(url, ca.as_deref()).await?),
-        }
-    }
-}
-
-impl std::fmt::Display for KeySource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Url { url, .. } => url.fmt(f),
-        }
-    }
-}
 
 /// Starts the thread that reads the keys until everything must end.
 pub(crate) fn start(
@@ -159,6 +104,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use hotrow_access::jwks::JWKS_BYTES_MAX;
     use hotrow_access::key_refresh::RefreshConfig;
     use hotrow_access::verify::TokenPolicy;
     use hotrow_testkit::tokens::{SigningKey, jwks};

@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::jwks::KeySource;
+use super::key_source::KeySource;
 
 /// Keys of tokens in force.
 #[derive(Debug)]
