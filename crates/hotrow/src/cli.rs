@@ -213,6 +213,16 @@ impl From<AutoError> for Failure {
     }
 }
 
+#[cfg(feature = "hub")]
+impl From<RelayError> for Failure {
+    fn from(error: RelayError) -> Self {
+        match error {
+            RelayError::Config(error) => error.into(),
+            error => Self::Relay(error),
+        }
+    }
+}
+
 impl From<UninstallError> for Failure {
     fn from(error: UninstallError) -> Self {
         match error {

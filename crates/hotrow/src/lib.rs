@@ -14,6 +14,7 @@ pub mod demo;
 pub mod describe;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
+mod fit;
 mod granted_columns;
 pub mod handover;
 pub mod health;

@@ -19,7 +19,6 @@ use hotrow_source_postgres::config::KeptSlot;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
-use crate::cli::Failure;
 use crate::config::{Overrides, Resolved, SourceConfig};
 use crate::init::auto::{self, AutoError};
 use crate::logging;
@@ -59,15 +58,6 @@ pub enum RelayError {
     /// The process could not be set up.
     #[error(transparent)]
     Host(#[from] ServeError),
-}
-
-impl From<RelayError> for Failure {
-    fn from(error: RelayError) -> Self {
-        match error {
-            RelayError::Config(error) => error.into(),
-            error => Self::Relay(error),
-        }
-    }
 }
 
 fn subsystem(error: impl std::fmt::Display) -> RelayError {

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
 use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
@@ -28,17 +27,22 @@ use crate::catalog_checks;
 use crate::config::Resolved;
 #[cfg(feature = "failpoints")]
 use crate::failpoints::Failpoints;
+use crate::fit;
 use crate::handover::give::{self, Offer};
 use crate::handover::take::{self, Predecessor};
 use crate::logging;
-use crate::open_files::{self, Fit, OpenFileNeeds};
 use crate::reload::{self, ConfigFile, Reloader, Triggers};
 use crate::service_manager;
-use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
+use hotrow_cli::signals::Phase;
 
+pub use self::error::ServeError;
+use self::error::subsystem;
 use self::feed::{open_all, start_feeds};
+pub use self::host::Host;
 
+pub(crate) mod error;
 mod feed;
+pub(crate) mod host;
 
 /// Time beyond the limits of the drain until the process has ended.
 const STOP_SLACK: Duration = Duration::from_secs(5);
@@ -52,78 +56,6 @@ pub struct Addresses {
     pub admin: SocketAddr,
     /// The Redis protocol, if it is served.
     pub redis: Option<SocketAddr>,
-}
-
-/// A failure to start or to continue serving.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The system allows too few open files for any useful number of connections.
-    #[error(
-        "the limit on open files ({limit}) leaves no room for connections; raise it, for instance \
-         with ulimit -n 20000"
-    )]
-    OpenFiles {
-        /// The hard limit.
-        limit: u64,
-    },
-    /// The thread that composes the subsystems panicked.
-    #[error("the main thread panicked; this is a bug in Hotrow, please report it with the log")]
-    Panic,
-    /// The signal handlers could not be installed.
-    #[error("cannot listen for signals: {0}")]
-    Signals(io::Error),
-    /// A subsystem failed; its message names the cause and the remedy.
-    #[error("{0}")]
-    Subsystem(String),
-}
-
-/// The process that a service runs in.
-#[derive(Debug)]
-pub struct Host {
-    /// Current phase: running, or draining after a stop signal.
-    pub phase: watch::Receiver<Phase>,
-    /// Number of SIGHUPs so far.
-    pub hangups: watch::Receiver<u64>,
-    /// Supervisor of all background threads.
-    pub supervisor: Supervisor,
-    /// Listening sockets of the service manager.
-    pub inherited: Inherited,
-    /// Faults requested by a test.
-    #[cfg(feature = "failpoints")]
-    pub failpoints: Failpoints,
-}
-
-impl Host {
-    /// Takes the sockets of the service manager and installs the signal handlers.
-    ///
-    /// # Errors
-    /// Fails if the system refuses a handler or a thread, or if the service manager passed a socket
-    /// that cannot be served.
-    #[cfg(not(feature = "failpoints"))]
-    pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
-        let inherited = service_manager::passed_sockets().map_err(subsystem)?;
-        let supervisor = Supervisor::default();
-        let (counter, hangups) = watch::channel(0);
-        let phase = signals::listen(Hangup::Counted(counter), on_abort, &supervisor)
-            .map_err(ServeError::Signals)?;
-        Ok(Self { phase, hangups, supervisor, inherited })
-    }
-
-    /// Installs the signal handlers and reads the failpoints of the environment.
-    ///
-    /// # Errors
-    /// Fails if the system refuses a handler or a thread, or if a failpoint does not exist.
-    #[cfg(feature = "failpoints")]
-    pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
-        let inherited = service_manager::passed_sockets().map_err(subsystem)?;
-        let mut failpoints = Failpoints::from_environment().map_err(subsystem)?;
-        let supervisor =
-            Supervisor::with_panic_points(std::mem::take(&mut failpoints.panic_points));
-        let (counter, hangups) = watch::channel(0);
-        let phase = signals::listen(Hangup::Counted(counter), on_abort, &supervisor)
-            .map_err(ServeError::Signals)?;
-        Ok(Self { phase, hangups, supervisor, inherited, failpoints })
-    }
 }
 
 /// Serves until the host's phase is draining and the drain has ended. Calls `ready` once, when
@@ -160,61 +92,14 @@ fn prepare(
     for warning in &resolved.warnings {
         tracing::warn!("{warning}");
     }
-    fit_connections(&mut resolved)?;
-    fit_cache(&mut resolved, 0);
+    fit::connections(&mut resolved)?;
+    fit::cache(&mut resolved, 0);
     let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
     let somaxconn = somaxconn.ok().and_then(|text| text.trim().parse().ok());
     if let Some(short) = somaxconn.and_then(accept_queue::warning) {
         tracing::warn!("{short}");
     }
     compose((resolved, file), host, process, ready)
-}
-
-/// Lowers `limits.connections` to the limit on open files and logs a warning.
-///
-/// # Errors
-/// The limit leaves no room for connections.
-pub(crate) fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
-    let connections = resolved.server.limits.connections;
-    let wanted = OpenFileNeeds {
-        connections,
-        workers: resolved.server.workers,
-        readers: resolved.cache_sources.iter().map(|source| source.reads_in_flight).sum(),
-    };
-    let limit = hotrow_cli::raise_open_files_limit();
-    match open_files::fit(&wanted, limit) {
-        Fit::Fits => {}
-        Fit::Fewer(fewer) => {
-            tracing::warn!(
-                connections,
-                serving_at_most = fewer,
-                open_files_limit = limit,
-                "limits.connections does not fit the limit on open files; raise the limit (ulimit \
-                 -n) or lower the setting"
-            );
-            resolved.server.limits.connections = fewer;
-        }
-        Fit::TooFew => return Err(ServeError::OpenFiles { limit: limit.unwrap_or_default() }),
-    }
-    Ok(())
-}
-
-/// Lowers `cache.capacity` to the limit on address space, because allocation beyond that limit ends
-/// the process; logs a warning. `used_bytes`: what the cache has of it already.
-pub(crate) fn fit_cache(resolved: &mut Resolved, used_bytes: u64) {
-    let Some(left) = hotrow_server::budgets::address_space_left() else { return };
-    let left = left.saturating_add(used_bytes);
-    let capacity = resolved.cache.capacity_bytes;
-    if let Some(capacity_bytes) = Totals::cache_within(capacity, left) {
-        tracing::warn!(
-            capacity,
-            lowered_to = capacity_bytes,
-            address_space_left = left,
-            "cache.capacity does not fit the limit on address space; raise the limit (ulimit -v) \
-             or lower the setting"
-        );
-        resolved.cache.capacity_bytes = capacity_bytes;
-    }
 }
 
 fn compose(
@@ -409,10 +294,6 @@ fn drain_on(
 fn calendar() -> Calendar {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Calendar::new(Nanos::now(), u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX))
-}
-
-pub(crate) fn subsystem(error: impl std::fmt::Display) -> ServeError {
-    ServeError::Subsystem(error.to_string())
 }
 
 /// Disables safeguards, so that the consistency test can prove that it detects their absence.

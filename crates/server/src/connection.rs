@@ -24,6 +24,7 @@ pub mod serve;
 #[cfg(test)]
 mod turns;
 pub mod worker_context;
+pub(crate) mod written;
 
 pub(crate) use self::clients::Clients;
 pub(crate) use self::close::turn_away;

@@ -8,6 +8,7 @@
 //! answer that is never complete. It reads from the shared log when its worker wakes it, a little
 //! more than [`FRAME_BYTES`] at a time at most, and nothing more before its client has taken that.
 
+mod asked;
 mod counts;
 mod events;
 mod judge;

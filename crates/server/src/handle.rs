@@ -80,7 +80,7 @@ pub struct Handler {
     /// Sampler of hot keys, if they are on.
     pub(crate) key_sampler: Option<Rc<KeySampler>>,
     /// Followers of this worker.
-    pub(crate) followers: Rc<WorkerFollowers>,
+    pub(crate) followers: Rc<WorkerFollowers<Self>>,
     /// Clients of this worker that keep copies, if there are clients of the Redis protocol.
     pub(crate) tracking: Option<Rc<WorkerTracking>>,
 }

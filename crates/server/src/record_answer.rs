@@ -17,7 +17,7 @@ use http::HeaderValue;
 use crate::admission::rate::fields::Fields as RateLimitFields;
 use crate::body::Body;
 use crate::collections::{Collection, Collections};
-use crate::connection::serve::Written;
+use crate::connection::written::Written;
 use crate::respond::{ACCEPT_ENCODING, MISSING, NO_STORE, Provenance, age_seconds};
 
 /// An answer with a record, or with the fact that there is none.

@@ -13,6 +13,7 @@
 //! place, and every command is judged anew, as a request is.
 
 mod answered;
+mod command_request;
 mod commands;
 mod connect;
 mod describe;
@@ -23,14 +24,16 @@ mod refusal;
 mod session;
 mod subscribe;
 mod track;
+mod tracked;
+mod transact;
 mod transaction;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub(crate) use self::answered::{Answered, PendingCommand};
+pub(crate) use self::command_request::CommandRequest;
 pub(crate) use self::commands::{IS_READ, LABELS as COMMAND_LABELS};
-pub(crate) use self::dispatch::CommandRequest;
 pub(crate) use self::session::Session;
 use crate::body::Body;
 use crate::http_error::HttpError;

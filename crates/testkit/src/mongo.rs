@@ -1,5 +1,4 @@
 //! A test database: in a real deployment if the environment names one, otherwise in a stand-in.
-//!
 
 use std::time::Duration;
 
@@ -8,6 +7,10 @@ use mongodb::{Client, Collection, Database};
 use tokio::runtime::Runtime;
 
 use super::standin::{Kind, Standin};
+
+mod secantus;
+
+pub use secantus::Secantus;
 
 /// Connection string of a replica set or a mongos, with its credentials. A database in it is
 /// ignored; each test creates its own.

@@ -9,19 +9,18 @@
 //! hypothesis the next one is tested.
 
 mod effect;
+mod measurement;
 mod plan;
 mod trial;
 
 use std::collections::VecDeque;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
+pub use self::effect::ROUNDS_MIN;
 use self::effect::{Effect, PredictionResult};
 use self::plan::{Combine, Expectation, Plan};
 use crate::rules::finding::{Finding, LimitClass};
 
-pub use self::effect::{Noise, TrialMeasurement};
+pub use self::measurement::{Noise, TrialMeasurement};
 pub use self::plan::CONNECTIONS_RISE;
 
 pub use self::trial::{
@@ -30,8 +29,6 @@ pub use self::trial::{
 
 /// Most hypotheses tested in succession.
 pub const HYPOTHESES_MAX: usize = 4;
-/// Fewest rounds for a conclusion.
-pub const ROUNDS_MIN: usize = 2;
 /// Most rounds per hypothesis: what is unclear then is inconclusive.
 pub const ROUNDS_MAX: usize = 5;
 /// Likelihood ratio of a prediction that held: how much more often it holds where the hypothesis is

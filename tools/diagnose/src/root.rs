@@ -159,6 +159,20 @@ impl Root {
     }
 }
 
+/// Returns a value, or the reason why it could not be read.
+pub(crate) fn read_value<T>(seen: &ProbeResult<T>) -> ProbeResult<&T> {
+    seen.as_ref().map_err(ProbeError::clone)
+}
+
+/// The same for values that a kernel may lack: `None` then.
+pub(crate) fn read_optional<T>(seen: &ProbeResult<T>) -> ProbeResult<Option<&T>> {
+    match seen {
+        Ok(value) => Ok(Some(value)),
+        Err(ProbeError { why: ProbeErrorKind::Missing, .. }) => Ok(None),
+        Err(probe_error) => Err(probe_error.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use crate::probe::pressure::Pressure;
 use crate::probe::task::Task;
 use crate::probe::tcp::{Segments, TcpErrors};
 use crate::root::{ProbeError, ProbeResult};
-use crate::sampler::{EndpointSample, ProcessSample, Sample};
+use crate::sampler::sample::{EndpointSample, ProcessSample, Sample};
 
 pub use self::network::{AcceptQueue, Link, Wait, WaitReason};
 

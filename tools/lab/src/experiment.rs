@@ -84,7 +84,6 @@ pub use event::{EVENT_FIGURES, Event, EventKind};
 pub use problem::{ExperimentError, Problem};
 pub use values::duration;
 pub(crate) use words::duration_text;
-use words::{balancing_text, caching_text, proxy_text};
 
 /// Largest experiment file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

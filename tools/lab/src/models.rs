@@ -49,8 +49,6 @@ pub const REQUESTS_MAX: u64 = 10_000_000;
 pub const REQUESTS_DEFAULT: u64 = 100_000;
 /// Name of the model that may run into a limit on threads.
 pub const THREAD_PER_REQUEST: &str = "thread-per-request";
-/// Stack of every thread that serves requests; a request needs a few kilobytes.
-const STACK_BYTES: usize = 64 << 10;
 /// Capacity of the pools' queues.
 const QUEUE_CAPACITY: usize = 1_024;
 

@@ -13,6 +13,7 @@ mod deployment;
 mod events;
 pub mod extent;
 mod figures;
+mod instance;
 mod measure;
 mod metrics;
 mod observe;
@@ -24,6 +25,7 @@ mod ready;
 mod rendered;
 mod skipped;
 mod snapshot;
+mod start_error;
 pub mod store;
 mod warnings;
 
@@ -39,12 +41,13 @@ use crate::haproxy::{self, HaproxyError};
 use crate::nginx::{self, NginxError};
 use crate::results::{Measurement, Results};
 use crate::stage::{Stage, StageError};
-use deployment::{Deployment, RunContext, StartError, stopped};
+use deployment::{Deployment, RunContext};
 use extent::{MeasuredRow, RunExtent};
 use measure::{Subject, empty, measure};
 use order::{MeasurementStep, order};
-use ready::ReadyError;
+use ready::{ReadyError, stopped};
 use skipped::Skipped;
+use start_error::StartError;
 use store::{Store, StoreError};
 
 /// Options of a run.

@@ -10,6 +10,7 @@
 //! `log`, `ending` (the end of processes), `limiter` (CPU limits and weights), `cgroup`, `pins`,
 //! `leftovers`; separately `host` (machine and counters) and `ports`.
 
+mod allocation;
 mod cgroup;
 mod ending;
 pub mod host;
@@ -28,14 +29,15 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use host::{IoCounters, MachineCpu, host, io, machine_cpu};
 pub use launch::exec;
+pub use limiter::Cgroups;
 use link::Link;
+pub use link::StageError;
+pub use message::{Limits, StopSignal, Usage, Weights};
 use message::{Request, Response};
 pub use ports::free_port;
-pub use supervise::{Cgroups, supervise};
+pub use supervise::supervise;
 
 /// Accepted range of CPU limits, in cores.
 pub const CORES: std::ops::RangeInclusive<f64> = 0.01..=1024.0;
@@ -73,105 +75,6 @@ pub struct Process {
     /// Effective limit in cores; `None` without one or where none is possible ([`Stage::limits`]).
     pub limit_cores: Option<f64>,
     id: u32,
-}
-
-/// Method of the CPU limits on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Description for the report: "cgroup v2, period 10 ms", "cgroup v1, period 10 ms", "pinned",
-    /// "not possible: …".
-    pub words: String,
-    /// True if limits are possible at all.
-    pub possible: bool,
-    /// Warning for the report, such as the reason for pinning.
-    pub warning: Option<String>,
-}
-
-/// CPU weights of deployment and generator against other processes of the machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weights {
-    /// Description for the report: "deployment 262144, generator 65536, other processes 1024", "not
-    /// set: …".
-    pub words: String,
-    /// Warning for the report if a weight could not be set.
-    pub warning: Option<String>,
-}
-
-impl Weights {
-    /// Returns the result where no weight can be set.
-    fn unset(why: &str) -> Self {
-        let warning = format!(
-            "The deployment has no CPU weight of its own, so that other processes of this machine \
-             can take CPU time from it ({why})."
-        );
-        Self { words: format!("not set: {why}"), warning: Some(warning) }
-    }
-}
-
-/// Resource usage of a process and all its descendants, ended and adopted ones included, since its
-/// start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// User and system CPU time. Without cgroup v2 in ticks of the kernel, mostly 10 ms.
-    pub cpu: Duration,
-    /// Resident memory of the living processes, in bytes; shared pages count for each.
-    pub rss_bytes: u64,
-    /// Periods of the CPU limit in which it was runnable; 0 without a cgroup limit.
-    pub periods: u64,
-    /// Periods in which it was throttled.
-    pub throttled_periods: u64,
-    /// Descendants that were alive after the process itself had ended.
-    pub left_children: u32,
-}
-
-/// Signal that asks a process to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopSignal {
-    /// SIGTERM.
-    #[default]
-    Terminate,
-    /// SIGQUIT: nginx completes running requests.
-    Quit,
-    /// SIGINT: PostgreSQL disconnects its clients.
-    Interrupt,
-    /// SIGKILL: the process fails.
-    Kill,
-}
-
-/// Error of the stage.
-#[derive(Debug, thiserror::Error)]
-pub enum StageError {
-    /// The supervisor cannot be started.
-    #[error("the supervisor ({program}) cannot be started: {why}")]
-    NoSupervisor {
-        /// Its program.
-        program: String,
-        /// The system's error.
-        why: String,
-    },
-    /// The supervisor no longer answers, for example because it was killed.
-    #[error(
-        "the supervisor of the processes has exited ({0}); its processes were killed as far as \
-         they can be found"
-    )]
-    SupervisorGone(String),
-    /// A process cannot be started.
-    #[error("{name} cannot be started: {why}")]
-    Start {
-        /// Its name.
-        name: String,
-        /// Reason: program not found, folder missing, limit out of range.
-        why: String,
-    },
-    /// A process could not be ended.
-    #[error("{name} cannot be ended: {why}")]
-    Stop {
-        /// Its name.
-        name: String,
-        /// Attempted steps.
-        why: String,
-    },
 }
 
 /// The supervisor and its processes. Dropping it ends everything.

@@ -93,6 +93,14 @@ pub fn mean_in_flight(outcome: &Outcome) -> f64 {
     (outcome.total.service.all().sum() as f64 / window_ns).min(outcome.max_in_flight as f64)
 }
 
+impl Outcome {
+    /// Returns whether and how the generator was the limit.
+    #[must_use]
+    pub fn limit(&self) -> Bottleneck {
+        evaluate(self)
+    }
+}
+
 impl Bottleneck {
     /// Returns whether the generator may have read responses late, so that service times are upper
     /// bounds, too.

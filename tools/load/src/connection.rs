@@ -7,6 +7,7 @@ use crate::http2::Http2Session;
 use crate::outbox::Outbox;
 use crate::plan::Slot;
 use crate::response::Parser;
+use crate::sent_request::SentRequest;
 use crate::stream::Stream;
 
 /// A connection, open or not.
@@ -59,19 +60,6 @@ pub(crate) struct WaitingSlot {
     pub(crate) slot: Slot,
     /// The request that was sent before on an earlier connection, if any.
     pub(crate) sent: Option<SentRequest>,
-}
-
-/// A request that was sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SentRequest {
-    pub(crate) slot: Slot,
-    pub(crate) sent_ns: u64,
-    /// Arrival of the first byte of its response; 0 before.
-    pub(crate) first_byte_ns: u64,
-    /// True if it may be sent again (RFC 9110 section 9.2.2).
-    pub(crate) idempotent: bool,
-    /// True if its response may have a body.
-    pub(crate) has_body: bool,
 }
 
 impl From<Slot> for WaitingSlot {

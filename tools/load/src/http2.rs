@@ -20,7 +20,7 @@ use h2::Reason;
 use h2::RecvStream;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 
-use crate::connection::SentRequest;
+use crate::sent_request::SentRequest;
 use pipe::{Pipe, PipeEnd};
 use wake::{Flag, StreamWaker, WokenStreams};
 
@@ -31,7 +31,7 @@ const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 /// Receive window of the connection, in bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
 /// Longest list of response headers, in bytes.
-const HEADERS_BYTES_MAX: u32 = crate::response::HEAD_BYTES_MAX as u32;
+const HEADERS_BYTES_MAX: u32 = crate::response::malformed::HEAD_BYTES_MAX as u32;
 
 /// A request as HTTP/2 sends it.
 #[derive(Debug)]

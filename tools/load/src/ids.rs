@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::random::Random;
-use crate::request::RequestError;
+use crate::request::error::RequestError;
 
 /// A set of ids.
 #[derive(Clone, Debug)]

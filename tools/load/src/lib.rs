@@ -10,6 +10,7 @@
 
 pub mod bottleneck;
 pub mod calibrate;
+pub mod config;
 mod connection;
 pub mod format;
 mod http2;
@@ -24,6 +25,7 @@ pub mod random;
 pub mod request;
 pub mod response;
 pub mod run;
+mod sent_request;
 pub mod stats;
 mod stream;
 mod tally;

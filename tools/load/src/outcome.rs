@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::bottleneck::Bottleneck;
 use crate::latency_map::LatencyMap;
 use crate::stats::{CensoredNs, LoadStats, Timing};
 
@@ -192,12 +191,6 @@ impl Outcome {
     pub fn unread_ns(&self) -> u64 {
         let service_ns = self.total.service.mean().map_or(0, CensoredNs::ns);
         (self.unread_share().unwrap_or(0.0) * service_ns as f64) as u64
-    }
-
-    /// Returns whether and how the generator was the limit.
-    #[must_use]
-    pub fn limit(&self) -> Bottleneck {
-        crate::bottleneck::evaluate(self)
     }
 }
 

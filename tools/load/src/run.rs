@@ -10,68 +10,23 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-pub use crate::http2::STREAMS_MAX;
+pub use crate::config::{
+    CONNECTIONS_MAX, Config, ExpectedStatus, PIPELINE_MAX, RunqueueWait, STREAMS_MAX, THREADS_MAX,
+};
 use crate::latency_map::LatencyMap;
 use crate::outcome::{
-    Outcome, RunEnd, SILENCE_FAILURES_MIN, SILENCE_MIN, Second, ThreadUse, UNREACHABLE_SECONDS,
+    Outcome, RunEnd, SILENCE_FAILURES_MIN, SILENCE_MIN, Second, UNREACHABLE_SECONDS,
 };
 use crate::plan::{LoadModel, Plan, PlanError};
-use crate::request::RequestMix;
 use crate::stats::{LawViolation, LoadStats};
-pub use crate::tally::ExpectedStatus;
 use crate::worker::Worker;
-use hotrow_transport::target::Address;
-use hotrow_transport::tls::{HttpVersion, Tls};
+use crate::worker::message::{WorkerMessage, WorkerReport};
+use hotrow_transport::tls::HttpVersion;
 
-/// Maximum number of connections.
-pub const CONNECTIONS_MAX: usize = 1_000_000;
-/// Maximum number of threads.
-pub const THREADS_MAX: usize = 1024;
-/// Maximum number of requests in flight on one connection.
-pub const PIPELINE_MAX: usize = 1000;
 /// Time between the last connection and the first request, in which every thread wakes up.
 const START_DELAY: Duration = Duration::from_millis(5);
 /// Interval between checks of the stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Returns the total run-queue wait of a thread by its kernel id; `None` when unknown.
-pub type RunqueueWait = Arc<dyn Fn(i32) -> Option<Duration> + Send + Sync>;
-
-/// The resolved and checked configuration of a run.
-#[derive(Clone)]
-pub struct Config {
-    /// Destination of the connections.
-    pub address: Address,
-    /// TLS, when the target uses it.
-    pub tls: Option<Tls>,
-    /// The requests.
-    pub requests: RequestMix,
-    /// The schedule.
-    pub plan: Plan,
-    /// Connections, 1 to [`CONNECTIONS_MAX`].
-    pub connections: usize,
-    /// Threads, 1 to [`THREADS_MAX`] and to the number of connections.
-    pub threads: usize,
-    /// True if a connection serves more than one request.
-    pub keepalive: bool,
-    /// Version of HTTP; `tls` must offer it.
-    pub version: HttpVersion,
-    /// Requests in flight on one connection: the depth of the pipeline, 1 to [`PIPELINE_MAX`], or
-    /// with HTTP/2 the streams, 1 to [`STREAMS_MAX`].
-    pub depth: usize,
-    /// A request times out after this time from its send.
-    pub timeout: Duration,
-    /// A connection attempt, TLS included, times out after this time.
-    pub connect_timeout: Duration,
-    /// The expected status codes.
-    pub expect: ExpectedStatus,
-    /// Seed of the ids and of the choice between URLs.
-    pub seed: u64,
-    /// Source of run-queue waits, where available.
-    pub runqueue_wait: Option<RunqueueWait>,
-    /// CPU time burned per response, to test whether the rate follows; zero except in such trials.
-    pub burn_per_request: Duration,
-}
 
 /// Reasons for a missing outcome.
 #[derive(Debug, thiserror::Error)]
@@ -115,31 +70,6 @@ pub enum RunError {
     /// The counts violate an invariant.
     #[error(transparent)]
     LawViolation(#[from] LawViolation),
-}
-
-/// A message from a worker.
-#[derive(Debug)]
-pub(crate) enum WorkerMessage {
-    /// Connected as far as possible; waiting for the start.
-    Ready { opened: usize, failure_message: Option<String> },
-    /// One second of the measurement is over.
-    Second { worker: usize, index: u64, length_ns: u64, record: Box<LoadStats> },
-    /// The worker is done.
-    Done { worker: usize, finish: Box<WorkerReport> },
-}
-
-/// The final report of a worker.
-#[derive(Debug)]
-pub(crate) struct WorkerReport {
-    pub(crate) in_flight: u64,
-    /// Time of the last response, since the start of the schedule.
-    pub(crate) last_answer_ns: u64,
-    /// Time of its end, since the start of the schedule.
-    pub(crate) end_ns: u64,
-    pub(crate) interrupted: bool,
-    pub(crate) used: ThreadUse,
-    pub(crate) failure_messages: BTreeMap<String, u64>,
-    pub(crate) latency_map: LatencyMap,
 }
 
 impl Config {

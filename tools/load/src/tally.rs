@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::connection::SentRequest;
 use crate::latency_map::LatencyMap;
 use crate::plan::Slot;
 use crate::response::Response;
+use crate::sent_request::SentRequest;
 use crate::stats::LoadStats;
 
 /// Most distinct failure messages per thread; further ones are counted under the last.

@@ -11,6 +11,7 @@
 mod connect;
 mod exchange;
 mod http2;
+pub(crate) mod message;
 mod timer;
 mod unread;
 
@@ -29,13 +30,14 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::config::Config;
 use crate::connection::{Connection, ConnectionPhase};
 use crate::http2::FinishedStream;
 use crate::outcome::ThreadUse;
 use crate::plan::{NextSlot, Schedule, Slot};
 use crate::request::RequestGenerator;
-use crate::run::{Config, WorkerMessage, WorkerReport};
 use crate::tally::Tally;
+use message::{WorkerMessage, WorkerReport};
 use timer::Timer;
 
 /// Bytes per read; one buffer for all connections of the thread.

@@ -11,7 +11,9 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::{Deserialize, Serialize};
 
 use crate::database::{QueryMethod, ROWS};
-use crate::routes::{Problem, Service};
+use crate::name::REPEATS;
+use crate::problem::Problem;
+use crate::service::Service;
 
 /// `/hello`: 11 bytes.
 pub(crate) async fn hello() -> &'static str {
@@ -32,9 +34,6 @@ pub(crate) struct Message {
 pub(crate) async fn json() -> Json<Message> {
     Json(Message { message: "Hello, World!" })
 }
-
-/// Objects in the responses of `/what-date-is-it` and of `/what-is-my-name`.
-pub(crate) const REPEATS: usize = 10_000;
 
 /// `/what-date-is-it`: today's date ten thousand times, cacheable until it changes.
 pub(crate) async fn date(State(service): State<Service>) -> Response {

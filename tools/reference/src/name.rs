@@ -9,8 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
-use crate::endpoints::REPEATS;
-use crate::routes::Problem;
+use crate::problem::Problem;
 
 /// The largest form, in bytes.
 pub(crate) const FORM_BYTES_MAX: usize = 4096;
@@ -97,6 +96,9 @@ fn parse_name(form: &[u8]) -> Result<String, NameError> {
         long => Err(NameError::Long(long)),
     }
 }
+
+/// Objects in the responses of `/what-date-is-it` and of `/what-is-my-name`.
+pub(crate) const REPEATS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

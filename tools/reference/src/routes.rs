@@ -1,43 +1,18 @@
 //! Routing, the count of requests, and the choice of the thread that handles them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
-use serde::Serialize;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
-use crate::clock::Clock;
-use crate::database::Database;
-use crate::{Config, Model, endpoints, name, work};
-
-/// The state shared by all requests.
-#[derive(Clone, Debug)]
-pub(crate) struct Service {
-    pub(crate) clock: Clock,
-    /// None when the service was started without a database.
-    pub(crate) database: Option<Database>,
-    served: Arc<AtomicU64>,
-    /// The free workers of the blocking model.
-    workers: Option<Arc<Semaphore>>,
-}
-
-impl Service {
-    pub(crate) fn new(config: &Config, database: Option<Database>) -> Self {
-        let workers = match config.model {
-            Model::Async => None,
-            Model::Blocking => Some(Arc::new(Semaphore::new(config.workers.get()))),
-        };
-        Self { clock: config.clock.clone(), database, served: Arc::default(), workers }
-    }
-}
+use crate::problem::Problem;
+use crate::service::Service;
+use crate::{endpoints, name, work};
 
 /// Returns all endpoints.
 pub(crate) fn router(service: Service) -> Router {
@@ -113,44 +88,4 @@ async fn not_found(uri: Uri) -> Problem {
 /// The router adds `Allow`.
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
-}
-
-/// An error as `application/problem+json`. No cache may store it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) status: StatusCode,
-    pub(crate) detail: String,
-}
-
-impl Problem {
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
-    }
-
-    /// Creates a 400: the request breaks a rule.
-    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, detail)
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = Body {
-            // The title contains all that a type could: RFC 9457, section 4.2.1.
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-        };
-        let headers = [(CONTENT_TYPE, "application/problem+json"), (CACHE_CONTROL, "no-store")];
-        (self.status, headers, Json(body)).into_response()
-    }
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
 }

@@ -16,7 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::database::{Database, DatabaseError};
-use crate::routes::{self, Service};
+use crate::routes;
+use crate::service::Service;
 use crate::{Config, Model};
 
 /// Concurrently open connections; more wait in the kernel's queue.

@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-use crate::routes::Problem;
+use crate::problem::Problem;
 
 /// Longest work, in µs of CPU time.
 const SPIN_US_MAX: u64 = 1_000_000;

@@ -1,6 +1,7 @@
 //! Observation of the machine under load, and the findings from machine and generator together.
 
 mod database;
+mod wait;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,10 +22,8 @@ use hotrow_measure::clock::{Nanos, thread_cpu};
 
 pub use self::database::DatabaseProbe;
 use self::database::DatabaseThread;
+use self::wait::{sleep_until, start_of};
 
-/// Longest sleep before checking whether the load has ended; the loading thread may wake it
-/// (`unpark`).
-const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Share of a load of known length at which the last sample is taken, while the load still runs.
 const LAST_SAMPLE_SHARE: f64 = 0.8;
 /// Time of the first sample for other loads; then twice that time, four times and so on.
@@ -327,33 +326,9 @@ fn unobserved(all: usize) -> Option<ProbeError> {
     (all > WATCHED_MAX).then(|| ProbeError { file: "proc/*/task".to_owned(), why })
 }
 
-/// Waits for the beginning of a load; `None` if it ended without one.
-fn start_of(at: &OnceLock<Nanos>, over: &AtomicBool) -> Option<Nanos> {
-    loop {
-        match at.get() {
-            Some(start) => return Some(*start),
-            None if over.load(Ordering::Relaxed) => return None,
-            None => std::thread::park_timeout(SLEEP_MAX),
-        }
-    }
-}
-
 /// Sleeps; returns whether the whole time passed before the end.
 pub fn sleep(time: Duration, over: &AtomicBool) -> bool {
     sleep_until(Nanos::now().after(time), over)
-}
-
-fn sleep_until(until: Nanos, over: &AtomicBool) -> bool {
-    loop {
-        let now = Nanos::now();
-        if over.load(Ordering::Relaxed) {
-            return false;
-        }
-        if now >= until {
-            return true;
-        }
-        std::thread::park_timeout(until.since(now).min(SLEEP_MAX));
-    }
 }
 
 /// Adds descendants: workers of a forking server.

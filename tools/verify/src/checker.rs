@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -13,6 +14,8 @@ use crate::ledger::{Ledger, READS_KEPT};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
 use crate::rules::{ContractTerms, Rule, Violation};
 
+/// Interval of checks.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// Delay between receipt and check, by which earlier responses and commits are recorded too. A
 /// response recorded still later is checked correctly, but others may be checked too leniently.
 const LAG: Duration = Duration::from_millis(100);
@@ -101,6 +104,15 @@ impl Checker {
                 self.ledger.with(key, |entry| entry.checker.prune_before(horizon, &self.terms));
             }
         }
+    }
+
+    /// Joins a reader that was told to stop. It may wait until its last observations are taken.
+    pub(crate) fn join(&mut self, reader: JoinHandle<()>) -> std::thread::Result<()> {
+        while !reader.is_finished() {
+            std::thread::sleep(SWEEP_EVERY);
+            self.sweep();
+        }
+        reader.join()
     }
 
     /// Checks all observations, after the last reader has stopped.
@@ -212,5 +224,36 @@ impl Checker {
             Claim::UnknownVersion => counts.unknown_versions += 1,
             Claim::Version(_) | Claim::Invalid(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::INBOX_MAX;
+
+    #[test]
+    fn a_reader_that_submits_more_than_its_inbox_takes_is_joined() {
+        let ledger = Arc::new(Ledger::new(Vec::new(), Vec::new(), 1));
+        let terms = ContractTerms { max_staleness_ns: 0, tokens: None };
+        let mut checker = Checker::new(Arc::clone(&ledger), terms);
+        let observation = Observation {
+            key: 1,
+            reader: 0,
+            origin: Origin::Instance(0),
+            sent_ns: 0,
+            received_ns: 0,
+            form: Form::FollowedCopy,
+            requirement: Requirement::Any,
+            seen: Claim::Absent,
+            outcome: Outcome::None,
+            age_s: None,
+            position: None,
+        };
+        let reader = std::thread::spawn(move || {
+            ledger.submit(0, vec![observation.clone(); INBOX_MAX + 1]);
+            ledger.submit(0, vec![observation]);
+        });
+        assert!(checker.join(reader).is_ok());
     }
 }

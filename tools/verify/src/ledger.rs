@@ -18,7 +18,7 @@ use crate::rules::KeyChecker;
 use crate::shared_state::lock;
 
 /// Responses of one reader that may wait for the checker; beyond that the reader waits.
-const INBOX_MAX: usize = 20_000;
+pub(crate) const INBOX_MAX: usize = 20_000;
 /// `ETag`s remembered per key.
 const ETAGS_MAX: usize = 16;
 /// Contents remembered per key, minutes of a key's changes. An older one makes no claim.

@@ -37,6 +37,7 @@ pub mod report;
 pub mod row;
 pub mod rules;
 pub mod run;
+pub mod run_error;
 mod setup;
 mod shared_state;
 mod writer;

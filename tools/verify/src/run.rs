@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, Observed, Purger};
-use crate::checker::Checker;
+use crate::checker::{Checker, SWEEP_EVERY};
 use crate::converge::{ConvergenceResult, converge};
 use crate::copy_reader::{COPY_READERS, CopyReader, ProbedRedis};
 use crate::counterexample::{Names, render};
@@ -23,55 +23,15 @@ use crate::random::Random;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
 use crate::report::{FollowerReport, NearCacheReport, Report, RunEnd, Writes};
 use crate::rules::ContractTerms;
+use crate::run_error::RunError;
 use crate::setup::{self, PreparedTables, ProbedTarget};
 use crate::shared_state::{SharedState, lock};
 use crate::writer::{WriteCounts, WriterThread, families};
 
-/// Interval of checks.
-const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// Time after a violation in which further reads are collected.
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// Interval of progress calls.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-/// Reason a run has no report.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The database cannot be written or read.
-    #[error("the database: {0}")]
-    Database(#[from] DatabaseError),
-    /// There is no such table.
-    #[error("the table {name} cannot be read: {what}; --create creates it if there is none")]
-    NoTable {
-        /// Its name.
-        name: String,
-        /// The database's error.
-        what: String,
-    },
-    /// The table contains foreign rows.
-    #[error(
-        "the table {name} has {rows} foreign rows; the checker needs a table of its own, whose \
-         rows it overwrites and deletes. With --reuse-table those rows stay, but rows with the \
-         checker's keys may be overwritten"
-    )]
-    Foreign {
-        /// Its name.
-        name: String,
-        /// Number of foreign rows.
-        rows: u64,
-    },
-    /// A target does not serve the collection as required.
-    #[error("{url}: {what}")]
-    Target {
-        /// Its URL.
-        url: String,
-        /// The reason.
-        what: String,
-    },
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +87,7 @@ pub fn run(
     }
     running.shared.stop_readers();
     for thread in running.others.drain(..) {
-        if thread.join().is_err() {
+        if running.checker.join(thread).is_err() {
             problems.push("a reader panicked; this is a bug in Hotrow".to_owned());
         }
     }

@@ -18,7 +18,7 @@ use crate::http::{Client, Target};
 use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::record_schema::RecordSchema;
-use crate::run::RunError;
+use crate::run_error::RunError;
 
 /// Time limit for a database operation before the run.
 const WAIT_MAX: Duration = Duration::from_secs(15);

@@ -4,6 +4,7 @@
 //! own, which is read again when it changes (`file`).
 
 mod file;
+mod list;
 mod principals;
 mod tokens;
 
@@ -14,11 +15,6 @@ pub(super) use self::file::read_grants;
 use self::principals::{Principals, principals, role_of};
 use self::tokens::tokens;
 use super::reader::Section;
-
-/// Most values of the role claim for one role, audiences, or levels of the claim's path.
-const LIST_MAX: usize = 64;
-/// Most bytes of an issuer, an audience or a value of the role claim.
-const TEXT_BYTES_MAX: usize = 512;
 
 /// What the rules of the section refer to.
 pub(super) struct Named<'a> {
@@ -105,17 +101,4 @@ fn failures(section: &mut Section<'_>) -> Option<hotrow_admission::rate::value::
             })
             .ok(),
     }
-}
-
-/// Reads one text or a list of texts of bounded length, if the key is set.
-fn list(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
-    let list = section.texts(name, default, "a text or a list of up to 64, of 1 to 512 bytes")?;
-    let fits = |text: &String| (1..=TEXT_BYTES_MAX).contains(&text.len());
-    if !(1..=LIST_MAX).contains(&list.len()) || !list.iter().all(fits) {
-        section.refuse(
-            name,
-            format!("must be 1 to {LIST_MAX} texts of 1 to {TEXT_BYTES_MAX} bytes each"),
-        );
-    }
-    Some(list)
 }

@@ -1,80 +1,33 @@
 //! `[collections.NAME]`: the tables to serve, each under its name.
 
-use std::collections::HashSet;
-use std::time::Duration;
-
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_config::{Collection, Tenancy};
-use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 use hotrow_types::source::SourceId;
 
 use super::aliases::{self, NamedAlias};
+use super::collection_context::{AccessTraits, CollectionSettings, SourceTraits, Ttl};
 use super::compression::compression;
 use super::embed;
+use super::key_types::key_types;
+use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid, names};
 use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
 
 /// Most collections of a configuration.
 pub(crate) const COLLECTIONS_MAX: usize = 1_000;
-/// Longest name of a collection or a source.
-pub(crate) const NAME_BYTES_MAX: usize = 64;
-const IDENTIFIER_BYTES_MAX: usize = 256;
-/// Most columns of a table in SQLite (SQLITE_MAX_COLUMN).
-const COLUMNS_MAX: usize = 2_000;
 const CACHE_CONTROL_BYTES_MAX: usize = 256;
 
-/// Settings of the same collections for each subsystem, in one order.
-#[derive(Default)]
-pub(super) struct Collections {
-    pub(super) server: Vec<Collection>,
-    pub(super) cache: Vec<CollectionPolicy>,
-    pub(super) source: Vec<CollectionConfig>,
-    /// Those whose changes may be followed.
-    pub(super) followed: Vec<CollectionId>,
-    /// Those whose answers have surrogate keys.
-    pub(super) purged: Vec<CollectionId>,
-}
-
-/// Lifetimes of entries where a collection sets none.
-pub(super) struct Ttl {
-    pub(super) ttl: Duration,
-    pub(super) negative_ttl: Duration,
-}
-
-/// Properties of the source that the rules for collections depend on.
-pub(super) struct SourceTraits<'a> {
-    pub(super) name: &'a str,
-    /// Setting by which an answer may be older than the contract says, if there is one.
-    pub(super) stale_by: Option<&'static str>,
-    /// Why its records can contain no rows of other tables.
-    pub(super) lacks_embedding: Option<&'static str>,
-    pub(super) has_positions: bool,
-    /// Changes come from a change hub.
-    pub(super) is_behind_hub: bool,
-    /// Key column where the file names none.
-    pub(super) default_key: &'static str,
-}
-
-/// Properties of other sections that the rules for access to collections depend on.
-pub(super) struct AccessTraits {
-    /// Requests need a credential.
-    pub(super) is_configured: bool,
-    /// No credential names a tenant.
-    pub(super) lacks_tenants: bool,
-    /// The cache stores entries.
-    pub(super) is_cached: bool,
-}
-
+/// Reads the collections, in the order of their numbers.
 pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
-) -> Collections {
-    let mut all = Collections::default();
+) -> Vec<CollectionSettings> {
     let tables = section.sections();
     let rule = match tables.len() {
         0 => Some(
@@ -90,9 +43,13 @@ pub(super) fn collections(
     if let Some(rule) = rule {
         section.refuse_whole(&rule);
     }
+    let mut all = Vec::with_capacity(tables.len());
     let mut named = Vec::new();
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        named.extend(collection(name, table, defaults, sources, access, &mut all));
+        let number = CollectionId(all.len() as u16);
+        let (settings, aliases) = collection(name, number, table, defaults, sources, access);
+        all.push(settings);
+        named.extend(aliases);
     }
     // Behind all collections, whose numbers are their places among the names of the file.
     named.into_iter().for_each(|alias| aliases::add(&mut all, alias));
@@ -101,12 +58,12 @@ pub(super) fn collections(
 
 fn collection(
     name: String,
+    number: CollectionId,
     mut section: Section<'_>,
     defaults: &Ttl,
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
-    all: &mut Collections,
-) -> Vec<NamedAlias> {
+) -> (CollectionSettings, Vec<NamedAlias>) {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a collection must begin with a letter a to z and have at most \
@@ -132,7 +89,7 @@ fn collection(
         );
     }
     let (tenant, tenancy) = tenant(&mut section, access, source_traits.stale_by).unzip();
-    all.cache.push(CollectionPolicy {
+    let cache = CollectionPolicy {
         ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
         negative_ttl: section.duration_or(
             "negative_ttl",
@@ -143,7 +100,7 @@ fn collection(
         has_tenants: tenant.is_some(),
         // `keep_members` sets it where roles are limited, `aliases` where there are aliases.
         has_views: false,
-    });
+    };
     let cache_control = cache_control(&mut section, access.is_configured);
     let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
@@ -161,13 +118,8 @@ fn collection(
              there are no positions",
         );
     }
-    let number = CollectionId(all.server.len() as u16);
-    if changes(&mut section, source_traits, tenant.is_some()) {
-        all.followed.push(number);
-    }
-    if surrogate_keys(&mut section, source_traits, access, &cache_control) {
-        all.purged.push(number);
-    }
+    let is_followed = changes(&mut section, source_traits, tenant.is_some());
+    let has_surrogate_keys = surrogate_keys(&mut section, source_traits, access, &cache_control);
     let aliases = aliases::aliases(
         &mut section,
         &aliases::Aliased {
@@ -187,7 +139,7 @@ fn collection(
         },
     );
     section.finish();
-    all.server.push(Collection {
+    let server = Collection {
         name: name.clone(),
         source,
         cache_control,
@@ -202,8 +154,8 @@ fn collection(
         surrogates: None,
         is_removed: false,
         alias: None,
-    });
-    all.source.push(CollectionConfig {
+    };
+    let source = CollectionConfig {
         name,
         table,
         key,
@@ -213,8 +165,8 @@ fn collection(
         tenant,
         is_alias: false,
         embed,
-    });
-    aliases
+    };
+    (CollectionSettings { server, cache, source, is_followed, has_surrogate_keys }, aliases)
 }
 
 /// Reads whether changes may be followed.
@@ -328,14 +280,6 @@ fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceI
     SourceId::FIRST
 }
 
-/// Returns whether a collection or a source may have this name.
-pub(crate) fn name_is_valid(name: &str) -> bool {
-    let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    rest_is_valid
-        && name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-}
-
 fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
     let key = section
         .texts("key", "\"id\"", "a column or a list of 1 to 4")
@@ -345,79 +289,6 @@ fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
     }
     check_identifiers(section, "key", &key);
     key
-}
-
-pub(super) fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
-    let Some(words) = section.texts(
-        "key_type",
-        "from the table",
-        "integer, text, uuid, objectid, bytes; or a list of them",
-    ) else {
-        return Vec::new();
-    };
-    let mut types = Vec::with_capacity(words.len());
-    for word in &words {
-        match word.as_str() {
-            "integer" => types.push(KeyTypeName::Integer),
-            "text" => types.push(KeyTypeName::Text),
-            "uuid" => types.push(KeyTypeName::Uuid),
-            "objectid" => types.push(KeyTypeName::ObjectId),
-            "bytes" => types.push(KeyTypeName::Bytes),
-            _ => {
-                let names = "integer, text, uuid, objectid and bytes";
-                section.refuse("key_type", format!("must be made of {names}, not {}", shown(word)));
-                return Vec::new();
-            }
-        }
-    }
-    if types.len() != columns {
-        section.refuse(
-            "key_type",
-            format!(
-                "must name one type per column of the key: the key has {columns}, key_type {}",
-                types.len()
-            ),
-        );
-    }
-    types
-}
-
-/// Reads a list of columns, if the key is set.
-fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
-    let list = section.texts(name, default, "a list of 1 to 2000 columns")?;
-    if list.is_empty() || list.len() > COLUMNS_MAX {
-        section.refuse(
-            name,
-            format!(
-                "must name 1 to {COLUMNS_MAX} columns, not {}; leave the key out for its default",
-                list.len()
-            ),
-        );
-    }
-    check_identifiers(section, name, &list);
-    Some(list)
-}
-
-/// Checks the names of tables or columns. No two may be equal without regard to ASCII case, which
-/// is how SQLite compares them.
-pub(super) fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
-    let mut seen = HashSet::new();
-    for identifier in list {
-        if identifier.is_empty()
-            || identifier.len() > IDENTIFIER_BYTES_MAX
-            || identifier.contains('\0')
-        {
-            section.refuse(
-                name,
-                format!(
-                    "must have 1 to {IDENTIFIER_BYTES_MAX} bytes without NUL, not {}",
-                    shown(identifier)
-                ),
-            );
-        } else if !seen.insert(identifier.to_ascii_lowercase()) {
-            section.refuse(name, format!("must not name a column twice: {}", shown(identifier)));
-        }
-    }
 }
 
 /// Reads a header value (RFC 9110, section 5.5): visible ASCII and inner blanks, so that nothing

@@ -2,7 +2,7 @@
 
 use hotrow_config::{Compression, ContentCoding};
 
-use super::collections::AccessTraits;
+use super::collection_context::AccessTraits;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB};

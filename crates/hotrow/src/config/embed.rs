@@ -2,7 +2,7 @@
 
 use hotrow_source::spec::{EmbedConfig, OrderBy};
 
-use super::collections::check_identifiers;
+use super::names::check_identifiers;
 use super::problem::shown;
 use super::reader::Section;
 

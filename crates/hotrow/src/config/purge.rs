@@ -11,7 +11,7 @@ use hotrow_config::purge::{
 };
 use hotrow_types::key::CollectionId;
 
-use super::collections::{NAME_BYTES_MAX, name_is_valid};
+use super::names::{NAME_BYTES_MAX, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB, ms, s};

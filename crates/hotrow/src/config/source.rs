@@ -24,8 +24,9 @@ use hotrow_source_postgres as postgres;
 use hotrow_source_sqlite::{self as sqlite, config::Watch};
 
 use super::SourceConfig;
-use super::collections::{NAME_BYTES_MAX, SourceTraits, name_is_valid};
+use super::collection_context::SourceTraits;
 use super::hub::check_servers;
+use super::names::{NAME_BYTES_MAX, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};

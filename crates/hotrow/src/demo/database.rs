@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::DemoError;
+use super::error::DemoError;
 use super::products::Product;
 
 const SCHEMA: &str = "CREATE TABLE products (

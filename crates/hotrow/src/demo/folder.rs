@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::DemoError;
+use super::error::DemoError;
 use hotrow_cli::signals::OnAbort;
 
 const PREFIX: &str = "hotrow-demo-";

@@ -5,6 +5,7 @@
 //! removal), [`writer`] (`--demo-writes`).
 
 mod database;
+mod error;
 mod folder;
 mod products;
 mod progress;
@@ -15,41 +16,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use crate::config::{self, ConfigError, Overrides};
-use crate::serve::{self, Addresses, Host, ServeError};
+use crate::config::{self, Overrides};
+use crate::serve::{self, Addresses, Host};
+pub use error::DemoError;
 use folder::DemoFolder;
 use hotrow_cli::signals::{OnAbort, Phase};
 
 /// Number of products in the demonstration; their ids are 1 to this.
 pub const PRODUCTS: u32 = 100_000;
-
-/// Failure of the demonstration.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    /// The temporary folder could not be created.
-    #[error("the temporary folder {folder}: {cause}; set TMPDIR to a folder with 100 MB to spare")]
-    Folder {
-        /// The folder, or its parent.
-        folder: String,
-        /// Error of the system.
-        cause: std::io::Error,
-    },
-    /// The database could not be written.
-    #[error(
-        "the demonstration's database could not be written: {0}; set TMPDIR to a folder with 100 \
-         MB to spare"
-    )]
-    Database(#[from] rusqlite::Error),
-    /// A signal arrived before it was ready.
-    #[error("interrupted")]
-    Interrupted,
-    /// The demonstration's own configuration is not valid on this machine.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Serving failed.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-}
 
 /// Generates the products, serves them until a stop signal, and removes them.
 ///

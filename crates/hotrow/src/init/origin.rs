@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::config::{self, Env, Overrides, SourceConfig};
 
-use super::InitError;
+use super::error::InitError;
 use super::toml_text::quoted;
 
 /// Prefix of `--from` that names an environment variable.

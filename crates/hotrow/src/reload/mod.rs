@@ -28,10 +28,10 @@ use tokio::time::sleep;
 
 use self::document::{Difference, Document};
 use crate::config::{self, ConfigError, Overrides, Resolved};
+use crate::fit;
 use crate::granted_columns;
 use crate::init::auto::{self, AutoError, Loaded};
 use crate::logging;
-use crate::serve;
 use crate::service_manager;
 
 /// Interval of looking at the file.
@@ -182,8 +182,8 @@ impl Reloader {
             tracing::warn!("{warning}");
         }
         let before = self.in_force.config();
-        serve::fit_connections(&mut resolved).map_err(|error| Rejected::one(&self.path, error))?;
-        serve::fit_cache(&mut resolved, self.in_force.cached_bytes());
+        fit::connections(&mut resolved).map_err(|error| Rejected::one(&self.path, error))?;
+        fit::cache(&mut resolved, self.in_force.cached_bytes());
         let mut config = resolved.server.clone();
         // With the port that was taken, and as many workers as there are.
         config.data = before.data;

@@ -31,7 +31,8 @@ use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 
-use super::{Host, ServeError, subsystem};
+use super::error::{ServeError, subsystem};
+use super::host::Host;
 use crate::config::SourceConfig;
 #[cfg(feature = "failpoints")]
 use crate::failpoints;

@@ -21,6 +21,7 @@ use http_body::Body;
 use super::rejection::Rejection;
 use super::request::{Request, RequestBody};
 use super::worker_context::WorkerContext;
+pub use super::written::Written;
 use crate::context::ConnectionContext;
 use crate::redis::{Replied, Session};
 
@@ -107,28 +108,6 @@ pub enum Served<A> {
     Later(Pin<Box<dyn Future<Output = A>>>),
     /// The method or the target is not one that this service can read.
     Malformed,
-}
-
-/// A head that was written, and what follows from it.
-pub struct Written<B> {
-    /// Its status.
-    pub status: u16,
-    /// Whether it has announced with `Connection: close` that it is the last.
-    pub closes: bool,
-    /// Whether it has a `Content-Length` already.
-    pub has_length: bool,
-    /// The body.
-    pub body: B,
-}
-
-impl<B: Body> Written<B> {
-    /// Returns the length of the body, which is `whole` if it is in one piece; `None`: unknown.
-    pub(super) fn body_bytes(&self, whole: Option<&[u8]>) -> Option<u64> {
-        match whole {
-            Some(bytes) => Some(bytes.len() as u64),
-            None => self.body.size_hint().exact(),
-        }
-    }
 }
 
 /// A service that takes its requests with copied heads and always waits.

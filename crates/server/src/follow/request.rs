@@ -13,7 +13,8 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Response};
 
-use super::stream::{FollowBody, Follower, Framing};
+use super::asked::{Asked, Framing};
+use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, NotAdmitted};
 use crate::batch::parse_query;
 use crate::body::Body;
@@ -30,15 +31,6 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 /// Id of no log, for one that cannot be read: its follower is reset.
 const FOREIGN: ResumeId =
     ResumeId { position: Position { incarnation: 0, at: 0 }, generation: None };
-
-/// What a follower asks for.
-pub(super) struct Asked {
-    /// Records; `None`: all.
-    pub(super) keys: Option<HashSet<Key, RandomState>>,
-    /// The follower has everything up to this point.
-    pub(super) last: Option<ResumeId>,
-    pub(super) framing: Framing,
-}
 
 impl Handler {
     /// Answers with the changes of a collection. `expires`: expiry of the sender's token.

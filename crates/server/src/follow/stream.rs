@@ -19,9 +19,9 @@ use hotrow_telemetry::throttle::SLOW_FOLLOWER;
 use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
+use super::asked::{Asked, Framing};
 use super::events::{BEHIND, EventText};
 use super::judge::Credential;
-use super::request::Asked;
 use super::worker::Registration;
 use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
 use crate::admission::rate::seed;
@@ -44,7 +44,7 @@ pub(super) struct Follower {
     /// Records that it follows; `None`: all.
     keys: Option<HashSet<Key, RandomState>>,
     credential: Credential,
-    registration: Registration,
+    registration: Registration<Handler>,
     guard: FollowerGuard,
 }
 
@@ -176,17 +176,6 @@ impl NextFrame {
     fn take(&self) -> Option<EventText> {
         self.0.borrow_mut().take()
     }
-}
-
-/// How the body of a follower is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// In chunks: HTTP/1.1.
-    Chunked,
-    /// Until the connection closes: HTTP/1.0.
-    UntilClosed,
-    /// In frames, beside others: HTTP/2. It is asked for one when the client has room for it.
-    Multiplexed,
 }
 
 /// Body of a follower's answer.

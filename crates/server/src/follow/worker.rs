@@ -18,7 +18,6 @@ use tokio::sync::Notify;
 
 use super::Follows;
 use crate::connection::handshake::yield_to_ready_tasks;
-use crate::handle::Handler;
 
 /// Least time between two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(5);
@@ -26,13 +25,15 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(5);
 const TURNS_AT_ONCE: usize = 8;
 
 /// The followers of a worker. One thread uses it.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerFollowers {
+///
+/// `H`: what answers requests under one set of settings.
+#[derive(Debug)]
+pub(crate) struct WorkerFollowers<H> {
     places: RefCell<Places>,
     /// The queue has followers.
     has_queue: Notify,
     /// The handler under the newest settings.
-    newest: RefCell<Weak<Handler>>,
+    newest: RefCell<Weak<H>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,24 +69,29 @@ impl Places {
 }
 
 /// A follower's place; freed when dropped.
-#[derive(Debug)]
-pub(super) struct Registration {
-    worker: Rc<WorkerFollowers>,
+pub(super) struct Registration<H> {
+    worker: Rc<WorkerFollowers<H>>,
     index: usize,
 }
 
-impl WorkerFollowers {
+impl<H> Default for WorkerFollowers<H> {
+    fn default() -> Self {
+        Self { places: RefCell::default(), has_queue: Notify::new(), newest: RefCell::default() }
+    }
+}
+
+impl<H> WorkerFollowers<H> {
     /// Notes the handler under the newest settings.
-    pub(crate) fn set_newest(&self, handler: &Rc<Handler>) {
+    pub(crate) fn set_newest(&self, handler: &Rc<H>) {
         *self.newest.borrow_mut() = Rc::downgrade(handler);
     }
 
     /// Returns the handler under the newest settings; `None` while the worker ends.
-    pub(super) fn newest(&self) -> Option<Rc<Handler>> {
+    pub(super) fn newest(&self) -> Option<Rc<H>> {
         self.newest.borrow().upgrade()
     }
 
-    pub(super) fn register(self: &Rc<Self>) -> Registration {
+    pub(super) fn register(self: &Rc<Self>) -> Registration<H> {
         let mut places = self.places.borrow_mut();
         let index = places.free.pop().unwrap_or_else(|| {
             places.list.push(Place::default());
@@ -157,7 +163,7 @@ impl WorkerFollowers {
     }
 }
 
-impl Registration {
+impl<H> Registration<H> {
     /// Waits for its turn after a round that was not waited for yet.
     pub(super) async fn called(&self) {
         poll_fn(|cx| {
@@ -185,12 +191,12 @@ impl Registration {
     }
 
     /// Returns the handler under the newest settings.
-    pub(super) fn newest_handler(&self) -> Option<Rc<Handler>> {
+    pub(super) fn newest_handler(&self) -> Option<Rc<H>> {
         self.worker.newest()
     }
 }
 
-impl Drop for Registration {
+impl<H> Drop for Registration<H> {
     fn drop(&mut self) {
         let mut places = self.worker.places.borrow_mut();
         if let Some(place) = places.list.get_mut(self.index) {
@@ -209,7 +215,7 @@ mod tests {
     use super::*;
 
     /// Returns whether a follower is called, if it has its turn.
-    fn is_called(registration: &Registration) -> bool {
+    fn is_called(registration: &Registration<()>) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         let mut called = pin!(registration.called());
         let is_ready = called.as_mut().poll(&mut cx).is_ready();
@@ -220,10 +226,10 @@ mod tests {
     #[test]
     fn a_few_followers_have_their_turn_at_once() {
         let worker = Rc::new(WorkerFollowers::default());
-        let all: Vec<Registration> = (0..100).map(|_| worker.register()).collect();
+        let all: Vec<Registration<()>> = (0..100).map(|_| worker.register()).collect();
         let mut cx = Context::from_waker(Waker::noop());
         let mut ready = || {
-            let is_ready = |one: &&Registration| pin!(one.called()).poll(&mut cx).is_ready();
+            let is_ready = |one: &&Registration<()>| pin!(one.called()).poll(&mut cx).is_ready();
             all.iter().filter(is_ready).count()
         };
         assert_eq!(ready(), 0);

@@ -11,7 +11,7 @@ use hotrow_types::version::Position;
 
 use super::{AbsentAnswer, RecordAnswer, RecordHeads};
 use crate::body::Body;
-use crate::connection::serve::Written;
+use crate::connection::written::Written;
 use crate::respond::age_seconds;
 
 impl RecordHeads {

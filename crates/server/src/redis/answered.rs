@@ -16,8 +16,8 @@ use hotrow_resp::Version;
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
+use super::command_request::{Asked, CommandRequest};
 use super::commands::{Spec, UNKNOWN};
-use super::dispatch::{Asked, CommandRequest};
 use super::{Reply, Session};
 use crate::config::access::Names;
 use crate::handle::Handler;

@@ -12,9 +12,9 @@ use hotrow_resp::{Version, write};
 use super::Replied;
 use super::Session;
 use super::answered::Received;
+use super::command_request::{Asked, CommandRequest};
 use super::commands::{Command, Spec};
-use super::dispatch::{Asked, CommandRequest};
-use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, wrong_arity};
+use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, unknown_subcommand, wrong_arity};
 use super::session::{credential_of, is_name};
 use super::track;
 use crate::handle::Handler;
@@ -307,15 +307,6 @@ fn client(request: &CommandRequest<'_>, out: &mut Vec<u8>) -> Result<(), String>
         _ => return Err(unknown_subcommand(arguments.get(1), "CLIENT")),
     }
     Ok(())
-}
-
-/// Returns the text for a part of a command that is not served.
-pub(super) fn unknown_subcommand(name: Option<&[u8]>, command: &str) -> String {
-    /// Most bytes of the name that are shown.
-    const SHOWN_BYTES: usize = 128;
-    let name = name.unwrap_or_default();
-    let shown = String::from_utf8_lossy(name.get(..SHOWN_BYTES).unwrap_or(name));
-    format!("ERR unknown subcommand '{shown}'. Try {command} HELP.")
 }
 
 fn set_info(session: &Session, attribute: &[u8], value: &[u8]) -> Result<(), String> {

@@ -2,10 +2,9 @@
 
 use hotrow_resp::{Version, write};
 
+use super::command_request::CommandRequest;
 use super::commands::{SPECS, Spec, find};
-use super::connect::unknown_subcommand;
-use super::dispatch::CommandRequest;
-use super::refusal::wrong_arity;
+use super::refusal::{unknown_subcommand, wrong_arity};
 
 /// Version of Redis whose conduct the commands follow. Clients choose by it what they send.
 pub(super) const FOLLOWED_VERSION: &str = "7.4.0";

@@ -2,74 +2,20 @@
 
 use std::rc::Rc;
 
-use hotrow_access::caller::{Caller, Rights, Sender};
-use hotrow_http1::fields::Fields;
-use hotrow_measure::clock::Nanos;
-use hotrow_resp::arguments::Arguments;
 use hotrow_resp::write;
 
 use super::answered::{Answered, Received};
+use super::command_request::{Asked, CommandRequest};
 use super::commands::{Command, Spec, find};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
-use super::{Replied, Session, subscribe};
-use crate::context::{RequestContext, RequestTimes};
+use super::{Replied, subscribe};
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;
-use crate::sight::Sight;
 
 /// Status of commands that are not served, as of methods that are not.
 const NOT_SERVED: u16 = 405;
-
-/// A command that has arrived in full.
-pub(crate) struct CommandRequest<'a> {
-    pub(crate) arguments: Arguments<'a>,
-    pub(crate) session: &'a Rc<Session>,
-    /// A time after the arrival of its last byte.
-    pub(crate) arrived: Nanos,
-    /// `true`: the settings changed while it waited, and an earlier evaluation has paid for it.
-    pub(crate) is_again: bool,
-}
-
-/// A command with its sender.
-pub(super) struct Asked<'a> {
-    pub(super) request: &'a CommandRequest<'a>,
-    pub(super) spec: &'static Spec,
-    /// As a request over HTTP, before the collection is known.
-    pub(super) context: RequestContext<'a>,
-    pub(super) sender: &'a Sender,
-}
-
-impl<'a> Asked<'a> {
-    /// Returns the keys that the command names; `None`: it names none.
-    pub(super) fn keys(&self) -> Option<impl Iterator<Item = &'a [u8]>> {
-        self.spec.keys_of(self.request.arguments)
-    }
-}
-
-impl<'a> CommandRequest<'a> {
-    /// Returns the request over HTTP with these header fields.
-    pub(super) fn context(&'a self, headers: Fields<'a>) -> RequestContext<'a> {
-        let arrival = RequestTimes::of_arrival(self.arrived);
-        let times = match self.is_again {
-            true => RequestTimes { now: Nanos::now(), ..arrival },
-            false => arrival,
-        };
-        RequestContext {
-            connection: &self.session.connection,
-            headers,
-            times,
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: self.is_again,
-            is_purgeable: false,
-            is_traced: false,
-        }
-    }
-}
 
 impl Handler {
     /// Begins to answer a command, and writes the reply to `out` as far as it is ready.

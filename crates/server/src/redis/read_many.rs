@@ -12,7 +12,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, KeyError};
 
 use super::answered::Answered;
-use super::dispatch::Asked;
+use super::command_request::Asked;
 use super::refusal;
 use super::{Replied, Reply};
 use crate::answer::{Answer, Outcome};

@@ -10,7 +10,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
 use super::answered::Answered;
-use super::dispatch::Asked;
+use super::command_request::Asked;
 use super::refusal::{self, no_collection};
 use super::{Replied, Reply};
 use crate::answer::{Answer, Outcome};

@@ -120,6 +120,15 @@ pub(super) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
+/// Returns the text for a part of a command that is not served.
+pub(super) fn unknown_subcommand(name: Option<&[u8]>, command: &str) -> String {
+    /// Most bytes of the name that are shown.
+    const SHOWN_BYTES: usize = 128;
+    let name = name.unwrap_or_default();
+    let shown = String::from_utf8_lossy(name.get(..SHOWN_BYTES).unwrap_or(name));
+    format!("ERR unknown subcommand '{shown}'. Try {command} HELP.")
+}
+
 #[cfg(test)]
 mod tests {
     use hotrow_types::key::KeyError;

@@ -12,7 +12,7 @@ use hotrow_http1::fields::FieldsBuf;
 use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
-use super::track::Tracked;
+use super::tracked::Tracked;
 use super::transaction::Transaction;
 use crate::context::ConnectionContext;
 use crate::tracking::{Mailbox, Owner, Tracking};

@@ -5,8 +5,8 @@ use hotrow_resp::{Version, write};
 
 use super::Replied;
 use super::Session;
+use super::command_request::Asked;
 use super::commands::{Command, Spec};
-use super::dispatch::Asked;
 use crate::handle::Handler;
 use crate::tracking::CHANNEL;
 

@@ -7,62 +7,28 @@ use std::rc::Rc;
 use hotrow_access::caller::Sender;
 use hotrow_cache::Record;
 use hotrow_measure::clock::Nanos;
+use hotrow_push::tracking::Asked as AskedKey;
 #[cfg(feature = "failpoints")]
 use hotrow_push::tracking::TrackingPlant;
-use hotrow_push::tracking::{Asked as AskedKey, Prefixes};
 use hotrow_resp::{Version, write};
 use hotrow_types::key::Key;
 
-use super::dispatch::Asked;
+use super::command_request::Asked;
+use super::tracked::{Options, SYNTAX, Tracked};
 use super::{Replied, Session};
 use crate::handle::Handler;
-use crate::tracking::{ClientGuard, Judged, Owner, Registered, WorkerTracking, spelling};
+use crate::tracking::{Judged, Owner, Registered, WorkerTracking, spelling};
 
-const SYNTAX: &str = "ERR syntax error";
 const NOT_HERE: &str = "ERR CLIENT TRACKING is not available";
 const NEEDS_RESP3: &str = "ERR CLIENT TRACKING ON needs HELLO 3, or REDIRECT to a connection that \
     has subscribed to __redis__:invalidate";
 const NO_TARGET: &str = "ERR The client ID you want redirect to does not exist";
-const ONE_TARGET: &str = "ERR A client can only redirect to a single other client";
-const PREFIX_WITHOUT_BCAST: &str = "ERR PREFIX option requires BCAST mode to be enabled";
-const SWITCHED_BCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for \
-    this client, and then re-enabling it with a different mode.";
-const OPT_WITH_BCAST: &str = "ERR OPTIN and OPTOUT are not compatible with BCAST";
-const BOTH_OPTS: &str = "ERR You can't specify both OPTIN mode and OPTOUT mode";
-const SWITCHED_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for \
-    this client, and then re-enabling it with a different mode.";
 const CACHING_WITHOUT: &str = "ERR CLIENT CACHING can be called only when the client is in \
     tracking mode with OPTIN or OPTOUT mode enabled";
 const YES_WITHOUT: &str =
     "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const NO_WITHOUT: &str =
     "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
-/// Most prefixes of one client.
-const PREFIXES_MAX: usize = 64;
-
-/// A client that tracks.
-#[derive(Debug)]
-pub(super) struct Tracked {
-    pub(super) guard: ClientGuard,
-    pub(super) options: Options,
-    /// What `CLIENT CACHING` has said of the next command.
-    pub(super) caching: Option<bool>,
-    /// Keys of a command that a planted mistake registers after the lookup.
-    #[cfg(feature = "failpoints")]
-    unregistered: Vec<AskedKey>,
-}
-
-impl Tracked {
-    fn new(guard: ClientGuard, options: Options) -> Self {
-        Self {
-            guard,
-            options,
-            caching: None,
-            #[cfg(feature = "failpoints")]
-            unregistered: Vec::new(),
-        }
-    }
-}
 
 /// Returns whether a planted mistake keeps a reply that memory does not keep: alone, the comparison
 /// with memory makes up for the other two.
@@ -74,99 +40,6 @@ fn trusts_every_reply(plant: TrackingPlant) -> bool {
             | TrackingPlant::PushedBeforeReply
             | TrackingPlant::HiddenReplyKept
     )
-}
-
-/// Options of `CLIENT TRACKING`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Options {
-    /// The connection that gets the invalidations; 0: its own.
-    redirect: i64,
-    pub(super) is_broadcast: bool,
-    pub(super) prefixes: Prefixes,
-    is_opt_in: bool,
-    is_opt_out: bool,
-    /// Without effect: no client writes.
-    is_no_loop: bool,
-}
-
-impl Options {
-    pub(super) fn is_redirected(&self) -> bool {
-        self.redirect != 0
-    }
-
-    /// Reads the arguments behind `ON` or `OFF`.
-    fn parse<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Result<Self, String> {
-        let mut options = Self::default();
-        while let Some(argument) = arguments.next() {
-            match &*argument.to_ascii_lowercase() {
-                b"redirect" => {
-                    let number = arguments.next().ok_or(SYNTAX)?;
-                    if options.redirect != 0 {
-                        return Err(ONE_TARGET.to_owned());
-                    }
-                    let number = std::str::from_utf8(number).ok().and_then(|n| n.parse().ok());
-                    options.redirect =
-                        number.ok_or("ERR value is not an integer or out of range")?;
-                }
-                b"prefix" => {
-                    options.prefixes.0.push(arguments.next().ok_or(SYNTAX)?.into());
-                    if options.prefixes.0.len() > PREFIXES_MAX {
-                        return Err(format!("ERR more than {PREFIXES_MAX} prefixes"));
-                    }
-                }
-                b"bcast" => options.is_broadcast = true,
-                b"optin" => options.is_opt_in = true,
-                b"optout" => options.is_opt_out = true,
-                b"noloop" => options.is_no_loop = true,
-                _ => return Err(SYNTAX.to_owned()),
-            }
-        }
-        Ok(options)
-    }
-
-    /// Checks them, and against those in force.
-    fn check(&self, before: Option<&Self>) -> Result<(), String> {
-        let is_both = self.is_opt_in && self.is_opt_out;
-        let has_opt = self.is_opt_in || self.is_opt_out;
-        let switches_opt = |before: &Self| {
-            self.is_opt_in && before.is_opt_out || self.is_opt_out && before.is_opt_in
-        };
-        Err(match before {
-            _ if !self.is_broadcast && !self.prefixes.0.is_empty() => PREFIX_WITHOUT_BCAST,
-            Some(before) if before.is_broadcast != self.is_broadcast => SWITCHED_BCAST,
-            _ if self.is_broadcast && has_opt => OPT_WITH_BCAST,
-            _ if is_both => BOTH_OPTS,
-            Some(before) if switches_opt(before) => SWITCHED_OPT,
-            _ => return self.check_prefixes(before),
-        }
-        .to_owned())
-    }
-
-    /// Checks that no two prefixes overlap. One that was given before may be given again.
-    fn check_prefixes(&self, before: Option<&Self>) -> Result<(), String> {
-        let shown = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-        let Prefixes(own) = &self.prefixes;
-        for (at, prefix) in own.iter().enumerate() {
-            let known = before.and_then(|before| before.prefixes.overlap(prefix));
-            if let Some(known) = known.filter(|known| *known != &**prefix) {
-                return Err(format!(
-                    "ERR Prefix '{}' overlaps with an existing prefix '{}'. Prefixes for a single \
-                     client must not overlap.",
-                    shown(prefix),
-                    shown(known)
-                ));
-            }
-            if let Some(other) = Prefixes(own[at + 1..].to_vec()).overlap(prefix) {
-                return Err(format!(
-                    "ERR Prefix '{}' overlaps with another provided prefix '{}'. Prefixes for a \
-                     single client must not overlap.",
-                    shown(prefix),
-                    shown(other)
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Handler {

@@ -1,7 +1,7 @@
 //! Command-line arguments of `hotrow doctor`.
 
 use clap::{Args, ValueEnum};
-use hotrow_diagnose::doctor::Goal;
+use hotrow_diagnose::doctor::goal::Goal;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]

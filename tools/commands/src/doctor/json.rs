@@ -1,7 +1,7 @@
 //! The machine-readable result: one object, `schema` `hotrow.doctor/1`, described in
 //! docs/diagnosis.md.
 
-use hotrow_diagnose::doctor::Goal;
+use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Unit};
 use hotrow_diagnose::doctor::{first_limit_reached, suffices};
 use serde_json::{Value, json};

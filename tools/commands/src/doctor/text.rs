@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use hotrow_diagnose::doctor::Goal;
 use hotrow_diagnose::doctor::first_limit_reached;
+use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Sufficiency, Unit};
 
 use super::verify_limits::LimitCheck;

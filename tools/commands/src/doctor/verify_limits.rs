@@ -11,7 +11,7 @@ mod parent;
 mod pids_group;
 mod threads;
 
-use hotrow_diagnose::doctor::Goal;
+use hotrow_diagnose::doctor::goal::Goal;
 
 pub(super) use self::child::ramp;
 use super::args::LimitKind;

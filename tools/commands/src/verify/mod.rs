@@ -6,6 +6,7 @@
 pub mod args;
 mod configuration;
 mod json;
+mod plan_error;
 mod redis;
 mod resolve;
 mod text;
@@ -13,10 +14,11 @@ mod text;
 use std::io::{IsTerminal, Write};
 
 use hotrow_verify::report::RunVerdict;
-use hotrow_verify::run::{self, RunError};
+use hotrow_verify::run;
+use hotrow_verify::run_error::RunError;
 
 use self::args::VerifyArgs;
-pub use self::resolve::PlanError;
+pub use self::plan_error::PlanError;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
 use hotrow_cli::signals;

@@ -1,11 +1,11 @@
 //! `--redis`: addresses of the Redis protocol, in the order of the instances.
 
+use hotrow_cli::transport_args::TransportArgs;
 use hotrow_transport::target::Url;
 use hotrow_transport::tls::HttpVersion;
 use hotrow_verify::redis::RedisTarget;
 
-use super::resolve::{PlanError, invalid_option};
-use hotrow_cli::transport_args::TransportArgs;
+use super::plan_error::{PlanError, invalid_option};
 
 const OPTION: &str = "redis";
 /// Schemes, and those of HTTP that have the same security.

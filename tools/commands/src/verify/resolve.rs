@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotrow_cli::described::{DescribedCollection, DescribedEmbed, DescribedSource};
-use hotrow_cli::transport_args::{TransportArgs, TransportError};
+use hotrow_cli::transport_args::TransportArgs;
 use hotrow_transport::target::Url;
 use hotrow_transport::tls::HttpVersion;
 use hotrow_verify::database::{Database, Reference, Table, Tables};
@@ -16,35 +16,8 @@ use hotrow_verify::record_schema::{
 use hotrow_verify::row::{KeyType, VERSION};
 
 use super::args::VerifyArgs;
-use super::configuration::{self, ConfigurationError};
-use super::redis;
-
-/// Reason the command line and the configuration are refused.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigurationError),
-    /// TLS, headers or credentials.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    /// A command-line value is invalid.
-    #[error("--{option}: {what}")]
-    Option {
-        /// The option.
-        option: &'static str,
-        /// The rule and the value.
-        what: String,
-    },
-    /// The collection cannot be used.
-    #[error("the collection {name} {what}")]
-    Collection {
-        /// Its name.
-        name: String,
-        /// The reason.
-        what: String,
-    },
-}
+use super::plan_error::{PlanError, invalid_option};
+use super::{configuration, redis};
 
 pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
     let described = configuration::read(&args.config)?;
@@ -226,8 +199,4 @@ fn targets(
             .map_err(|what| invalid_option(option, format!("{text} {what}")))
     };
     urls.iter().map(target).collect()
-}
-
-pub(super) fn invalid_option(option: &'static str, what: String) -> PlanError {
-    PlanError::Option { option, what }
 }

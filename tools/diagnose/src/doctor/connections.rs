@@ -1,11 +1,12 @@
 //! Limits on concurrently open connections.
 
-use super::Goal;
-use super::limit_verdict::{Allowance, Commands, LimitVerdict, Sufficiency, Unit, rounded_up};
+use super::goal::Goal;
+use super::limit_verdict::{
+    Allowance, Commands, LimitVerdict, Rule, Sufficiency, Unit, rounded_up,
+};
 use super::limits::Limits;
-use super::{Rule, read_optional, read_value};
 use crate::probe::status::Status;
-use crate::root::ProbeResult;
+use crate::root::{ProbeResult, read_optional, read_value};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     (OPEN_FILES, open_files),

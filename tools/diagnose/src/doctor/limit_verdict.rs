@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::Goal;
-use crate::root::ProbeError;
+use super::goal::Goal;
+use super::limits::Limits;
+use crate::root::{ProbeError, ProbeResult};
 
 /// A limit that leaves less than this share of the goal in reserve is tight.
 pub const RESERVE: f64 = 0.25;
@@ -11,6 +12,9 @@ pub const RESERVE: f64 = 0.25;
 const SYSCTL_FILE: &str = "/etc/sysctl.d/90-hotrow.conf";
 /// File for permanent process limits.
 const LIMITS_FILE: &str = "/etc/security/limits.d/90-hotrow.conf";
+
+/// The rule of one limit. `Ok(None)`: it does not apply here.
+pub(super) type Rule = fn(&Limits, &Goal) -> ProbeResult<Option<LimitVerdict>>;
 
 /// Sufficiency of a limit for the goal, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

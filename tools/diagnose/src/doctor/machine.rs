@@ -1,11 +1,10 @@
 //! Settings that limit nothing but cost speed or make measurements unreliable.
 
-use super::Goal;
-use super::limit_verdict::{Commands, LimitVerdict, Sufficiency};
+use super::goal::Goal;
+use super::limit_verdict::{Commands, LimitVerdict, Rule, Sufficiency};
 use super::limits::Limits;
-use super::{Rule, read_optional, read_value};
 use crate::probe::cpu::CpuTime;
-use crate::root::ProbeResult;
+use crate::root::{ProbeResult, read_optional, read_value};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("CPU governor", governor),

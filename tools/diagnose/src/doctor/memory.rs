@@ -1,12 +1,11 @@
 //! Memory cost of connections and threads.
 
-use super::Goal;
+use super::goal::Goal;
 use super::limit_verdict::{
-    Allowance, Commands, LimitVerdict, RESERVE, Sufficiency, Unit, rounded_up,
+    Allowance, Commands, LimitVerdict, RESERVE, Rule, Sufficiency, Unit, rounded_up,
 };
 use super::limits::Limits;
-use super::{Rule, read_optional, read_value};
-use crate::root::ProbeResult;
+use crate::root::{ProbeResult, read_optional, read_value};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("net.ipv4.tcp_mem", tcp_mem),

@@ -1,10 +1,9 @@
 //! Limits on connections per second, and on requests per second.
 
-use super::limit_verdict::{Allowance, Commands, LimitVerdict, Unit, rounded_up, whole};
+use super::goal::{Goal, RECONNECT_S};
+use super::limit_verdict::{Allowance, Commands, LimitVerdict, Rule, Unit, rounded_up, whole};
 use super::limits::Limits;
-use super::{Goal, RECONNECT_S};
-use super::{Rule, read_optional, read_value};
-use crate::root::ProbeResult;
+use crate::root::{ProbeResult, read_optional, read_value};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("net.core.somaxconn", somaxconn),

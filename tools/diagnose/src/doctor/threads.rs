@@ -1,11 +1,10 @@
 //! Limits on threads.
 
-use super::Goal;
-use super::limit_verdict::{Allowance, Commands, LimitVerdict, Unit, rounded_up};
+use super::goal::Goal;
+use super::limit_verdict::{Allowance, Commands, LimitVerdict, Rule, Unit, rounded_up};
 use super::limits::Limits;
-use super::{Rule, read_optional, read_value};
 use crate::probe::status::Status;
-use crate::root::ProbeResult;
+use crate::root::{ProbeResult, read_optional, read_value};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("kernel.threads-max", threads_max),

@@ -7,7 +7,7 @@
 //! reverse: a component that can be slowed without cost is not the limit.
 
 use super::effect::{Prediction, PredictionResult};
-use super::{Change, Conclusion, Context, TrialLoad};
+use super::trial::{Change, Conclusion, Context, TrialLoad};
 use crate::rules::finding::LimitClass;
 
 /// Rate ratio of more connections from which they were too few.

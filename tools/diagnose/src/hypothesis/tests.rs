@@ -1,5 +1,7 @@
 //! Hypotheses are tested on simulated servers with known limits.
 
+use std::time::Duration;
+
 use super::*;
 
 mod planning;

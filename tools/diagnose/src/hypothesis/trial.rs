@@ -1,6 +1,11 @@
 //! Values of a test: its context, the changes, the trials and the verdict.
 
-use super::*;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::measurement::{Noise, TrialMeasurement};
+use crate::rules::finding::{Finding, LimitClass};
 
 /// The tested load, the observations during it, and what can be changed.
 #[derive(Clone, Debug, PartialEq)]

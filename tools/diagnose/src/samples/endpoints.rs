@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{OtherProcess, WatchedProcess};
 use crate::process::{Stat, TICK, descendants};
-use crate::sampler::EndpointSample;
+use crate::sampler::sample::EndpointSample;
 
 /// Most programs kept.
 const OTHERS_MAX: usize = 5;

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use super::floor::FloorRule;
 use super::job::Job;
+use super::raw::STACK_BYTES;
 use super::work::Response;
-use super::{Model, STACK_BYTES, ThreadRefused};
+use super::{Model, ThreadRefused};
 use hotrow_report::plot::LaneState;
 
 pub(super) struct Batches {

@@ -9,9 +9,10 @@ use super::floor::FloorRule;
 use super::job::Job;
 use super::pool::{Closing, hand_over};
 use super::queue::Queue;
+use super::raw::STACK_BYTES;
 use super::slots::{SlotQueue, Slots};
 use super::work::Response;
-use super::{Model, QUEUE_CAPACITY, STACK_BYTES, ThreadRefused};
+use super::{Model, QUEUE_CAPACITY, ThreadRefused};
 use hotrow_report::plot::LaneState;
 
 /// Threads per core: so many requests can sleep before the next one has no thread. At full speed

@@ -15,7 +15,7 @@ use hotrow_diagnose::root::Root;
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::{STACK_BYTES, raw};
+use super::raw::{self, STACK_BYTES};
 
 /// Memory maps of a C thread: its stack and the guard page below. [`maps_per_thread`] measures it.
 pub const MAPS_PER_THREAD: u64 = 2;

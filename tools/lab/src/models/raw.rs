@@ -16,6 +16,9 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Stack of every thread that serves requests; a request needs a few kilobytes.
+pub(super) const STACK_BYTES: usize = 64 << 10;
+
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A thread that is not joined yet. Until then its stack stays mapped, even after its end.

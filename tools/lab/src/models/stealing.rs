@@ -11,8 +11,9 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 
 use super::floor::FloorRule;
 use super::job::Job;
+use super::raw::STACK_BYTES;
 use super::work::Response;
-use super::{Model, STACK_BYTES, ThreadRefused};
+use super::{Model, ThreadRefused};
 use hotrow_report::plot::LaneState;
 
 /// Smallest range in requests; ranges are halved down to it. A deque holds at most as many ranges

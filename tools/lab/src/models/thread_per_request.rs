@@ -9,8 +9,9 @@ use super::floor::FloorRule;
 use super::job::Job;
 use super::limits::{Evidence, Limit, RESERVE_BYTES};
 use super::raw::RawThread;
+use super::raw::STACK_BYTES;
 use super::work::Response;
-use super::{Model, STACK_BYTES, ThreadRefused};
+use super::{Model, ThreadRefused};
 
 /// Threads between two checks whether the machine has room for more.
 const CHECK_EVERY_THREADS: u64 = 500;

@@ -1,14 +1,12 @@
 //! Text of an nginx configuration.
 
-use std::path::Path;
-
 use super::template::servers;
 use super::{Balance, Cache, CacheLifetime, NginxProxy, ProxyProfile};
 
 mod age;
-mod writer;
+pub(super) mod writer;
 
-use writer::Writer;
+use writer::{Writer, quoted};
 
 /// Connections per worker, to clients and backends; the published number.
 const WORKER_CONNECTIONS: u32 = 8_000;
@@ -307,10 +305,4 @@ fn caching(w: &mut Writer, profile: ProxyProfile, cache: Cache) {
 
 fn in_folder(proxy: &NginxProxy, name: &str) -> String {
     quoted(&proxy.folder.join(name))
-}
-
-/// Quotes a path for nginx.
-pub(super) fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }

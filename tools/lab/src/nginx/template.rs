@@ -1,6 +1,6 @@
 //! A user's own configuration, with placeholders for the deployment.
 
-use super::configuration::quoted;
+use super::configuration::writer::quoted;
 use super::{Balance, Failover, NginxError, NginxProxy};
 
 /// Placeholders of a template, with their values.

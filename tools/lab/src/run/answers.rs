@@ -7,7 +7,8 @@ use std::time::Duration;
 use hotrow_transport::fetch::{self, FetchedResponse, Request};
 use hotrow_transport::target::Address;
 
-use super::deployment::{Backend, Deployment};
+use super::deployment::Deployment;
+use super::instance::Backend;
 use super::metrics::Metrics;
 use super::reach::Reach;
 use crate::experiment::{Count, Expect, Load, Service};

@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_transport::target::Address;
 use hotrow_transport::tls::{Tls, TlsOptions};
 
-use super::events::EventRun;
+use super::instance::{Backend, DeployedProcess, EntryPoint, Role};
 use super::proxy;
 use super::reach::{Reach, SERVER_NAME};
-use super::ready::{self, Launch, ReadyError};
+use super::ready::{self, Launch};
 use super::rendered::RenderedService;
+use super::start_error::{StartError, port_free};
 use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
-use crate::haproxy::{self, HaproxyError};
-use crate::nginx::NginxError;
+use crate::haproxy;
 use crate::results::TierKind;
-use crate::stage::{self, Command, Process, Stage, StageError, StopSignal, Usage};
+use crate::stage::{self, Command, Stage, StageError, StopSignal};
 
 /// Context of a run's deployments.
 pub(super) struct RunContext<'a> {
@@ -44,67 +44,6 @@ pub(super) struct Deployment {
     pub(super) backends: Vec<Backend>,
     pub(super) entry_point: EntryPoint,
     work: PathBuf,
-}
-
-/// One process of a deployment.
-#[derive(Debug)]
-pub(super) struct DeployedProcess {
-    pub(super) kind: TierKind,
-    pub(super) process: Process,
-    /// True if an event has killed it.
-    pub(super) killed: bool,
-    signal: StopSignal,
-}
-
-/// An instance of the service.
-#[derive(Clone, Debug)]
-pub(super) struct Backend {
-    pub(super) name: String,
-    pub(super) weight: u32,
-    /// Address at which it listens, if not on a Unix socket.
-    pub(super) address: SocketAddr,
-    pub(super) reach: Reach,
-    /// Address of its metrics.
-    pub(super) admin: SocketAddr,
-    pub(super) launch: Launch,
-    /// False if it is a spare that no event has started yet, or was killed.
-    pub(super) running: bool,
-    /// Index of its process among the deployment's.
-    pub(super) member: Option<usize>,
-}
-
-/// Target of the generator.
-#[derive(Clone, Debug)]
-pub(super) struct EntryPoint {
-    pub(super) reach: Reach,
-    pub(super) host: String,
-}
-
-/// Reason a deployment cannot run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
-    #[error(transparent)]
-    Stage(#[from] StageError),
-    #[error(transparent)]
-    ReadyError(#[from] ReadyError),
-    #[error(transparent)]
-    Nginx(#[from] NginxError),
-    #[error(transparent)]
-    Haproxy(#[from] HaproxyError),
-    #[error("{0}")]
-    Port(std::io::Error),
-    #[error("{what} cannot be created: {error}")]
-    File { what: String, error: std::io::Error },
-    #[error("{name}: {{{placeholder}}} has no value here")]
-    Placeholder { name: String, placeholder: String },
-    #[error("TLS: {0}")]
-    Tls(#[from] hotrow_transport::tls::TlsError),
-    #[error(transparent)]
-    Credential(#[from] hotrow_transport::credential::CredentialError),
-    #[error("preparing {name} failed ({command}): {how}")]
-    Prepare { name: String, command: String, how: String },
-    #[error("interrupted")]
-    Interrupted,
 }
 
 impl Deployment {
@@ -258,40 +197,6 @@ impl Deployment {
         Ok(address)
     }
 
-    /// Takes over what events did to the instances. Returns the CPU time that ended with processes
-    /// which were replaced, by index of the process.
-    pub(super) fn apply(&mut self, run: &EventRun) -> Vec<(usize, Usage)> {
-        let mut replaced = Vec::new();
-        let mut killed = run.killed.clone();
-        for (instance, process) in &run.started {
-            let Some(backend) = self.backends.get_mut(*instance) else { continue };
-            if let Some(member) = backend.member {
-                // Kills and starts of an instance take turns.
-                if let Some(at) = killed.iter().position(|(of, _)| of == instance) {
-                    replaced.push((member, killed.remove(at).1));
-                }
-                self.members[member].process = process.clone();
-            } else {
-                backend.member = Some(self.members.len());
-                self.members.push(DeployedProcess {
-                    kind: TierKind::Service,
-                    process: process.clone(),
-                    killed: false,
-                    signal: StopSignal::Terminate,
-                });
-            }
-        }
-        if let Some(last) = run.moments.last() {
-            for (backend, running) in self.backends.iter_mut().zip(&last.running) {
-                backend.running = *running;
-                if let Some(member) = backend.member {
-                    self.members[member].killed = !running;
-                }
-            }
-        }
-        replaced
-    }
-
     /// Returns which instances run.
     pub(super) fn running(&self) -> Vec<bool> {
         self.backends.iter().map(|backend| backend.running).collect()
@@ -351,23 +256,6 @@ impl Deployment {
     }
 }
 
-/// A service's role in a deployment.
-pub(super) struct Role<'a> {
-    pub(super) kind: TierKind,
-    pub(super) name: &'a str,
-    instance: Option<u32>,
-}
-
-impl Role<'_> {
-    /// Returns `date`, or `date-2` if there are several.
-    fn instance_name(&self, spec: &DeploymentSpec) -> String {
-        match self.instance {
-            Some(instance) if spec.weights.len() > 1 => format!("{}-{instance}", self.name),
-            _ => self.name.to_owned(),
-        }
-    }
-}
-
 /// Runs a service's preparation commands, once per run.
 fn prepare(
     context: &mut RunContext<'_>,
@@ -405,19 +293,6 @@ fn prepare(
     }
     context.prepared.insert(rendered.key.clone());
     Ok(())
-}
-
-/// Returns the key of a preparation: the service, and the variables in its commands.
-pub(super) fn preparation_key(
-    name: &str,
-    service: &Service,
-    vars: &BTreeMap<String, String>,
-) -> String {
-    let named = |var: &str| {
-        service.prepare.iter().flatten().any(|text| placeholder::names(text).any(|n| n == var))
-    };
-    let used: Vec<_> = vars.iter().filter(|(var, _)| named(var)).collect();
-    format!("{name} {used:?}")
 }
 
 fn base_values(
@@ -464,15 +339,6 @@ fn port(fixed: Option<u16>) -> Result<u16, StartError> {
     }
 }
 
-pub(super) fn port_free() -> Result<u16, StartError> {
-    stage::free_port().map_err(StartError::Port)
-}
-
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-/// Returns whether the user asked to stop.
-pub(super) fn stopped(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
 }

@@ -4,16 +4,19 @@
 //!
 //! The events run in a thread beside the load. It waits for the begin of the load ([`LoadBegin`])
 //! and for the time of each event. What it did is applied to the deployment after the load
-//! ([`super::deployment::Deployment::apply`]).
+//! ([`EventRun::apply_to`]).
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::deployment::{Backend, Deployment, StartError};
+use super::deployment::Deployment;
+use super::instance::{Backend, DeployedProcess};
 use super::ready;
 use super::snapshot::Snapshot;
+use super::start_error::StartError;
 use crate::experiment::{Event, EventKind, Service};
+use crate::results::TierKind;
 use crate::stage::{Process, Stage, StopSignal, Usage};
 
 /// Longest time from the order of a load to its begin; connections are opened in between.
@@ -167,5 +170,41 @@ impl<'a> EventPlan<'a> {
     fn sleep_until(&self, moment: Instant) -> bool {
         let wait = moment.saturating_duration_since(Instant::now());
         self.begun.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)
+    }
+}
+
+impl EventRun {
+    /// Applies what events did to the instances. Returns the CPU time that ended with processes
+    /// which were replaced, by index of the process.
+    pub(super) fn apply_to(&self, deployment: &mut Deployment) -> Vec<(usize, Usage)> {
+        let mut replaced = Vec::new();
+        let mut killed = self.killed.clone();
+        for (instance, process) in &self.started {
+            let Some(backend) = deployment.backends.get_mut(*instance) else { continue };
+            if let Some(member) = backend.member {
+                // Kills and starts of an instance take turns.
+                if let Some(at) = killed.iter().position(|(of, _)| of == instance) {
+                    replaced.push((member, killed.remove(at).1));
+                }
+                deployment.members[member].process = process.clone();
+            } else {
+                backend.member = Some(deployment.members.len());
+                deployment.members.push(DeployedProcess {
+                    kind: TierKind::Service,
+                    process: process.clone(),
+                    killed: false,
+                    signal: StopSignal::Terminate,
+                });
+            }
+        }
+        if let Some(last) = self.moments.last() {
+            for (backend, running) in deployment.backends.iter_mut().zip(&last.running) {
+                backend.running = *running;
+                if let Some(member) = backend.member {
+                    deployment.members[member].killed = !running;
+                }
+            }
+        }
+        replaced
     }
 }

@@ -4,7 +4,7 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::stats::{CensoredNs, Timing};
 use hotrow_measure::histogram::Histogram;
 
-use super::deployment::Backend;
+use super::instance::Backend;
 use super::snapshot::Interval;
 use crate::experiment::Figure;
 use crate::results;

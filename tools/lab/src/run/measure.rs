@@ -13,11 +13,12 @@ use hotrow_load::run::{self as generator, Config, ExpectedStatus, RunError};
 use hotrow_transport::tls::HttpVersion;
 
 use super::cpu_sample::CpuSample;
-use super::deployment::{Deployment, RunContext, stopped};
+use super::deployment::{Deployment, RunContext};
 use super::events::{EventPlan, EventRun, LoadBegin};
 use super::figures;
 use super::observe::{GENERATOR, Observation};
 use super::phases::Phases;
+use super::ready::stopped;
 use super::snapshot::{Snapshot, served};
 use crate::experiment::{DeploymentSpec, Load, Planned, Service};
 use crate::results::{Measurement, Tier, TierKind};
@@ -121,7 +122,7 @@ fn load(
             })
         });
     // Also after a failure: what events started must be ended with the deployment.
-    let replaced = deployment.apply(&events);
+    let replaced = events.apply_to(deployment);
     let outcome = outcome.map_err(|e| words(&e))?;
     result?;
     before.cpu.usages.resize(deployment.members.len(), Usage::default());

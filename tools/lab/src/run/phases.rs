@@ -6,9 +6,9 @@ use std::time::Duration;
 use hotrow_load::ids::Distribution;
 use hotrow_load::outcome::Outcome;
 
-use super::deployment::Backend;
 use super::events::EventRun;
 use super::figures;
+use super::instance::Backend;
 use super::snapshot::{Interval, Snapshot};
 use crate::experiment::{EVENT_FIGURES, Load, Service};
 use crate::results::Phase;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::deployment::{Backend, StartError, port_free};
+use super::instance::Backend;
+use super::start_error::{StartError, port_free};
 use crate::experiment::{Proxy, ProxyKind};
 use crate::haproxy::{self, Haproxy};
 use crate::nginx::{self, Cache, CacheLifetime, NginxProxy};

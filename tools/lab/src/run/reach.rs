@@ -7,7 +7,7 @@ use hotrow_transport::credential;
 use hotrow_transport::target::Address;
 use hotrow_transport::tls::{ClientIdentity, Tls, TlsOptions, Trust};
 
-use super::deployment::StartError;
+use super::start_error::StartError;
 use crate::experiment::Access;
 
 /// Name that the certificates of services have.

@@ -3,13 +3,12 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotrow_transport::fetch::{self, Request};
 use hotrow_transport::target::Address;
 
-use super::deployment::stopped;
 use crate::experiment::Service;
 use crate::stage::{Command, Process, Stage, StageError};
 
@@ -207,6 +206,11 @@ pub(super) fn run_to_end(
 /// Returns whether the stage's description means success.
 pub(super) fn succeeded(end: &str) -> bool {
     end.split(';').next().is_some_and(|words| words.trim_end() == "exited with status 0")
+}
+
+/// Returns whether the user asked to stop.
+pub(super) fn stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

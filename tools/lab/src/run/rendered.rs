@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::deployment::{Role, StartError, preparation_key};
+use super::instance::Role;
+use super::start_error::StartError;
 use crate::experiment::{Access, DeploymentSpec, Service, placeholder};
 use crate::results::TierKind;
 
@@ -83,4 +84,13 @@ impl RenderedService {
         }
         Ok(())
     }
+}
+
+/// Returns the key of a preparation: the service, and the variables in its commands.
+fn preparation_key(name: &str, service: &Service, vars: &BTreeMap<String, String>) -> String {
+    let named = |var: &str| {
+        service.prepare.iter().flatten().any(|text| placeholder::names(text).any(|n| n == var))
+    };
+    let used: Vec<_> = vars.iter().filter(|(var, _)| named(var)).collect();
+    format!("{name} {used:?}")
 }

@@ -1,7 +1,7 @@
 //! Counts of all instances at one moment, and their increase between two.
 
 use super::answers;
-use super::deployment::Backend;
+use super::instance::Backend;
 use super::metrics::Metrics;
 use crate::experiment::Service;
 

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use hotrow_diagnose::cgroup::{CpuStat, Hierarchy, Version};
+use hotrow_diagnose::cgroup::{Hierarchy, Version};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::allocation::Allocation;
 use super::cgroup::{Group, PERIOD, Weight, candidates, make};
+use super::message::{Limits, Weights};
 use super::pins::Pins;
-use super::supervise::Cgroups;
-use super::{CORES, Limits, Weights, launch, leftovers};
+use super::{CORES, launch, leftovers};
 
 /// Limits processes and assigns their groups.
 #[derive(Debug)]
@@ -28,18 +29,6 @@ enum Method {
     Group(Group),
     Pinned(Pins),
     Impossible,
-}
-
-/// Resources of one process.
-#[derive(Debug, Default)]
-pub(super) struct Allocation {
-    /// Its groups; the limiting one first, if there is one.
-    groups: Vec<Group>,
-    /// CPUs to which it is pinned; empty if it is not.
-    pub(super) cpus: Vec<usize>,
-    /// Effective limit, in cores.
-    pub(super) limit_cores: Option<f64>,
-    requested_cores: f64,
 }
 
 impl Limiter {
@@ -190,35 +179,6 @@ impl Limiter {
     }
 }
 
-impl Allocation {
-    /// Returns the files through which the process joins its groups.
-    pub(super) fn procs_files(&self) -> Vec<PathBuf> {
-        self.groups.iter().map(Group::procs_file).collect()
-    }
-
-    /// Returns whether all its processes are listed.
-    pub(super) fn lists(&self) -> bool {
-        !self.groups.is_empty()
-    }
-
-    /// Returns its processes, as far as the kernel lists them.
-    pub(super) fn processes(&self) -> Vec<u32> {
-        self.groups.first().map(Group::processes).unwrap_or_default()
-    }
-
-    /// Kills all of them at once, if the kernel can.
-    pub(super) fn kill(&self) {
-        self.groups.iter().any(Group::kill);
-    }
-
-    /// Returns the kernel's counters: CPU time from a v2 group, periods from a limiting group.
-    pub(super) fn cpu_stat(&self) -> CpuStat {
-        let stats: Vec<CpuStat> = self.groups.iter().map(Group::cpu_stat).collect();
-        let limited = stats.iter().max_by_key(|stat| stat.periods).copied().unwrap_or_default();
-        CpuStat { usage: stats.iter().find_map(|stat| stat.usage), ..limited }
-    }
-}
-
 /// Returns the method and its description.
 fn choose(
     limiting: Option<(Version, Group)>,
@@ -255,6 +215,15 @@ fn choose(
 fn allowed_cpus() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// Use of cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cgroups {
+    /// If the system permits it.
+    Try,
+    /// Not at all: for tests, and where they cause problems.
+    Avoid,
 }
 
 #[cfg(test)]

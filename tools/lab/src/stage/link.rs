@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use hotrow_diagnose::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::leftovers;
 use super::message::{self, Request, Response};
-use super::{StageError, leftovers};
 
 /// Time limit of a response, longer than ending an uncooperative process takes.
 const RESPONSE_WAIT: Duration = Duration::from_secs(60);
@@ -114,4 +114,39 @@ impl Drop for Link {
         self.requests = None;
         self.await_end();
     }
+}
+
+/// Error of the stage.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// The supervisor cannot be started.
+    #[error("the supervisor ({program}) cannot be started: {why}")]
+    NoSupervisor {
+        /// Its program.
+        program: String,
+        /// The system's error.
+        why: String,
+    },
+    /// The supervisor no longer answers, for example because it was killed.
+    #[error(
+        "the supervisor of the processes has exited ({0}); its processes were killed as far as \
+         they can be found"
+    )]
+    SupervisorGone(String),
+    /// A process cannot be started.
+    #[error("{name} cannot be started: {why}")]
+    Start {
+        /// Its name.
+        name: String,
+        /// Reason: program not found, folder missing, limit out of range.
+        why: String,
+    },
+    /// A process could not be ended.
+    #[error("{name} cannot be ended: {why}")]
+    Stop {
+        /// Its name.
+        name: String,
+        /// Attempted steps.
+        why: String,
+    },
 }

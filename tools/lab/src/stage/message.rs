@@ -2,11 +2,10 @@
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use super::{Limits, StopSignal, Usage, Weights};
 
 /// Longest message, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
@@ -85,6 +84,70 @@ pub(super) fn receive<T: DeserializeOwned>(from: impl BufRead) -> io::Result<Opt
         };
     }
     serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}
+
+/// Method of the CPU limits on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Description for the report: "cgroup v2, period 10 ms", "cgroup v1, period 10 ms", "pinned",
+    /// "not possible: …".
+    pub words: String,
+    /// True if limits are possible at all.
+    pub possible: bool,
+    /// Warning for the report, such as the reason for pinning.
+    pub warning: Option<String>,
+}
+
+/// CPU weights of deployment and generator against other processes of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weights {
+    /// Description for the report: "deployment 262144, generator 65536, other processes 1024", "not
+    /// set: …".
+    pub words: String,
+    /// Warning for the report if a weight could not be set.
+    pub warning: Option<String>,
+}
+
+impl Weights {
+    /// Returns the result where no weight can be set.
+    pub(super) fn unset(why: &str) -> Self {
+        let warning = format!(
+            "The deployment has no CPU weight of its own, so that other processes of this machine \
+             can take CPU time from it ({why})."
+        );
+        Self { words: format!("not set: {why}"), warning: Some(warning) }
+    }
+}
+
+/// Resource usage of a process and all its descendants, ended and adopted ones included, since its
+/// start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// User and system CPU time. Without cgroup v2 in ticks of the kernel, mostly 10 ms.
+    pub cpu: Duration,
+    /// Resident memory of the living processes, in bytes; shared pages count for each.
+    pub rss_bytes: u64,
+    /// Periods of the CPU limit in which it was runnable; 0 without a cgroup limit.
+    pub periods: u64,
+    /// Periods in which it was throttled.
+    pub throttled_periods: u64,
+    /// Descendants that were alive after the process itself had ended.
+    pub left_children: u32,
+}
+
+/// Signal that asks a process to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopSignal {
+    /// SIGTERM.
+    #[default]
+    Terminate,
+    /// SIGQUIT: nginx completes running requests.
+    Quit,
+    /// SIGINT: PostgreSQL disconnects its clients.
+    Interrupt,
+    /// SIGKILL: the process fails.
+    Kill,
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use std::time::Duration;
 use hotrow_diagnose::process::{self, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::allocation::Allocation;
 use super::launch::{self, LaunchOrder};
-use super::limiter::Allocation;
 use super::log::Log;
-use super::{Command, LOG_BYTES_MAX, Usage};
+use super::message::Usage;
+use super::{Command, LOG_BYTES_MAX};
 
 /// Environment variable inherited by all descendants; identifies orphans if no cgroup lists them.
 const MARK: &str = "HOTROW_LAB_PROCESS";

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, set_child_subreaper, setsid};
 
-use super::limiter::Limiter;
-use super::message::{self, Request, Response};
+use super::limiter::{Cgroups, Limiter};
+use super::message::{self, Limits, Request, Response, StopSignal};
 use super::service::{Service, descendants};
-use super::{Command, Limits, StopSignal, ending, leftovers};
+use super::{Command, ending, leftovers};
 
 /// Most processes at the same time, without their descendants.
 const RUNNING_MAX: usize = 64;
@@ -20,15 +20,6 @@ const RUNNING_MAX: usize = 64;
 const ENDED_MAX: usize = 256;
 /// Interval for reaping orphans and checking signals while idle.
 const TICK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-/// Use of cgroups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cgroups {
-    /// If the system permits it.
-    Try,
-    /// Not at all: for tests, and where they cause problems.
-    Avoid,
-}
 
 /// Runs the supervisor until standard input closes or `stop` is set; then kills all its processes
 /// and their descendants. Requests arrive on standard input, responses go to standard output.

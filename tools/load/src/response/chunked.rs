@@ -1,7 +1,7 @@
 //! Chunked transfer coding (RFC 9112 section 7.1): a state machine that is independent of how reads
 //! split the bytes.
 
-use super::Malformed;
+use super::malformed::Malformed;
 
 /// Longest extension of a chunk, and all trailer fields together, in bytes.
 pub const EXTRA_BYTES_MAX: u32 = 16 * 1024;

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{HEAD_BYTES_MAX, Malformed};
+use super::malformed::{HEAD_BYTES_MAX, Malformed};
 
 /// The parsed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

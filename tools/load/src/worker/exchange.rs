@@ -5,9 +5,10 @@ use rustix::io::Errno;
 
 use super::connect::words;
 use super::{READS_MAX, Worker};
-use crate::connection::{ConnectionPhase, SentRequest, WaitingSlot};
+use crate::connection::{ConnectionPhase, WaitingSlot};
 use crate::plan::Slot;
 use crate::response::{Response, StreamEnd};
+use crate::sent_request::SentRequest;
 use crate::stream::{ReadResult, StreamError};
 use crate::tally::RequestFailure;
 

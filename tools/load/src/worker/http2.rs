@@ -7,9 +7,10 @@ use hotrow_transport::explain::NO_HTTP2;
 use hotrow_transport::tls::HttpVersion;
 
 use super::Worker;
-use crate::connection::{ConnectionPhase, SentRequest, WaitingSlot};
+use crate::connection::{ConnectionPhase, WaitingSlot};
 use crate::http2::{FinishedStream, Http2Session, StreamFailure, StreamRoom};
 use crate::response::Response;
+use crate::sent_request::SentRequest;
 use crate::tally::RequestFailure;
 
 /// Message for a connection that ended before the server's settings arrived.

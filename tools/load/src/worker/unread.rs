@@ -93,8 +93,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::connection::SentRequest;
     use crate::plan::Slot;
+    use crate::sent_request::SentRequest;
     use crate::stream::Stream;
 
     fn awaiting(socket: UnixStream) -> Connection {

@@ -5,18 +5,17 @@
 //! [`Search::next`] takes the last result and returns the next step.
 
 mod evidence;
+mod trial;
 
 use std::time::Duration;
 
 pub use self::evidence::Noise;
 use self::evidence::{Evidence, Known};
+use self::trial::SAME;
+pub use self::trial::{Bound, MARGIN_BELOW, Purpose, Trial, Verdict};
 
 /// Ratio of upper to lower rate to which short steps narrow the interval.
 pub const WIDTH: f64 = 1.01;
-/// Distance of the lower plateau below the highest rate that short steps met. Short steps err
-/// upwards: a burst that fits in a buffer, or a random queue that has not met its worst burst yet,
-/// hides the limit. Value found by simulation.
-pub const MARGIN_BELOW: f64 = 1.025;
 /// Distance of the upper plateau above the lowest rate that short steps missed. The interval is
 /// therefore 6 % wide.
 pub const MARGIN_ABOVE: f64 = 1.01;
@@ -31,8 +30,6 @@ pub const STEPS_MAX: usize = 100;
 pub const FALL_MAX: f64 = 1024.0;
 /// Pause after a step, in which queues drain.
 pub const PAUSE: Duration = Duration::from_millis(200);
-/// Relative difference below which two rates are equal.
-const SAME: f64 = 1e-6;
 
 /// Limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,36 +69,6 @@ pub enum Step {
     Done(Found),
 }
 
-/// One load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trial {
-    /// Requests per second.
-    pub rate_rps: f64,
-    /// Warm-up before `length`; not counted.
-    pub warmup: Duration,
-    /// Measured time.
-    pub length: Duration,
-    /// Time without load afterwards.
-    pub pause: Duration,
-    /// Purpose of the load.
-    pub purpose: Purpose,
-}
-
-/// Purpose of a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Doubles the last rate that met the objective.
-    Climb,
-    /// Halves the last rate that failed, while no rate has met the objective.
-    Fall,
-    /// Bisects between a rate that met the objective and one that did not.
-    Bisect,
-    /// Plateau just below the highest rate that met the objective, or lower after one that failed.
-    Confirm,
-    /// Plateau just above the lowest rate that failed.
-    SecondLook,
-}
-
 /// Result of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
@@ -112,19 +79,6 @@ pub struct Judged {
     pub z: Option<f64>,
     /// Total time that the load took.
     pub took: Duration,
-}
-
-/// Verdict on a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The objective was met.
-    Kept,
-    /// The objective was missed.
-    Missed,
-    /// The generator was the bottleneck, so the load says nothing about the target.
-    GeneratorLimited,
-    /// The load caused harm; the search must end.
-    Harmed,
 }
 
 /// Result of a search.
@@ -138,17 +92,6 @@ pub struct Found {
     pub end: End,
     /// Agreement of its plateaus.
     pub noise: Noise,
-}
-
-/// One end of an interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
-    /// Requests per second.
-    pub rate_rps: f64,
-    /// True if a plateau confirms it; otherwise a short step does.
-    pub firm: bool,
-    /// True if the generator was the bottleneck there.
-    pub generator: bool,
 }
 
 /// Reason a search ended.

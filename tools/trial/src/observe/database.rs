@@ -10,7 +10,7 @@ use hotrow_diagnose::root::{ProbeError, ProbeErrorKind};
 use hotrow_diagnose::samples::Samples;
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
-use super::{sleep_until, start_of};
+use super::wait::{sleep_until, start_of};
 
 /// Interval of the looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -13,8 +13,8 @@ use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
-use super::list;
-use crate::config::collections::name_is_valid;
+use super::list::list;
+use crate::config::names::name_is_valid;
 use crate::config::problem::shown;
 use crate::config::reader::Section;
 

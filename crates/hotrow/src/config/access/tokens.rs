@@ -9,7 +9,7 @@ use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_config::access::{JwksUrl, TokenKeys, Tokens};
 
-use super::{LIST_MAX, list};
+use super::list::{LIST_MAX, list};
 use crate::config::reader::Section;
 use crate::config::units::{ms, s};
 

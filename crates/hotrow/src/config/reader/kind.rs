@@ -1,6 +1,11 @@
 //! Values as TOML has them, and their names in messages.
 
-use super::*;
+use std::fmt::Display;
+
+use toml::de::DeValue;
+
+use crate::config::problem::shown;
+use crate::config::units;
 
 pub(super) enum Kind {
     Integer(i128),

@@ -10,12 +10,12 @@ use crate::backend::Backend as _;
 use crate::backend::mongo::Mongo;
 use crate::shop::{assert_contains, await_body, await_status, cached, refusal};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
-use hotrow_testkit::mongo::{MongoDatabase, collection_of};
+use hotrow_testkit::mongo::collection_of;
 
 const ANN: &str = r#"{"_id":1,"email":"ann@x.org","first":"Ann","last":"Lee"}"#;
 
 fn users() -> Mongo {
-    let database = Mongo::over(MongoDatabase::on_standin(), 1);
+    let database = Mongo::private(1);
     let index = |keys: Document, name: &str| {
         doc! { "key": keys, "name": name, "unique": true, "sparse": true }
     };
@@ -220,7 +220,7 @@ fn a_lost_index_ends_what_is_known() {
 /// As relaxed Extended JSON, and with ObjectIds as keys and as values.
 #[test]
 fn values_and_keys_of_any_type_are_found() {
-    let database = Mongo::over(MongoDatabase::on_standin(), 1);
+    let database = Mongo::private(1);
     let id = mongodb::bson::oid::ObjectId::from_bytes([0xab; 12]);
     database.mongo.insert("carts", [doc! { "_id": id, "owner": id, "n": 7.0 }]);
     let index = |field: &str| doc! { "key": { field: 1 }, "name": field, "unique": true };

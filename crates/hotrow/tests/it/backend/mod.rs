@@ -2,7 +2,7 @@
 //! over several engines.
 //!
 //! Reading order: this (the interface), then its implementations: [`postgres`], [`maria`],
-//! [`mongo`].
+//! [`mongo`] with [`secantus`].
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use hotrow_testkit::harness::Config;
 pub(crate) mod maria;
 pub(crate) mod mongo;
 pub(crate) mod postgres;
+mod secantus;
 
 /// A private database server. Delays, holds and refusals last until [`Self::clear_faults`].
 pub(crate) trait Backend: Sized + Send + Sync + 'static {

@@ -17,6 +17,7 @@ use crate::contract::reader::ReadProfile;
 use crate::contract::rows::Random;
 use crate::contract::run::{Plan, Run, Trial};
 use hotrow_testkit::harness::{Client, await_until};
+use hotrow_testkit::mongo::Secantus;
 use hotrow_testkit::mysql::Flavor;
 use hotrow_verify::history::Ns;
 use hotrow_verify::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
@@ -256,7 +257,10 @@ pub(crate) fn assert_all(summary: &Value, paths: &[&str]) {
 /// Writes the summary to the folder that HOTROW_RESULTS_DIR names, if set.
 pub(crate) fn save_summary(name: &str, summary: &Value) {
     let Some(folder) = std::env::var_os("HOTROW_RESULTS_DIR") else { return };
-    let file = Flavor::of_run().dialect(&format!("contract-{name}.json"));
+    let mut file = Flavor::of_run().dialect(&format!("contract-{name}.json"));
+    if Secantus::is_chosen() {
+        file = file.replace("mongodb", "secantusdb");
+    }
     let path = std::path::Path::new(&folder).join(file);
     std::fs::create_dir_all(&folder).expect("the folder for results");
     std::fs::write(&path, format!("{summary:#}\n")).expect("write the summary");

@@ -73,7 +73,7 @@ impl shop::Shop for Shop {
     const CONNECTION_THREAD: &'static str = "mongodb";
 
     fn open() -> Self {
-        Self::on_standin()
+        Self::private(1).filled()
     }
 
     fn config_of_products(&self) -> Config {

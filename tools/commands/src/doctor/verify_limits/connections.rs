@@ -1,6 +1,6 @@
 //! Verification of connections: open files, and the length of an accept queue.
 
-use hotrow_diagnose::doctor::Goal;
+use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::root::Root;
 
 use super::child::{RAMP_MAX, RampOrder};

@@ -1,6 +1,6 @@
 //! Verification of threads: memory maps of each, and the limits on address space and pids.max.
 
-use hotrow_diagnose::doctor::Goal;
+use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::doctor::threads::{STACK_BYTES, STACK_EXTRA_BYTES};
 use hotrow_diagnose::root::Root;
 

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Problems;
 use crate::experiment::file::File;
-use crate::experiment::{
-    DeploymentSpec, Event, EventKind, Load, Overrides, Planned, ROWS_MAX, balancing_text,
-    caching_text, duration_text, proxy_text,
-};
+use crate::experiment::words::{balancing_text, caching_text, duration_text, proxy_text};
+use crate::experiment::{DeploymentSpec, Event, EventKind, Load, Overrides, Planned, ROWS_MAX};
 use crate::results::Row;
 
 /// The rows of an experiment.

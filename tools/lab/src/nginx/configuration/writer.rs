@@ -1,5 +1,7 @@
 //! Writer of configuration lines, each with an optional comment above it.
 
+use std::path::Path;
+
 /// Width at which comments wrap.
 const WIDTH: usize = 110;
 const INDENT: &str = "    ";
@@ -61,4 +63,10 @@ fn wrapped(sentence: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Quotes a path for nginx.
+pub(in crate::nginx) fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }

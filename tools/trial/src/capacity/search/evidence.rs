@@ -2,7 +2,7 @@
 //! The scores of plateaus at one rate are added by Stouffer's method: the sum of k independent
 //! scores over √k is a score.
 
-use super::{Bound, MARGIN_BELOW, SAME, Trial, Verdict};
+use super::trial::{Bound, MARGIN_BELOW, SAME, Trial, Verdict};
 use crate::capacity::certainty::{SURE, SURE_MOST};
 
 /// Most plateaus at one rate.

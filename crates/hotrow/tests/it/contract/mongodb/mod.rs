@@ -1,5 +1,5 @@
-//! Contract over MongoDB: a stand-in with two members in this process. Writers use the official
-//! driver, with transactions.
+//! Contract over MongoDB: a stand-in with two members in this process, or SecantusDB. Writers use the
+//! official driver, with transactions.
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection).
 
@@ -17,7 +17,7 @@ use crate::contract::rows::{Sizes, payload};
 use crate::contract::run::Plan;
 use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::Config;
-use hotrow_testkit::mongo::collection_of;
+use hotrow_testkit::mongo::{Secantus, collection_of};
 use hotrow_testkit::standin::Fault;
 use session::MongoSession;
 
@@ -101,15 +101,21 @@ impl Networked for Mongo {
 
     fn disturbances() -> Vec<Disturbance<Self>> {
         let mut all = of_connections();
-        all.extend(Self::own_disturbances());
+        all.extend(of_processes());
+        if !Secantus::is_chosen() {
+            all.extend(of_standin());
+        }
         all
     }
 
     /// Those of connections are in the short form over PostgreSQL, and one by one in
     /// `crate::mongodb`.
     fn own_disturbances() -> Vec<Disturbance<Self>> {
+        if Secantus::is_chosen() {
+            return Self::disturbances();
+        }
         let mut all = of_processes();
-        all.extend(of_server());
+        all.extend(of_standin());
         all
     }
 
@@ -119,7 +125,7 @@ impl Networked for Mongo {
     }
 
     fn log_end(&self) -> u64 {
-        self.standin().now()
+        Self::log_end(self)
     }
 
     fn hidden_session(&self) -> (MongoSession, impl FnMut() -> bool) {
@@ -132,8 +138,8 @@ impl Networked for Mongo {
     }
 }
 
-/// Returns the disturbances that only this server has.
-fn of_server() -> Vec<Disturbance<Mongo>> {
+/// Returns the disturbances that only the stand-in has.
+fn of_standin() -> Vec<Disturbance<Mongo>> {
     vec![
         Disturbance::calmed("stream cut", false, |run, _, _| {
             run.database.standin().inject_times("getMore", Fault::Cut, Some(2));
