@@ -8,10 +8,11 @@ mod compressor;
 mod encode;
 mod negotiation;
 
-use crate::record_form::RecordForm;
 use hotrow_cache::{Presence, Record};
 use hotrow_config::Compression;
 use hotrow_http1::fields::Fields;
+
+use crate::record_form::RecordForm;
 
 pub use self::compressor::{Compressor, start};
 

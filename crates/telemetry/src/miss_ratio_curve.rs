@@ -195,8 +195,8 @@ impl MissRatioCurve {
     }
 }
 
-/// Starts the thread of the predictor, if it is on. `newest` returns the cache under the settings in
-/// force.
+/// Starts the thread of the predictor, if it is on. `newest` returns the cache under the settings
+/// in force.
 ///
 /// # Errors
 /// The system has no thread left.
