@@ -52,7 +52,6 @@ use std::time::Duration;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use mongodb::Database;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use self::config::{Config, Follow, JsonForm, Tuning};
 use self::inspect::Served;
@@ -160,8 +159,7 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Mongo, OpenError> {
-    let (reader_target, feed_target) =
-        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let (reader_target, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;
     let feed = MongoFeed {
@@ -189,9 +187,8 @@ fn open_source(
         let config = Arc::clone(config);
         background.run(async move {
             let limit = config.server.connect_timeout.saturating_add(CHECKS_TIMEOUT);
-            let checked =
-                timeout(limit, Box::pin(check(&config, &reader_target, &feed_target))).await;
-            checked.map_err(|_| OpenError::Failed { detail: "they took too long".into() })?
+            let checks = Box::pin(check(&config, &reader_target, &feed_target));
+            preflight::within(limit, checks).await
         })?
     };
     let schemas: Arc<[KeySchema]> = served.iter().map(Served::schema).collect();
@@ -247,11 +244,7 @@ async fn check(
                 .extend(check_feed(config, feed_target, &identity, greeting.applied_at).await),
         }
     }
-    if findings.is_empty() {
-        Ok((database, identity, served))
-    } else {
-        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
-    }
+    OpenError::unless_found(findings, (database, identity, served))
 }
 
 /// Remedy for a deployment whose change stream cannot be followed.

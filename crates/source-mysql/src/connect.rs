@@ -17,6 +17,7 @@ use super::server::{self, Flavor, Identity};
 use super::target::{Host, SslMode, Target};
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::Ended;
+pub(crate) use hotrow_source::spec::SessionSettings as Settings;
 
 /// Idle time of a connection after which the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -36,14 +37,6 @@ impl fmt::Debug for Session {
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Time limit of a query on the server.
-    pub(crate) statement_timeout: Duration,
-    /// Time limit for a connection to one host if the connection string has none.
-    pub(crate) connect_timeout: Duration,
 }
 
 /// Opens a session with the first host that is a primary. If `wanted` is given, only that server is

@@ -4,7 +4,6 @@
 mod listing;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hotrow_source::background::Background;
 use hotrow_source::discovery::{self, Configure, Discovered, ListedTable, Request};
@@ -12,7 +11,7 @@ use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 
 use super::config::Config;
-use super::connect::{self, Session, Settings};
+use super::connect::{self, Session};
 use super::error::full_text;
 use super::inspect::{Table, TableName};
 use super::server::Flavor;
@@ -30,20 +29,18 @@ pub fn discover(
     request: &Request,
     configure: &Configure<'_>,
 ) -> Result<Discovered, OpenError> {
-    let (readers, for_feed) =
-        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let (readers, for_feed) = preflight::targets(&config.server, Target::parse)?;
     let background = Background::start("mysql", &Supervisor::default())?;
-    let settings = Settings {
-        statement_timeout: request.timeout,
-        connect_timeout: config.server.connect_timeout,
-    };
+    let settings = config.server.session(request.timeout);
     let limit = request.timeout;
     let target = readers.clone();
     let wanted = request.clone();
     let (session, listing::Listed { tables, is_cut }) = background.run(async move {
         let mut session =
             connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
-        let listed = within(limit, listing::list(&mut session, &target.database, &wanted)).await?;
+        let listed =
+            preflight::within(limit, listing::list(&mut session, &target.database, &wanted))
+                .await?;
         Ok::<_, OpenError>((session, listed))
     })?;
     let flavor = if session.identity.flavor == Flavor::MariaDb { "MariaDB" } else { "MySQL" };
@@ -53,7 +50,7 @@ pub fn discover(
     let config = Arc::new(config);
     let names: Vec<TableName> = tables.iter().map(name).collect();
     let checked = background.run(async move {
-        within(limit, check(session, &config, &readers, &for_feed, &names)).await
+        preflight::within(limit, check(session, &config, &readers, &for_feed, &names)).await
     })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
@@ -67,14 +64,6 @@ pub fn discover(
 
 fn name(table: &ListedTable) -> TableName {
     TableName { schema: table.schema.clone(), table: table.name.clone() }
-}
-
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, OpenError>>,
-) -> Result<T, OpenError> {
-    let late = || OpenError::Failed { detail: format!("no result within {limit:?}") };
-    tokio::time::timeout(limit, work).await.map_err(|_| late())?
 }
 
 fn failed(e: &mysql_async::Error) -> OpenError {
@@ -97,18 +86,10 @@ async fn check(
 ) -> Result<Findings, OpenError> {
     let specs = &config.server.collections;
     let inspected = inspect_despite_locks(&mut session, config, target).await?;
-    let mut of_tables: Vec<Vec<Finding>> = vec![Vec::new(); specs.len()];
-    let mut served: Vec<Table> = Vec::new();
-    for (i, (table, spec)) in inspected.into_iter().zip(specs).enumerate() {
-        let is_other = |table: &Table| names.get(i).is_some_and(|name| name != table.read_name());
-        match table {
-            Ok(table) if is_other(&table) => {
-                of_tables[i].push(discovery::hidden_by_another(&spec.name, &spec.table));
-            }
-            Ok(table) => served.push(table),
-            Err(findings) => of_tables[i] = findings,
-        }
-    }
+    let is_other =
+        |i: usize, table: &Table| names.get(i).is_some_and(|name| name != table.read_name());
+    let (served, of_tables) = discovery::divided(inspected, specs, is_other);
+    let served: Vec<Table> = served.into_iter().map(|(_, table)| table).collect();
     let of_all = checks::feed(config, for_feed, &session.identity, &served, Vec::new()).await?;
     Ok(Findings { of_tables, of_all })
 }

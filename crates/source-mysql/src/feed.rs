@@ -352,10 +352,7 @@ async fn log_end(conn: &mut Conn, identity: &Identity, tuning: &Tuning) -> Resul
 }
 
 pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
-    Settings {
-        statement_timeout: tuning.silence_max,
-        connect_timeout: config.server.connect_timeout,
-    }
+    config.server.session(tuning.silence_max)
 }
 
 pub(crate) fn unreachable(errors: &[ConnectError]) -> Ended {

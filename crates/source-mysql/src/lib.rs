@@ -21,7 +21,6 @@ use std::time::Duration;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 
 use self::config::{Config, Tuning};
-use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connector, Pool};
 use self::server::Flavor;
@@ -131,14 +130,10 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Mysql, OpenError> {
-    let (readers, feed_target) =
-        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let (readers, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;
-    let settings = Settings {
-        statement_timeout: config.server.read_timeout,
-        connect_timeout: config.server.connect_timeout,
-    };
+    let settings = config.server.session(config.server.read_timeout);
     let (session, tables) = {
         let target = readers.clone();
         let feed_target = feed_target.clone();
@@ -147,9 +142,7 @@ pub fn open_supervised(
             let mut session =
                 connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
             let tables = check(&mut session, &config, &target, &feed_target);
-            let tables = tokio::time::timeout(CHECKS_TIMEOUT, tables).await;
-            let tables = tables
-                .map_err(|_| OpenError::Failed { detail: "time limit exceeded".into() })??;
+            let tables = preflight::within(CHECKS_TIMEOUT, tables).await?;
             Ok::<_, OpenError>((session, tables))
         })?
     };
@@ -195,14 +188,9 @@ async fn check(
     let mut findings = Vec::new();
     let inspected = inspect_despite_locks(session, config, target).await?;
     let connect::Session { identity, .. } = session;
-    let tables: Vec<Table> =
-        inspected.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
+    let tables: Vec<Table> = preflight::served(inspected, &mut findings);
     let findings = checks::feed(config, feed_target, identity, &tables, findings).await?;
-    if findings.is_empty() {
-        Ok(tables)
-    } else {
-        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
-    }
+    OpenError::unless_found(findings, tables)
 }
 
 /// Inspects the tables. A schema change may lock a table for longer than a read may take, so the

@@ -16,6 +16,7 @@ use super::server::{self, Identity};
 use super::stream::{self, ConnectError, Stream, within};
 use super::target::{Binding, Host, Target};
 use super::wire::replication::quote_identifier;
+pub(crate) use hotrow_source::spec::SessionSettings as Settings;
 
 /// Name of a session in `pg_stat_activity` if the connection string sets none.
 pub(crate) const APPLICATION_NAME: &str = "hotrow";
@@ -39,14 +40,6 @@ impl fmt::Debug for Session {
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Time limit of a query on the server.
-    pub(crate) statement_timeout: Duration,
-    /// Time limit of connecting to one host if the connection string sets none.
-    pub(crate) connect_timeout: Duration,
 }
 
 /// Opens a session with the first host that is a primary and, if given, has the identity `wanted`.

@@ -13,7 +13,7 @@ use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
 
 use super::config::Config;
-use super::connect::{self, Session, Settings};
+use super::connect::{self, Session};
 use super::error::full_text;
 use super::inspect::{self, Table, concurrently};
 use super::publication::{self, Checked, Repair, Wanted};
@@ -32,20 +32,17 @@ pub fn discover(
     request: &Request,
     configure: &Configure<'_>,
 ) -> Result<Discovered, OpenError> {
-    let (readers, for_feed) =
-        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let (readers, for_feed) = preflight::targets(&config.server, Target::parse)?;
     let background = Background::start("postgres", &Supervisor::default())?;
-    let settings = Settings {
-        statement_timeout: request.timeout,
-        connect_timeout: config.server.connect_timeout,
-    };
+    let settings = config.server.session(request.timeout);
     let database = readers.dbname.clone();
     let limit = request.timeout;
     let wanted_tables = request.clone();
     let (session, listed) = background.run(async move {
         let session =
             connect::primary(&readers, settings, None).await.map_err(OpenError::Unreachable)?;
-        let listed = within(limit, listing::list(&session.client, &wanted_tables)).await?;
+        let listed =
+            preflight::within(limit, listing::list(&session.client, &wanted_tables)).await?;
         Ok::<_, OpenError>((session, listed))
     })?;
     let database = format!("PostgreSQL {}, database {database}", session.identity.major);
@@ -53,8 +50,9 @@ pub fn discover(
     let configs = configure(&tables);
     config.server.collections.clone_from(&configs);
     let config = Arc::new(config);
-    let checked = background
-        .run(async move { within(limit, check(&session, &config, &for_feed, &oids)).await })?;
+    let checked = background.run(async move {
+        preflight::within(limit, check(&session, &config, &for_feed, &oids)).await
+    })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
         database,
@@ -63,14 +61,6 @@ pub fn discover(
         findings: checked.of_all,
         unknown,
     })
-}
-
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, OpenError>>,
-) -> Result<T, OpenError> {
-    let late = || OpenError::Failed { detail: format!("no result within {limit:?}") };
-    tokio::time::timeout(limit, work).await.map_err(|_| late())?
 }
 
 fn failed(e: &tokio_postgres::Error) -> OpenError {
@@ -92,18 +82,9 @@ async fn check(
 ) -> Result<Findings, OpenError> {
     let specs = &config.server.collections;
     let inspected = inspect::tables(&session.client, specs).await.map_err(|e| failed(&e))?;
-    let mut of_tables: Vec<Vec<Finding>> = vec![Vec::new(); specs.len()];
-    let mut served: Vec<Wanted> = Vec::new();
-    for (i, (table, spec)) in inspected.into_iter().zip(specs).enumerate() {
-        let is_other = |table: &Table| oids.get(i).is_some_and(|oid| *oid != table.oid);
-        match table {
-            Ok(table) if is_other(&table) => {
-                of_tables[i].push(discovery::hidden_by_another(&spec.name, &spec.table));
-            }
-            Ok(table) => served.push(wanted(&spec.name, &table)),
-            Err(findings) => of_tables[i] = findings,
-        }
-    }
+    let is_other = |i: usize, table: &Table| oids.get(i).is_some_and(|oid| *oid != table.oid);
+    let (served, mut of_tables) = discovery::divided(inspected, specs, is_other);
+    let served = served.iter().map(|(i, table)| wanted(&specs[*i].name, table)).collect();
     let (mut of_all, feed_session) = checks::server(config, for_feed, &session.identity).await?;
     let Some(feed_session) = feed_session else { return Ok(Findings { of_tables, of_all }) };
     let name = &config.publication;

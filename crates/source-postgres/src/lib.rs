@@ -27,7 +27,6 @@ use hotrow_types::version::Position;
 use hotrow_measure::clock::Nanos;
 
 use self::config::{CollectionConfig, Config, Follow, Tuning};
-use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
@@ -137,18 +136,14 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Postgres, OpenError> {
-    let (readers, mut for_feed) =
-        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
+    let (readers, mut for_feed) = preflight::targets(&config.server, Target::parse)?;
     let standbys = standby::targets(&config.server.read_urls)
         .map_err(|error| OpenError::Target { setting: "read_urls", error })?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
     let background = Background::start("postgres", supervisor)?;
-    let settings = Settings {
-        statement_timeout: config.server.read_timeout,
-        connect_timeout: config.server.connect_timeout,
-    };
+    let settings = config.server.session(config.server.read_timeout);
     let check_sent_at = Nanos::now();
     let (session, tables) = {
         let target = readers.clone();
@@ -168,10 +163,7 @@ pub fn open_supervised(
                 set(&session.client, "RESET statement_timeout").await?;
                 Ok::<_, OpenError>(tables)
             };
-            let tables = tokio::time::timeout(CHECKS_TIMEOUT, checks).await;
-            let tables = tables.map_err(|_| OpenError::Failed {
-                detail: format!("no result within {CHECKS_TIMEOUT:?}"),
-            })??;
+            let tables = preflight::within(CHECKS_TIMEOUT, checks).await?;
             Ok::<_, OpenError>((session, tables))
         })?
     };
@@ -229,14 +221,9 @@ async fn check(
     let mut findings = Vec::new();
     let inspected =
         inspect::tables(&session.client, &config.server.collections).await.map_err(failed)?;
-    let tables: Vec<Table> =
-        inspected.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
+    let tables: Vec<Table> = preflight::served(inspected, &mut findings);
     let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
-    if findings.is_empty() {
-        Ok(tables)
-    } else {
-        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
-    }
+    OpenError::unless_found(findings, tables)
 }
 
 impl Source for PostgresSource {

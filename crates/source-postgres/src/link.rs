@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use super::Finding;
 use super::config::{Config, Tuning};
-use super::connect::{self, Settings};
+use super::connect;
 use super::error::{full_text, sql_error, timely};
 use super::probe::LogLayout;
 use super::server::Identity;
@@ -42,8 +42,7 @@ impl Connector<'_> {
     /// The error of each host.
     pub(crate) async fn connect_sql(&self) -> Result<connect::Session, Ended> {
         let statement_timeout = self.tuning.silence_max;
-        let settings =
-            Settings { statement_timeout, connect_timeout: self.config.server.connect_timeout };
+        let settings = self.config.server.session(statement_timeout);
         let session = connect::primary(self.target, settings, None)
             .await
             .map_err(|errors| Ended::new(LossCause::Unavailable, preflight::joined(&errors)))?;

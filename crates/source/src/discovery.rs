@@ -109,8 +109,7 @@ fn names(wanted: &str, schema: &str, name: &str) -> bool {
 }
 
 /// Returns the finding for a table whose setting names another one.
-#[must_use]
-pub fn hidden_by_another(collection: &str, table: &str) -> Finding {
+fn hidden_by_another(collection: &str, table: &str) -> Finding {
     Finding::new(
         format!(
             "collection `{collection}`: the name `{table}` leads to another table or schema, so \
@@ -118,6 +117,29 @@ pub fn hidden_by_another(collection: &str, table: &str) -> Finding {
         ),
         "rename one of the two",
     )
+}
+
+/// Divides the inspected tables into those that can be served, each with the index of its
+/// collection, and the findings of each collection. `is_other`: the table of this index is another
+/// one than was listed.
+#[must_use]
+pub fn divided<T>(
+    inspected: Vec<Result<T, Vec<Finding>>>,
+    specs: &[CollectionConfig],
+    is_other: impl Fn(usize, &T) -> bool,
+) -> (Vec<(usize, T)>, Vec<Vec<Finding>>) {
+    let mut findings = vec![Vec::new(); specs.len()];
+    let mut served = Vec::new();
+    for (i, (table, spec)) in inspected.into_iter().zip(specs).enumerate() {
+        match table {
+            Ok(table) if is_other(i, &table) => {
+                findings[i].push(hidden_by_another(&spec.name, &spec.table));
+            }
+            Ok(table) => served.push((i, table)),
+            Err(problems) => findings[i] = problems,
+        }
+    }
+    (served, findings)
 }
 
 /// Joins the listed tables with the settings chosen for them and the findings of each.

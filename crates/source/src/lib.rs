@@ -316,6 +316,7 @@ pub mod database_name;
 pub mod discovery;
 pub mod feed_loop;
 pub mod field_schema;
+mod finding;
 pub mod hooks;
 pub mod json;
 pub mod origin;

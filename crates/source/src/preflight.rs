@@ -1,8 +1,12 @@
 //! Problems that keep a database from being served, each with its remedy.
 
 use std::fmt;
+use std::future::Future;
+use std::time::Duration;
 
 use crate::background::ThreadError;
+pub use crate::finding::Finding;
+use crate::spec::ServerConfig;
 
 /// Failure to serve a server's database. `Target` is the error of a connection string, `Connect`
 /// the error of one host.
@@ -36,38 +40,51 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
 /// # Errors
 /// [`OpenError::Target`] with the first error of `parse`.
 pub fn targets<T: Clone, Target: fmt::Display, Connect: fmt::Display>(
-    url: &str,
-    feed_url: Option<&str>,
+    server: &ServerConfig,
     parse: impl Fn(&str) -> Result<T, Target>,
 ) -> Result<(T, T), OpenError<Target, Connect>> {
     let target = |setting, url| parse(url).map_err(|error| OpenError::Target { setting, error });
-    let readers = target("url", url)?;
-    let feed = match feed_url {
+    let readers = target("url", &server.url)?;
+    let feed = match &server.feed_url {
         Some(feed_url) => target("feed_url", feed_url)?,
         None => readers.clone(),
     };
     Ok((readers, feed))
 }
 
-impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenError<Target, Connect> {
-    fn from(e: ThreadError) -> Self {
-        Self::Failed { detail: e.to_string() }
+/// Awaits checks for at most `limit`.
+///
+/// # Errors
+/// [`OpenError::Failed`] at the limit, and the errors of the checks.
+pub async fn within<T, Target: fmt::Display, Connect: fmt::Display>(
+    limit: Duration,
+    checks: impl Future<Output = Result<T, OpenError<Target, Connect>>>,
+) -> Result<T, OpenError<Target, Connect>> {
+    let late = |_| OpenError::Failed { detail: format!("no result within {limit:?}") };
+    tokio::time::timeout(limit, checks).await.map_err(late)?
+}
+
+/// Returns the tables that can be served; the findings about the others go to `findings`.
+pub fn served<T>(inspected: Vec<Result<T, Vec<Finding>>>, findings: &mut Vec<Finding>) -> Vec<T> {
+    inspected.into_iter().filter_map(|table| table.map_err(|f| findings.extend(f)).ok()).collect()
+}
+
+impl<Target: fmt::Display, Connect: fmt::Display> OpenError<Target, Connect> {
+    /// Returns `value` if there are no findings.
+    ///
+    /// # Errors
+    /// [`Self::PreflightErrors`] with all findings.
+    pub fn unless_found<T>(findings: Vec<Finding>, value: T) -> Result<T, Self> {
+        match findings.is_empty() {
+            true => Ok(value),
+            false => Err(Self::PreflightErrors(PreflightErrors(findings))),
+        }
     }
 }
 
-/// A problem with its remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The problem: the object, the rule and the value, as a sentence without a full stop.
-    pub problem: String,
-    /// The remedy: SQL to run, or a setting to change.
-    pub remedy: String,
-}
-
-impl Finding {
-    /// Creates a finding from a problem and its remedy.
-    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { problem: problem.into(), remedy: remedy.into() }
+impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenError<Target, Connect> {
+    fn from(e: ThreadError) -> Self {
+        Self::Failed { detail: e.to_string() }
     }
 }
 

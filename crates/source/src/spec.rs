@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::preflight::Finding;
+use crate::finding::Finding;
 
 /// Settings of one collection.
 #[derive(Clone, Debug)]
@@ -190,4 +190,21 @@ pub struct ServerConfig {
     pub schema_poll: Duration,
     /// Collections to serve, in the order of their `CollectionId`s.
     pub collections: Vec<CollectionConfig>,
+}
+
+/// Time limits of a session with a server.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionSettings {
+    /// Time limit of a query on the server.
+    pub statement_timeout: Duration,
+    /// Time limit for a connection to one host if the connection string has none.
+    pub connect_timeout: Duration,
+}
+
+impl ServerConfig {
+    /// Returns the settings of sessions whose queries have this time limit.
+    #[must_use]
+    pub fn session(&self, statement_timeout: Duration) -> SessionSettings {
+        SessionSettings { statement_timeout, connect_timeout: self.connect_timeout }
+    }
 }

@@ -19,7 +19,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
-use crate::spec::CollectionConfig;
+use crate::spec::{CollectionConfig, Follow, ServerConfig};
 use crate::standby::{StandbyRead, StandbyRefusal};
 use crate::{Change, FlushCause, LossCause, ReadSet, RowBudget, Sink, Source, SourceError};
 
@@ -177,6 +177,32 @@ impl Sink for Recorder {
             *self.visible.lock() = Some(visible.clone());
         }
         self.push(Event::Advance(probe_sent_at, position, visible.cloned()));
+    }
+}
+
+/// Returns the settings of a server with these collections, each of the form `table(key, key)`.
+pub fn server(url: &str, collections: &[&str]) -> ServerConfig {
+    ServerConfig {
+        url: url.into(),
+        feed_url: None,
+        read_urls: Vec::new(),
+        reads_in_flight: 2,
+        read_timeout: Duration::from_secs(10),
+        // No bound on starting on a loaded machine; tests of this limit set their own.
+        connect_timeout: DEADLINE,
+        follow: Follow::Changes,
+        max_staleness: Duration::from_secs(1),
+        schema_poll: Duration::from_secs(1),
+        collections: collections.iter().map(|text| spec(text)).collect(),
+    }
+}
+
+/// Returns the same with short times, for tests of the feed.
+pub fn brisk_server(url: &str, collections: &[&str]) -> ServerConfig {
+    ServerConfig {
+        max_staleness: Duration::from_millis(200),
+        schema_poll: Duration::from_millis(50),
+        ..server(url, collections)
     }
 }
 

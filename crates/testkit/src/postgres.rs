@@ -1,13 +1,17 @@
-//! A private PostgreSQL server: own data folder, own port on 127.0.0.1, an unprivileged owner,
-//! removed when dropped.
+//! PostgreSQL server for a test: own data folder, own port on 127.0.0.1, an unprivileged owner.
 //!
-//! Without PostgreSQL a test fails with a message that says so.
+//! Tests that stop it, or change or count what belongs to the whole server, own one
+//! ([`Server::start`]), which is removed when dropped. The others of a program share one, and each
+//! has a database there ([`Server::any`]). Without PostgreSQL a test fails with a message that says
+//! so.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -46,6 +50,10 @@ const SETTINGS: [(&str, &str); 8] = [
     ("max_wal_senders", "10"),
 ];
 
+/// Settings of the shared server: any number of tests may run at once.
+const SHARED_SETTINGS: [(&str, &str); 3] =
+    [("max_connections", "500"), ("max_wal_senders", "100"), ("max_replication_slots", "100")];
+
 /// Kind of stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -55,16 +63,32 @@ pub enum Stop {
     Immediate,
 }
 
-/// A private server, running or stopped. It is stopped and removed when dropped, and also when the
-/// process is killed.
+/// Server, running or stopped. A private one is stopped and removed when dropped, a shared one at
+/// the end of the test's process; both also when that process is killed.
 pub struct Server {
     port: u16,
-    folder: TempDir,
+    /// The test's database.
+    database: String,
+    folder: Arc<TempDir>,
     postmaster: Option<Child>,
-    guard: Child,
+    /// `None` for a share of a server.
+    guard: Option<Child>,
 }
 
 impl Server {
+    /// Returns a share of the program's server, with a database for the test. For tests that need
+    /// only SQL there.
+    #[track_caller]
+    pub fn any() -> Self {
+        static SERVER: OnceLock<Server> = OnceLock::new();
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        let server = SERVER.get_or_init(|| Self::start(&SHARED_SETTINGS));
+        let database = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        server.batch(&format!("CREATE DATABASE {database}"));
+        let folder = Arc::clone(&server.folder);
+        Self { port: server.port, database, folder, postmaster: None, guard: None }
+    }
+
     /// Starts a server with additional settings. All servers are copies of one cluster and have the
     /// same system identifier; see [`Self::start_other`].
     #[track_caller]
@@ -106,8 +130,10 @@ impl Server {
         let own = [("port", port.to_string()), ("unix_socket_directories", sockets)];
         let own = own.iter().map(|(name, value)| (*name, value.as_str()));
         append_settings(&data, SETTINGS.into_iter().chain(own).chain(settings.iter().copied()));
-        let guard = guard(&folder);
-        let mut server = Self { port, folder, postmaster: None, guard };
+        let guard = Some(guard(&folder));
+        let folder = Arc::new(folder);
+        let database = "postgres".to_owned();
+        let mut server = Self { port, database, folder, postmaster: None, guard };
         server.restart();
         server
     }
@@ -119,9 +145,9 @@ impl Server {
         self.port
     }
 
-    /// Returns the superuser's connection string, for the database `postgres`.
+    /// Returns the superuser's connection string, for the test's database.
     pub fn url(&self) -> String {
-        self.url_for("postgres", "postgres")
+        self.url_for("postgres", &self.database)
     }
 
     /// Returns a connection string.
@@ -164,7 +190,7 @@ impl Server {
 
     // --- SQL -------------------------------------------------------------------------------------
 
-    /// Runs statements as the superuser in the database `postgres`, each in its own transaction.
+    /// Runs statements as the superuser in the test's database, each in its own transaction.
     ///
     /// # Panics
     /// A statement fails.
@@ -213,6 +239,7 @@ impl Server {
     /// Changes settings that need no restart, and waits until new sessions use them.
     #[track_caller]
     pub fn set(&self, settings: &[(&str, &str)]) {
+        assert!(self.guard.is_some(), "other tests share this server: start one");
         append_settings(&self.data(), settings.iter().copied());
         let loaded = self.query("SELECT pg_conf_load_time()");
         self.signal_postmaster(Signal::HUP);
@@ -339,7 +366,7 @@ impl Server {
 
     #[track_caller]
     fn signal_postmaster(&self, what: Signal) {
-        signal(self.postmaster.as_ref().expect("the server runs").id(), what);
+        signal(self.postmaster.as_ref().expect("a server of this test's own that runs").id(), what);
     }
 
     /// Waits for the end of the postmaster.
@@ -364,6 +391,7 @@ impl Drop for Server {
         if std::thread::panicking() {
             eprintln!("--- log of PostgreSQL ---\n{}", self.log_tail());
         }
+        let Some(mut guard) = self.guard.take() else { return };
         // A quick stop is enough. No panic here: a test may be failing already.
         if let Some(mut child) = self.postmaster.take() {
             signal(child.id(), Signal::QUIT);
@@ -385,8 +413,8 @@ impl Drop for Server {
             std::thread::sleep(POLL_INTERVAL);
         }
         programs::remove_shared_memory(&self.data());
-        _ = self.guard.kill();
-        _ = self.guard.wait();
+        _ = guard.kill();
+        _ = guard.wait();
     }
 }
 

@@ -8,7 +8,7 @@ use hotrow_types::key::Key;
 
 use super::mongo::MongoDatabase;
 
-use crate::config::{CollectionConfig, Config, Follow, JsonForm, ServerConfig, Tuning};
+use crate::config::{CollectionConfig, Config, JsonForm, ServerConfig, Tuning};
 use crate::{Hooks, Mongo, MongoSource, open};
 pub(super) use hotrow_source::testkit::{DEADLINE, wait};
 use hotrow_source::testkit::{Event, Reader, Running};
@@ -20,17 +20,13 @@ pub(super) fn spec(name: &str) -> CollectionConfig {
 }
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
+    let collections: Vec<String> = collections.iter().map(|name| format!("{name}(_id)")).collect();
+    let collections: Vec<&str> = collections.iter().map(String::as_str).collect();
     let server = ServerConfig {
-        url: url.into(),
-        feed_url: None,
-        read_urls: Vec::new(),
-        follow: Follow::Changes,
         reads_in_flight: 4,
-        read_timeout: Duration::from_secs(10),
+        // Reads fail after it while a deployment has no primary.
         connect_timeout: Duration::from_secs(10),
-        max_staleness: Duration::from_millis(200),
-        schema_poll: Duration::from_millis(50),
-        collections: collections.iter().map(|name| spec(name)).collect(),
+        ..testkit::brisk_server(url, &collections)
     };
     Config { server, json: JsonForm::Plain }
 }

@@ -1,7 +1,6 @@
 //! Source on a server, and helpers to read from it.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use hotrow_types::key::CollectionId;
 use serde_json::Value;
@@ -11,25 +10,12 @@ use crate::config::Config;
 use crate::embedded_rules::EmbeddedRules;
 use crate::resume_rules::ResumeRules;
 use crate::{Hooks, MysqlSource, OpenError, open};
-use hotrow_source::spec::{Follow, ServerConfig};
 pub(super) use hotrow_source::testkit::{spec, wait};
 use hotrow_source::{Row, Source as _, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
-    let server = ServerConfig {
-        url: url.into(),
-        feed_url: None,
-        read_urls: Vec::new(),
-        reads_in_flight: 2,
-        read_timeout: Duration::from_secs(10),
-        connect_timeout: Duration::from_secs(10),
-        max_staleness: Duration::from_secs(1),
-        schema_poll: Duration::from_secs(1),
-        follow: Follow::Changes,
-        collections: collections.iter().map(|text| spec(text)).collect(),
-    };
     Config {
-        server,
+        server: testkit::server(url, collections),
         server_id: None,
         resume_rules: ResumeRules::default(),
         embedded_rules: EmbeddedRules::default(),

@@ -1,7 +1,6 @@
 //! Feed against a server, for tests.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use hotrow_types::key::Key;
 
@@ -9,16 +8,14 @@ use super::harness;
 use super::server::Server;
 use crate::config::{Config, Tuning};
 use crate::{Hooks, Mysql, MysqlSource, open};
-use hotrow_source::testkit::Running;
+use hotrow_source::spec::ServerConfig;
+use hotrow_source::testkit::{self, Running};
 pub(crate) use hotrow_source::testkit::{DEADLINE, Event};
 
 /// Returns a configuration with short times.
 pub(crate) fn config(url: String, collections: &[&str]) -> Config {
-    let mut config = harness::config("", collections);
-    config.server.url = url;
-    config.server.max_staleness = Duration::from_millis(200);
-    config.server.schema_poll = Duration::from_millis(50);
-    config
+    let server = ServerConfig { url, ..testkit::brisk_server("", collections) };
+    Config { server, ..harness::config("", &[]) }
 }
 
 /// Feed that runs; it stops when dropped.

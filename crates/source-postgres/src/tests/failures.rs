@@ -7,12 +7,18 @@ use std::time::{Duration, Instant};
 use super::harness::{Reader, config, wait};
 use super::server::{Server, Stop};
 use crate::Hooks;
+use hotrow_source::testkit::DEADLINE;
 use hotrow_source::{Source as _, SourceError};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'x');";
-const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hotrow'";
-const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hotrow' \
-                       AND wait_event_type = 'Lock'";
+const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity \
+    WHERE application_name = 'hotrow' AND datname = current_database()";
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
+    WHERE application_name = 'hotrow' AND datname = current_database() \
+    AND wait_event_type = 'Lock'";
+const SESSION: &str = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity \
+    WHERE application_name = 'hotrow' AND datname = current_database() \
+    AND backend_type = 'client backend'";
 
 /// A lock on the table that blocks all reads until it is released.
 struct Lock(std::process::Child);
@@ -37,8 +43,8 @@ impl Lock {
     fn release(mut self, server: &Server) {
         server.batch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-             WHERE query LIKE '%LOCK TABLE t; \
-             SELECT pg_sleep%' AND pid <> pg_backend_pid()",
+             WHERE query LIKE '%LOCK TABLE t; SELECT pg_sleep%' \
+             AND datname = current_database() AND pid <> pg_backend_pid()",
         );
         _ = self.0.wait();
     }
@@ -46,34 +52,31 @@ impl Lock {
 
 #[test]
 fn a_slow_query_is_cancelled_and_its_connection_reused() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(TABLE);
     let mut short = config(&server.url(), &["t(id)"]);
     // With one connection, the cancelled query must be over before the next read.
     (short.server.read_timeout, short.server.reads_in_flight) = (Duration::from_secs(1), 1);
     let reader = Reader::open(short);
     reader.text(0, "1");
-    let pid = server.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'hotrow'");
+    let pid = server.query(SESSION);
     let lock = Lock::take(&server);
     let begun = Instant::now();
     let error = reader.read(0, &["1"]).unwrap_err();
     assert!(matches!(error, SourceError::Timeout { .. }), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < DEADLINE / 2, "long before the lock ends");
     wait("nothing to wait at the server", || server.query(WAITING) == "0");
     lock.release(&server);
     wait("the next read", || reader.read(0, &["1"]).is_ok());
-    assert_eq!(
-        server.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'hotrow'"),
-        pid
-    );
+    assert_eq!(server.query(SESSION), pid);
 }
 
 #[test]
 fn an_abandoned_read_is_cancelled() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(TABLE);
     let mut one = config(&server.url(), &["t(id)"]);
-    one.server.reads_in_flight = 1;
+    (one.server.read_timeout, one.server.reads_in_flight) = (DEADLINE, 1);
     let reader = Reader::open(one);
     reader.text(0, "1");
     let lock = Lock::take(&server);
@@ -89,7 +92,7 @@ fn an_abandoned_read_is_cancelled() {
     // Long before its own time-out.
     let begun = Instant::now();
     wait("the query to be cancelled", || server.query(WAITING) == "0");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < DEADLINE / 2);
     lock.release(&server);
     reader.text(0, "1");
     assert_eq!(server.query(SESSIONS), "1", "the connection is reused");
@@ -97,7 +100,7 @@ fn an_abandoned_read_is_cancelled() {
 
 #[test]
 fn connections_are_bounded_and_further_reads_wait() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(TABLE);
     let mut three = config(&server.url(), &["t(id)"]);
     three.server.reads_in_flight = 3;
@@ -133,7 +136,7 @@ fn a_dead_server_fails_reads_at_once_and_is_found_again() {
         let error = reader.read(0, &["1"]).unwrap_err();
         assert!(matches!(error, SourceError::Unavailable { .. }), "{error}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
     assert!(reader.source.health().is_err());
     server.restart();
     wait("reads to work again", || reader.read(0, &["1"]).is_ok());
@@ -175,15 +178,14 @@ fn a_stopped_server_costs_at_most_the_time_limit() {
     let server = Server::start(&[]);
     server.batch(TABLE);
     let mut short = config(&server.url(), &["t(id)"]);
-    (short.server.read_timeout, short.server.connect_timeout) =
-        (Duration::from_secs(2), Duration::from_secs(2));
+    short.server.read_timeout = Duration::from_secs(2);
     let reader = Reader::open(short);
     reader.text(0, "1");
     server.pause();
     for _ in 0..2 {
         let begun = Instant::now();
         assert!(reader.read(0, &["1"]).is_err());
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
     }
     server.resume();
     wait("reads to work again", || reader.read(0, &["1"]).is_ok());
@@ -191,7 +193,7 @@ fn a_stopped_server_costs_at_most_the_time_limit() {
 
 #[test]
 fn hooks_are_called_around_each_query() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(TABLE);
     let calls = Arc::new(AtomicU64::new(0));
     let count = |by: u64| {
@@ -209,7 +211,7 @@ fn hooks_are_called_around_each_query() {
 
 #[test]
 fn an_error_of_a_row_leaves_the_connection_and_the_other_rows() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE damaged (id int PRIMARY KEY, v text); \
          ALTER TABLE damaged ALTER v SET STORAGE EXTERNAL; \
@@ -223,9 +225,7 @@ fn an_error_of_a_row_leaves_the_connection_and_the_other_rows() {
     );
     let reader = Reader::on(&server, &["damaged(id)", "shares(id)"]);
     reader.read(0, &["9"]).unwrap();
-    let sessions = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity \
-                    WHERE application_name = 'hotrow' AND backend_type = 'client backend'";
-    let before = server.query(sessions);
+    let before = server.query(SESSION);
     // A chunk of a value that is missing (XX001), and a division by zero (22012).
     for (collection, state) in [(0, "XX001"), (1, "22012")] {
         for ids in [&["1"][..], &["1", "9"]] {
@@ -236,6 +236,6 @@ fn an_error_of_a_row_leaves_the_connection_and_the_other_rows() {
         }
         assert_eq!(reader.read(collection, &["9", "8"]).unwrap().rows.len(), 2);
     }
-    assert_eq!(server.query(sessions), before, "no connection was closed");
+    assert_eq!(server.query(SESSION), before, "no connection was closed");
     assert_eq!(reader.source.health(), Ok(()));
 }

@@ -1,29 +1,17 @@
 //! A source on a server, with helpers to read from it.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::server::Server;
-use crate::config::{Config, Follow, ServerConfig};
+use crate::config::Config;
 use crate::{Hooks, OpenError, PostgresSource, open};
-pub(super) use hotrow_source::testkit::{spec, wait};
+pub(super) use hotrow_source::testkit::wait;
 use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
-    let server = ServerConfig {
-        url: url.into(),
-        feed_url: None,
-        read_urls: Vec::new(),
-        reads_in_flight: 2,
-        read_timeout: Duration::from_secs(10),
-        connect_timeout: Duration::from_secs(10),
-        follow: Follow::Changes,
-        max_staleness: Duration::from_secs(1),
-        schema_poll: Duration::from_secs(1),
-        collections: collections.iter().map(|text| spec(text)).collect(),
-    };
+    let server = testkit::server(url, collections);
     Config { server, publication: "hotrow".into(), slot: None }
 }
 

@@ -9,7 +9,7 @@ use hotrow_source::{Row, Source as _, SourceError};
 
 #[test]
 fn rows_have_the_requested_order_and_the_querys_version() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, name text, price numeric(10,2));
          INSERT INTO t VALUES (1, 'one', 1.10), (2, NULL, NULL), (-3, 'x\"y', 0)",
@@ -34,7 +34,7 @@ fn rows_have_the_requested_order_and_the_querys_version() {
 
 #[test]
 fn an_answer_without_rows_has_a_version() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (a int, b text, PRIMARY KEY (a, b))",
     );
@@ -89,7 +89,7 @@ fn a_running_transaction_is_not_visible() {
 
 #[test]
 fn every_kind_of_key_finds_its_row() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         r#"CREATE TABLE small (id int2 PRIMARY KEY, v int); INSERT INTO small VALUES (-32768, 1);
            CREATE TABLE big (id int8 PRIMARY KEY, v int);
@@ -164,7 +164,7 @@ fn every_kind_of_key_finds_its_row() {
 
 #[test]
 fn only_the_columns_wanted_are_served() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, a int, b int, c int); \
          INSERT INTO t VALUES (1, 2, 3, 4)",
@@ -180,7 +180,7 @@ fn only_the_columns_wanted_are_served() {
 
 #[test]
 fn a_record_that_is_too_large_affects_no_other() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, v text); \
          INSERT INTO t VALUES (1, repeat('x', 17000000)), (2, 'y')",
@@ -193,7 +193,7 @@ fn a_record_that_is_too_large_affects_no_other() {
 
 #[test]
 fn a_changed_table_is_read_as_it_is_now() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server
         .batch("CREATE TABLE t (id int PRIMARY KEY, a int, b int); INSERT INTO t VALUES (1, 2, 3)");
     let reader = Reader::on(&server, &["t(id)"]);
@@ -255,13 +255,13 @@ fn a_plan_made_for_a_small_table_serves_a_large_one() {
 
 #[test]
 fn a_new_plan_of_the_feed_applies_from_the_next_read_on() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let reader = Reader::on(&server, &["t(id)"]);
     let shared = &reader.source.shared;
     let plan = reader.source.shared.published.plan().unwrap();
-    let sessions =
-        "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'hotrow'";
+    let sessions = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity \
+                    WHERE application_name = 'hotrow' AND datname = current_database()";
     let first = server.query(sessions);
     shared.published.down("the feed reconnects");
     shared.published.explain("the feed is still looking");
@@ -292,7 +292,7 @@ fn a_new_plan_of_the_feed_applies_from_the_next_read_on() {
 
 #[test]
 fn a_key_of_another_type_is_not_read() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let reader = Reader::on(&server, &["t(id)"]);
     reader.text(0, "1");
@@ -306,7 +306,7 @@ fn a_key_of_another_type_is_not_read() {
 
 #[test]
 fn a_query_without_room_ends_and_its_connection_is_reused() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, v text);
          INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i",
@@ -336,7 +336,7 @@ fn a_query_without_room_ends_and_its_connection_is_reused() {
 
 #[test]
 fn the_tenant_stands_before_the_record_in_every_form() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, name text, org text);
          INSERT INTO t VALUES (1, 'one', 'a\"b'), (2, 'two', NULL), (3, 'three', '');

@@ -6,7 +6,7 @@ use crate::config::KeyTypeName;
 
 #[test]
 fn every_fault_is_reported_at_once_with_its_remedy() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE fine (id int PRIMARY KEY, a int);
          CREATE TABLE no_key (id int);
@@ -89,7 +89,7 @@ fn every_fault_is_reported_at_once_with_its_remedy() {
 
 #[test]
 fn tables_with_other_identities_are_fine() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE full_rows (id int PRIMARY KEY, code text UNIQUE); \
          ALTER TABLE full_rows REPLICA IDENTITY FULL;
@@ -150,7 +150,7 @@ fn a_database_without_an_encoding_is_refused() {
 
 #[test]
 fn settings_that_do_not_fit_the_table_are_refused() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE t (id int PRIMARY KEY, a int)");
     let with = |change: &dyn Fn(&mut crate::config::CollectionConfig)| {
         let mut config = config(&server.url(), &["t(id)"]);

@@ -146,7 +146,7 @@ fn check(
 
 #[test]
 fn references_are_numbers_and_names_inside_other_types_are_refused() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE audited (x int); CREATE DOMAIN place AS regclass; \
          CREATE TYPE pair AS (c regclass, n regnamespace); \
@@ -181,7 +181,7 @@ fn references_are_numbers_and_names_inside_other_types_are_refused() {
 
 #[test]
 fn json_is_embedded_unchanged() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         r#"CREATE TABLE t (id int PRIMARY KEY, j json, b jsonb);
            INSERT INTO t VALUES (1, '{"a" : 1.10, "a": 2}', '{"a" : 1.10, "a": 2.00}')"#,
@@ -192,7 +192,7 @@ fn json_is_embedded_unchanged() {
 
 #[test]
 fn numbers_without_a_json_form_are_texts() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id int PRIMARY KEY, a float8, b float4, c numeric);
          INSERT INTO t VALUES (1, 'NaN', 'Infinity', '-Infinity'), (2, '-Infinity', 'NaN', \

@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_hours(1);
 fn catalogue_session(server: &Server) -> Pid {
     let pid = server.query(
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'hotrow feed' \
-         AND backend_type = 'client backend'",
+         AND datname = current_database() AND backend_type = 'client backend'",
     );
     Pid::from_raw(pid.parse().unwrap()).unwrap()
 }
@@ -46,7 +46,7 @@ fn row(feed: &Feed) -> String {
 
 #[test]
 fn a_stopped_catalogue_session_neither_stays_fresh_nor_keeps_the_old_shape() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)");
     // The session never ends, so its end is not what replaces the old shape.
     let feed = Feed::launch(config(server.url(), &["a(id)"]), |tuning| tuning.silence_max = HOUR);
@@ -73,7 +73,7 @@ fn a_stopped_catalogue_session_neither_stays_fresh_nor_keeps_the_old_shape() {
 
 #[test]
 fn a_watermark_is_never_newer_than_the_last_catalogue_check_allows() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY)");
     // Probes are sent continuously, catalogue checks every quarter of an hour, and a shape may be
     // as old as the bound at most.

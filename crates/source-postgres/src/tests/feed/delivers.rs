@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn rows_are_delivered_as_keys_with_their_transaction() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE p (id int PRIMARY KEY, name text)");
     let feed = Feed::start(&server, &["p(id)"]);
     let xid: u64 = {
@@ -26,7 +26,7 @@ fn rows_are_delivered_as_keys_with_their_transaction() {
 
 #[test]
 fn a_truncate_empties_every_table_it_reaches() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE parent (id int PRIMARY KEY); \
          CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent);
@@ -54,7 +54,7 @@ fn a_truncate_empties_every_table_it_reaches() {
 
 #[test]
 fn keys_of_every_type_are_those_of_the_url() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE t (id text PRIMARY KEY); CREATE TABLE u (id uuid PRIMARY KEY); \
          CREATE TABLE b (id bytea PRIMARY KEY);
@@ -86,7 +86,7 @@ fn keys_of_every_type_are_those_of_the_url() {
 
 #[test]
 fn full_and_index_identities_name_their_rows() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE f (id int, v text); ALTER TABLE f REPLICA IDENTITY FULL; \
          CREATE UNIQUE INDEX ON f (id);

@@ -8,7 +8,7 @@ fn lost_for(feed: &Feed, from: usize) -> String {
 
 #[test]
 fn it_is_created_and_completed() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE \"B \"\"x\" (id int PRIMARY KEY)",
     );
@@ -24,7 +24,7 @@ fn it_is_created_and_completed() {
 
 #[test]
 fn faults_are_reported_with_the_sql_that_corrects_them() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE a (id int PRIMARY KEY, n int); \
          CREATE TABLE m (id int PRIMARY KEY) PARTITION BY HASH (id)",
@@ -106,7 +106,7 @@ fn without_the_privilege_the_sql_is_reported() {
 
 #[test]
 fn an_added_table_does_not_affect_the_others() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY, n int); CREATE TABLE b (id int PRIMARY KEY)");
     let feed = Feed::start(&server, &["a(id)", "b(id)"]);
     for sql in [
@@ -195,7 +195,7 @@ fn a_gap_lasts_as_long_as_the_transactions_that_ran_across_it() {
 /// The publication can disappear while the catalogue is being read.
 #[test]
 fn an_error_that_names_the_publication_is_a_loss_of_what_is_watched() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let cause_of = |sql: &str| {
         runtime.block_on(async {
@@ -214,7 +214,7 @@ fn an_error_that_names_the_publication_is_a_loss_of_what_is_watched() {
 
 #[test]
 fn a_fault_at_run_time_is_a_loss() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY, n int)");
     let feed = Feed::start(&server, &["a(id)"]);
     // If it is replaced by another, changes may have been missed.

@@ -11,7 +11,7 @@ fn reshaped(feed: &Feed, from: usize, collection: u16) {
 
 #[test]
 fn changed_columns_flush_the_collection() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server
         .batch("CREATE TABLE a (id int PRIMARY KEY, x text); CREATE TABLE b (id int PRIMARY KEY)");
     let feed = Feed::start(&server, &["a(id)", "b(id)"]);
@@ -52,7 +52,7 @@ fn changed_columns_flush_the_collection() {
 
 #[test]
 fn a_row_of_the_new_shape_flushes_before_the_poll() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY, x text)");
     let mut config = config(server.url(), &["a(id)"]);
     config.server.schema_poll = std::time::Duration::from_secs(3600);
@@ -73,7 +73,7 @@ fn a_row_of_the_new_shape_flushes_before_the_poll() {
 
 #[test]
 fn a_recreated_table_is_followed() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)");
     let feed = Feed::start(&server, &["a(id)", "b(id)"]);
     let from = feed.sink.len();
@@ -92,7 +92,7 @@ fn a_recreated_table_is_followed() {
 
 #[test]
 fn in_a_publication_of_all_tables_a_recreated_table_is_followed_at_its_first_row() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE PUBLICATION hotrow FOR ALL TABLES");
     let mut config = config(server.url(), &["a(id)"]);
     config.server.schema_poll = std::time::Duration::from_secs(3600);
@@ -109,7 +109,7 @@ fn in_a_publication_of_all_tables_a_recreated_table_is_followed_at_its_first_row
 
 #[test]
 fn a_renamed_table_is_not_served_until_it_is_back() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch("CREATE TABLE a (id int PRIMARY KEY)");
     let feed = Feed::start(&server, &["a(id)"]);
     let from = feed.sink.len();
@@ -128,7 +128,7 @@ fn a_renamed_table_is_not_served_until_it_is_back() {
 
 #[test]
 fn partitions_have_their_tables_name() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE m (id int, day int, x text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
          CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (0) TO (10);
@@ -167,7 +167,7 @@ fn partitions_have_their_tables_name() {
 
 #[test]
 fn a_changed_type_flushes() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TYPE mood AS ENUM ('calm'); CREATE TYPE pair AS (m mood, n int); \
          CREATE DOMAIN pairs AS pair[]; CREATE TYPE tone AS ENUM ('low'); \
@@ -189,7 +189,7 @@ fn a_changed_type_flushes() {
 
 #[test]
 fn cascades_are_ordinary_changes() {
-    let server = Server::start(&[]);
+    let server = Server::any();
     server.batch(
         "CREATE TABLE p (id int PRIMARY KEY);
          CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE ON \
