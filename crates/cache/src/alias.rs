@@ -142,10 +142,6 @@ impl<E: Clone> Cache<E> {
 
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
-mod model;
-
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
     use crate::testkit::{key, key_of, record_of};

@@ -18,8 +18,9 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use self::fills::Fill;
-use crate::cache::{Cache, LookupError};
+use crate::cache::Cache;
 use crate::flight::{Flight, Kind, Lease};
+use crate::lookup_error::LookupError;
 use crate::record::{Presence, Record, Visibility};
 use crate::standby::Order;
 use crate::stats::Removal;
@@ -106,6 +107,18 @@ pub struct BatchLoader<E: Clone> {
     over: bool,
 }
 
+impl<E: Clone> Cache<E> {
+    /// Grants the right to send batches of the collection. `None` when no key waits, or when enough
+    /// loaders are running; those continue until no key waits.
+    #[must_use]
+    pub fn batch_loader(self: &Arc<Self>, collection: CollectionId) -> Option<BatchLoader<E>> {
+        let (fetches, _) = self.collection(collection);
+        let taken =
+            fetches.fetch_queue.lock().start_loader(fetches.source.settings.reads_in_flight);
+        taken.then(|| BatchLoader::new(self.clone(), collection))
+    }
+}
+
 impl<E: Clone> BatchLoader<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let epoch = cache.collection(collection).0.epoch();
@@ -143,12 +156,6 @@ impl<E: Clone> BatchLoader<E> {
     #[must_use]
     pub fn fills(&self) -> Fills {
         self.fills
-    }
-
-    #[cfg(test)]
-    #[cfg(not(feature = "shuttle"))]
-    pub(crate) fn lease(&self) -> Lease {
-        self.lease
     }
 
     /// Limits further queries to `keys_max` keys, at least one, because rows of this collection are

@@ -15,17 +15,16 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
-use self::source::SourceState;
-pub use self::variant::Attached;
-use crate::batch_loader::BatchLoader;
 use crate::config::{CollectionPolicy, Config};
 use crate::fetch_queue::{FetchQueue, NotQueued};
 use crate::flight::{Ask, Kind, Lease, Waiter};
 use crate::freshness::{Ages, Freshness, Verdict, judge, may_serve_stale};
+use crate::lookup_error::LookupError;
 use crate::miniature::sampling::SampleLog;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Record};
 use crate::safeguards::{Safeguard, Safeguards};
 use crate::scan_filter::ScanFilter;
+use crate::source_state::SourceState;
 use crate::stats::{CollectionStats, Removal, Snapshot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -50,26 +49,6 @@ pub enum Lookup<E> {
     Bypass(Waiter<E>),
     /// The request gets no answer.
     Refused(LookupError<E>),
-}
-
-/// Reason for which a lookup ends without a record. The first three refuse the lookup; the others
-/// end a read, and its waiters get them. [`LookupError::Source`] and [`LookupError::Abandoned`]
-/// also refuse further lookups of the key for `error_ttl`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LookupError<E> {
-    /// Too many keys of the collection wait for the database.
-    QueueFull,
-    /// The read would end after the deadline of the request.
-    TooLate,
-    /// The feed is behind and the policy is to refuse.
-    Behind,
-    /// The error of the source, shared by all waiters.
-    Source(E),
-    /// The loaders of the key were cancelled [`crate::flight::ATTEMPTS_MAX`] times.
-    Abandoned,
-    /// The queued key was not read: the answer would have come after the deadline of every waiter,
-    /// or the queue is a standing queue and newer keys go first.
-    Overdue,
 }
 
 /// Constraint on the answer to a request.
@@ -220,16 +199,6 @@ impl<E: Clone> Cache<E> {
         // precise enough as the time.
         let failed = fetches.recent_failure(key, collection.source.progress.watermark()).is_some();
         !failed && fetches.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
-    }
-
-    /// Grants the right to send batches of the collection. `None` when no key waits, or when enough
-    /// loaders are running; those continue until no key waits.
-    #[must_use]
-    pub fn batch_loader(self: &Arc<Self>, collection: CollectionId) -> Option<BatchLoader<E>> {
-        let (fetches, _) = self.collection(collection);
-        let taken =
-            fetches.fetch_queue.lock().start_loader(fetches.source.settings.reads_in_flight);
-        taken.then(|| BatchLoader::new(self.clone(), collection))
     }
 
     /// Returns the entry that may be served because its read failed (`stale_if_error`).

@@ -12,11 +12,11 @@ use foldhash::fast::FixedState;
 use hotrow_admission::concurrency::queue::{Order, QueuePolicy};
 use hotrow_measure::clock::Nanos;
 
-use crate::cache::LookupError;
 use crate::config::{Config, SourceSettings};
 use crate::fence::Fence;
 use crate::flight::{Ask, Flight, Kind, Lease};
-use crate::standby::Standbys;
+use crate::lookup_error::LookupError;
+use crate::standbys::Standbys;
 use crate::stats::CollectionStats;
 use hotrow_types::key::Key;
 

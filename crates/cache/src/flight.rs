@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use hotrow_measure::clock::Nanos;
 
-use crate::cache::LookupError;
+use crate::lookup_error::LookupError;
 use crate::record::{Epoch, Record};
 use crate::sync::Mutex;
 use hotrow_types::key::Key;

@@ -14,36 +14,36 @@ mod batch_loader;
 mod cache;
 mod collection_gap;
 pub mod config;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod embedding_model;
 mod fence;
 mod fetch_queue;
 pub mod flight;
 mod freshness;
+mod lookup_error;
 mod min_position;
 pub mod miniature;
-#[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
-mod model;
 mod record;
 mod safeguards;
 mod scan_filter;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod schedules;
+mod source_state;
 mod standby;
+mod standbys;
 pub mod stats;
 mod store;
 mod sync;
+#[cfg(feature = "failpoints")]
+mod testing;
 #[cfg(test)]
 mod testkit;
 
 pub use batch_loader::{Answers, BatchLoader, Fetched, Fills, Interest, SPLIT_QUERIES_MAX};
-pub use cache::{Attached, Cache, Lookup, LookupError, ReadMode};
+pub use cache::{Cache, Lookup, ReadMode};
 pub use freshness::{Ages, Freshness};
+pub use lookup_error::LookupError;
 pub use min_position::NotReached;
 pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record, hash_of_body};
 pub use safeguards::Safeguard;
 pub use standby::StandbyBound;
-pub use store::Walk;
+pub use store::{Attached, Walk};

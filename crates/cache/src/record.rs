@@ -1,16 +1,20 @@
 //! A record as the cache stores and serves it: one allocation, reference-counted, immutable.
 
+mod coding;
+mod expiry;
 mod incarnations;
 mod lifetime;
+mod uses;
 mod variants;
 
 use hotrow_measure::clock::Nanos;
 use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use self::coding::ContentCoding;
 use self::lifetime::Lifetime;
-pub use self::variants::ContentCoding;
-use self::variants::Uses;
+pub(crate) use self::uses::HOT_HITS_MIN;
+use self::uses::Uses;
 use crate::config::CollectionPolicy;
 use hotrow_types::columns::{Columns, member_ends};
 use hotrow_types::key::{CollectionId, Key};
@@ -123,10 +127,6 @@ enum Token {
     /// Exactly what the read saw.
     Version = 3,
 }
-
-/// Hits since its read from which a record is read again as soon as it changes: at the pace of its
-/// changes, requests outnumber reads.
-pub(crate) const HOT_HITS_MIN: u8 = 2;
 
 /// Bytes between key and body: hash of the body, point of the position and number of its
 /// incarnation, both meaningless when the token is `None`. Eight more with the incarnation itself
@@ -466,7 +466,7 @@ impl Record {
     #[inline]
     fn body_end(&self) -> usize {
         if self.0.header.header.kind.has_variants() {
-            variants::body_end(&self.0.slice)
+            coding::body_end(&self.0.slice)
         } else {
             self.0.slice.len()
         }

@@ -25,41 +25,10 @@ use hotrow_measure::clock::Nanos;
 use crate::cache::{Cache, Collection};
 use crate::fetch_queue::FetchQueue;
 use crate::safeguards::{Safeguard, Safeguards};
+use crate::standbys::Standbys;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
-
-/// Slots per collection, a power of two: 256 KiB. A read every millisecond fills 1.5 % of them in
-/// the quarter of a second that a standby may be behind without being refused for it.
-const SLOTS: usize = 1 << 14;
-
-/// Points of the log that bound what answers showed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shown {
-    /// By any answer.
-    by_any: u64,
-    /// By an answer of a standby.
-    by_standby: u64,
-}
-
-/// Standbys as one collection may use them.
-#[derive(Debug)]
-pub(crate) struct Standbys {
-    shown: Box<[Shown]>,
-    hold: Hold,
-    /// Least point that every read of a standby must have reached.
-    floor: u64,
-}
-
-/// Whether standbys wait for a probe (S5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
-    Released,
-    /// For one that was sent after this time.
-    Until(Nanos),
-    /// For one that was sent after a time which is not known yet.
-    Unscheduled,
-}
 
 /// What a standby's answer may show, as the standby said after it had read the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,49 +37,6 @@ pub struct StandbyBound {
     pub past: u64,
     /// Nothing past this point was shown.
     pub end: u64,
-}
-
-impl Standbys {
-    fn new() -> Self {
-        let shown = vec![Shown::default(); SLOTS].into_boxed_slice();
-        Self { shown, hold: Hold::Unscheduled, floor: 0 }
-    }
-
-    fn slot(&mut self, hash: u64) -> &mut Shown {
-        // The mask keeps the index within the slots.
-        &mut self.shown[hash as usize & (SLOTS - 1)]
-    }
-
-    /// Forgets what earlier answers showed: everything is different now, or a probe that is sent
-    /// later covers it.
-    pub(crate) fn restart(&mut self) {
-        self.shown.fill(Shown::default());
-        self.floor = 0;
-        self.hold();
-    }
-
-    /// Holds standbys back until [`Cache::release_standbys_after`] and a probe.
-    pub(crate) fn hold(&mut self) {
-        self.hold = Hold::Unscheduled;
-    }
-
-    fn release_after(&mut self, now: Nanos) -> bool {
-        self.hold = match self.hold {
-            Hold::Released => Hold::Released,
-            Hold::Until(time) => Hold::Until(time.max(now)),
-            Hold::Unscheduled => Hold::Until(now),
-        };
-        self.hold != Hold::Released
-    }
-
-    /// The feed has passed a probe. Returns whether standbys still wait.
-    fn passed(&mut self, probe_sent_at: Nanos, position: u64) -> bool {
-        if matches!(self.hold, Hold::Until(time) if probe_sent_at > time) {
-            self.hold = Hold::Released;
-            self.floor = self.floor.max(position);
-        }
-        self.hold != Hold::Released
-    }
 }
 
 /// Verdict on an answer that is about to be given.
@@ -132,7 +58,7 @@ impl<E: Clone> FetchQueue<E> {
         safeguards: &Safeguards,
     ) -> Order {
         let Some(standbys) = &mut self.standbys else { return Order::Fits };
-        let is_held = standbys.hold != Hold::Released;
+        let is_held = standbys.is_held();
         let slot = standbys.slot(hash);
         let is_older = match version {
             Version::Replayed { from, .. } => {
@@ -244,8 +170,7 @@ impl<E: Clone> Cache<E> {
         fetches: &FetchQueue<E>,
         now: Nanos,
     ) -> bool {
-        let is_released =
-            fetches.standbys.as_ref().is_some_and(|standbys| standbys.hold == Hold::Released);
+        let is_released = fetches.standbys.as_ref().is_some_and(|standbys| !standbys.is_held());
         let is_behind = !self.is_collection_current(collection, now)
             && self.safeguards.has(Safeguard::StandbyBypass);
         is_released

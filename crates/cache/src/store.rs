@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+mod attached;
 mod entry;
 mod ghosts;
 mod shard;
 mod slab;
 mod walk;
 
+pub use self::attached::Attached;
 pub(crate) use self::entry::Entry;
 pub(crate) use self::shard::BATCH_MAX;
 use self::shard::Inserted;
 pub(crate) use self::shard::{KeyBytes, Shard, ShardCapacity};
 pub use self::walk::Walk;
-use crate::cache::Attached;
 use crate::config::Config;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 use crate::stats::{CollectionStats, Removal};
@@ -228,7 +229,7 @@ fn capacity_of_shard(config: &Config, capacity_bytes: u64, shards: u64) -> Shard
     ShardCapacity::of(capacity_bytes, config.negative_share, shards)
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "failpoints"))]
 impl Store {
     /// Counts entries, negative entries and bytes of each collection from the shards.
     pub(crate) fn recount(&self) -> std::collections::HashMap<CollectionId, [u64; 3]> {

@@ -5,7 +5,7 @@
 //!
 //! | failpoint | effect |
 //! |---|---|
-//! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
+//! | `lease`, `fence`, `join`, `epoch`, `probe` | disables the safeguard of that name |
 //! | `copy-RULE`, `follow-RULE` | disables a rule of client-side caching, or of followers |
 //! | `hub:RULE` | disables a rule of the change hub (`hotrow_hub::rules`), in this process |
 //! | `resume:RULE` | disables a rule of a relay's place (`hotrow_source_mysql::resume_rules`) |

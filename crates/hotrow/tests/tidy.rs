@@ -17,6 +17,8 @@ mod imports;
 mod language;
 #[path = "tidy/monitoring.rs"]
 mod monitoring;
+#[path = "tidy/paths.rs"]
+mod paths;
 #[path = "tidy/sources.rs"]
 mod sources;
 #[path = "tidy/tree.rs"]
@@ -45,6 +47,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("no test is calibrated by the clock", calibration::calibration),
     ("lines of the log are awaited", calibration::log_lines),
     ("ARCHITECTURE.md names the crates", documents::architecture),
+    ("ARCHITECTURE.md lists the files of a hit and a miss", paths::paths),
     ("targets of links exist", documents::links),
     ("docs/configuration.md names the keys", documents::configuration),
     ("the runbook has a section for each alert", monitoring::alerts),

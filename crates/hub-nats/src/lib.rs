@@ -14,5 +14,6 @@ pub mod feed;
 mod lease;
 mod publish;
 pub mod relay;
+mod relay_counts;
 mod relay_sink;
 mod server_state;

@@ -28,7 +28,7 @@ use tokio::time::sleep;
 use crate::config::HubConfig;
 use crate::connection::{self, HubError, failed};
 use crate::lease::Lease;
-use crate::relay::RelayCounts;
+use crate::relay_counts::RelayCounts;
 use crate::relay_sink::Shared;
 
 /// Pause after a beginning that could not be written.

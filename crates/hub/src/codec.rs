@@ -15,35 +15,18 @@ use crate::message::{
     TEXT_BYTES_MAX, Visible, Watermark, cut,
 };
 use crate::tag::Tag;
+pub use error::{DecodeError, FORM};
 use reader::Reader;
 use writer::Writer;
 
+mod error;
 mod reader;
 mod writer;
 
-/// Version of the form.
-pub const FORM: u8 = 4;
 /// Length of a nonce in bytes.
 pub const NONCE_BYTES: usize = 25;
 /// Most events in a message: each takes two bytes at least.
 const EVENTS_MAX: usize = MESSAGE_BYTES_MAX / 2;
-
-/// Error of bytes that are not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Written by another version of Hotrow.
-    #[error(
-        "a message of the hub has form {0}, and this version reads form {FORM}; run the same \
-         version of hotrow as relay and as server"
-    )]
-    Form(u8),
-    /// Too long.
-    #[error("a message of the hub has {0} bytes, more than {MESSAGE_BYTES_MAX}")]
-    TooLong(usize),
-    /// Ends too early, or has bytes after its end.
-    #[error("a message of the hub is damaged: {0}")]
-    Damaged(&'static str),
-}
 
 /// Returns the binary form of a message.
 #[must_use]

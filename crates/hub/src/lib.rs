@@ -14,7 +14,7 @@
 //! - *hidden change*: one that is in the chain, and that some reads do not see yet.
 //!
 //! Reading order: [`message`], [`codec`]; the relay: [`nonces`], [`hidden`], [`publisher`]; the
-//! server: [`follower`]. `model` drives all of them through faults, from a seed. docs/hub.md
+//! server: [`follower`]. The simulated world drives all of them through faults. docs/hub.md
 //! describes the rules for operators, docs/adr/0014-the-hub-chains-its-messages.md their reasons.
 
 pub mod codec;
@@ -25,6 +25,3 @@ pub mod nonces;
 pub mod publisher;
 pub mod rules;
 pub mod tag;
-
-#[cfg(test)]
-mod model;

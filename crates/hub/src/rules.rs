@@ -1,6 +1,6 @@
-//! The rules that make a hub correct, each with a switch for tests: the model disables one, and
-//! must find the fault; tests of processes do the same by a failpoint. In a build of the program
-//! without the feature `failpoints` there are no switches.
+//! The rules that make a hub correct, each with a switch for tests: the simulated world disables
+//! one, and must find the fault; tests of processes do the same by a failpoint. In a build of the
+//! program without the feature `failpoints` there are no switches.
 
 /// Rule of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

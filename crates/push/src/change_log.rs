@@ -6,6 +6,8 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::pending::{Ceilings, Pending, Released, Target};
+#[cfg(any(test, feature = "failpoints"))]
+use crate::plants::FollowPlant;
 use crate::resume::ResumeId;
 use crate::window::{Cursor, Event, Extent, Opening, Progress, Window};
 
@@ -49,24 +51,6 @@ impl Add for Usage {
             overflows_total: self.overflows_total + other.overflows_total,
         }
     }
-}
-
-/// A mistake that a test plants, to show that it is found.
-#[cfg(any(test, feature = "failpoints"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowPlant {
-    /// None.
-    None,
-    /// A change leaves before it is proven visible.
-    PushedHidden,
-    /// The id stands on the first event of a commit.
-    IdOnFirstEvent,
-    /// A follower that returns continues behind the commit that it was reading.
-    ResumeSkipsRest,
-    /// Followers are reset at a loss only, not at the new beginning.
-    NoResetAtBeginning,
-    /// A follower is registered after its replay.
-    RegisteredLate,
 }
 
 /// See the crate's documentation.

@@ -26,19 +26,16 @@
 mod change_log;
 pub mod invalidation;
 mod pending;
+#[cfg(any(test, feature = "failpoints"))]
+mod plants;
 mod purge_queue;
 mod resume;
 pub mod tracking;
 mod window;
 
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod purge_model;
-
-#[cfg(any(test, feature = "failpoints"))]
-pub use change_log::FollowPlant;
 pub use change_log::{ChangeLog, Config, Usage};
+#[cfg(any(test, feature = "failpoints"))]
+pub use plants::{FollowPlant, PurgePlant};
 pub use purge_queue::{
     Added, Batch, BatchLimits, ENTRY_OVERHEAD_BYTES, Purge, PurgeLimits, PurgeQueue,
 };

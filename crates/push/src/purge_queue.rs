@@ -14,6 +14,9 @@ use std::time::Duration;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
+#[cfg(any(test, feature = "failpoints"))]
+use crate::plants::PurgePlant;
+
 /// Memory of one entry besides the bytes of its key.
 pub const ENTRY_OVERHEAD_BYTES: usize = 192;
 /// Pause after the first failed attempt; it doubles with each further one.
@@ -125,8 +128,8 @@ pub struct PurgeQueue {
     /// Failed attempts since the last that succeeded.
     failures: u32,
     retry_at: Duration,
-    #[cfg(test)]
-    pub(crate) plant: crate::purge_model::Plant,
+    #[cfg(any(test, feature = "failpoints"))]
+    plant: PurgePlant,
 }
 
 impl PurgeQueue {
@@ -144,9 +147,15 @@ impl PurgeQueue {
             in_flight: None,
             failures: 0,
             retry_at: Duration::ZERO,
-            #[cfg(test)]
-            plant: crate::purge_model::Plant::None,
+            #[cfg(any(test, feature = "failpoints"))]
+            plant: PurgePlant::None,
         }
+    }
+
+    /// Plants a mistake that the tests must find.
+    #[cfg(any(test, feature = "failpoints"))]
+    pub fn plant(&mut self, plant: PurgePlant) {
+        self.plant = plant;
     }
 
     /// Adds a change that every new read sees. `position`: an answer at it shows the change.
@@ -170,8 +179,8 @@ impl PurgeQueue {
         }
         let largest = self.largest_collection().unwrap_or(collection);
         let position = self.remove_records(largest);
-        #[cfg(test)]
-        if self.plant == crate::purge_model::Plant::DroppedAtOverflow {
+        #[cfg(any(test, feature = "failpoints"))]
+        if self.plant == PurgePlant::DroppedAtOverflow {
             return Added::Collapsed(largest);
         }
         self.note(Purge::Collection(largest), position, now);
@@ -199,10 +208,10 @@ impl PurgeQueue {
             self.entries.insert(purge, entry);
             return;
         };
-        #[cfg(test)]
-        let is_forgotten = self.plant == crate::purge_model::Plant::ChangeInFlightForgotten
-            && entry.place.is_none();
-        #[cfg(not(test))]
+        #[cfg(any(test, feature = "failpoints"))]
+        let is_forgotten =
+            self.plant == PurgePlant::ChangeInFlightForgotten && entry.place.is_none();
+        #[cfg(not(any(test, feature = "failpoints")))]
         let is_forgotten = false;
         if !is_forgotten {
             (entry.change, entry.changed_at) = (self.change, now);

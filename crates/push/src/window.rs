@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
-#[cfg(any(test, feature = "failpoints"))]
-use crate::change_log::FollowPlant;
 use crate::pending::CHANGE_OVERHEAD_BYTES;
+#[cfg(any(test, feature = "failpoints"))]
+use crate::plants::FollowPlant;
 use crate::resume::ResumeId;
 
 /// Memory of one released commit besides its keys.

@@ -3,6 +3,7 @@
 
 use hotrow_cache::{Cache, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_representation::surrogate_key::{Sharing, SurrogateKeys};
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::names::CollectionNames;
 use hotrow_telemetry::outcome::CacheOutcome;
@@ -12,7 +13,6 @@ use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
 use crate::route::{AliasRoute, Router};
-use crate::surrogate_key::{Sharing, SurrogateKeys};
 
 /// A collection, ready to serve.
 #[derive(Debug)]

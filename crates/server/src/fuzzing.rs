@@ -62,7 +62,7 @@ pub fn proxy_header(input: &[u8]) {
 /// If a coding is chosen that no value lists.
 pub fn accept_encoding(input: &[u8]) {
     let lines = || input.split(|byte| *byte == b'\n');
-    if let Some(coding) = crate::compression::chosen(lines()) {
+    if let Some(coding) = hotrow_representation::compression::chosen(lines()) {
         let label = coding.label().as_bytes();
         let lists = |line: &[u8]| {
             let is_label = |some: &[u8]| some.eq_ignore_ascii_case(label);

@@ -1,17 +1,17 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
+//! Below it are crates of their own: `config` (settings), `net` (sockets, TLS, files),
+//! `representation` (forms of a record) and `telemetry` (what operators see).
+//!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
-//! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
-//! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `redis` (the same for commands), `current`, [`in_force`],
-//! [`reload`] (settings that change), `observer`, [`access_log`], `trace_context`, `query_log`,
-//! `server_timing`, [`traces`] (what operators see), `read` (to the database and back),
-//! `breaker_probe`, `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`,
-//! `compression`, `respond`, `header_writer`, `surrogate_key`, `http_error`, `body` (the answer),
-//! [`budgets`] (memory of all of them), `http_client` (what the program itself requests), [`sink`]
-//! (delivery of the feed), `follow`, [`purge`] (who gets its changes), `warm_start` (hot records
-//! after a start), [`admin`], `readiness`, `openapi`, [`metrics`], `history` (ten minutes of them,
-//! and hot keys), [`documents`] (the admin side of a relay).
+//! share), [`worker`], `acceptor`, [`connection`] and [`context`] (from socket to request),
+//! `route`, `access` (credentials), [`handle`], `batch`, `position` (from request to answer),
+//! `redis` (the same for commands), `current`, [`in_force`], [`reload`] (settings that change),
+//! `observer` (notes of requests), `read` (to the database and back), `breaker_probe`,
+//! `read_requirement`, `answer`, `record_answer`, `respond`, `http_error`, `body` (the answer),
+//! [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `follow`, [`purge`] (who
+//! gets its changes), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
+//! [`metrics`], [`documents`] (the admin side of a relay).
 
 mod acceptor;
 mod access;
@@ -24,7 +24,6 @@ mod body;
 mod breaker_probe;
 pub mod budgets;
 pub mod collections;
-mod compression;
 pub mod connection;
 mod consistency_check;
 pub mod context;
@@ -65,7 +64,6 @@ pub mod shared;
 mod sight;
 pub mod sink;
 mod standby;
-mod surrogate_key;
 mod tracking;
 mod warm_start;
 pub mod worker;

@@ -9,6 +9,7 @@ use hotrow_cache::{ContentCoding, Presence};
 use hotrow_http1::write;
 use hotrow_http2::hpack::encoder;
 use hotrow_representation::record_form::{RecordForm, tag_suffix};
+use hotrow_representation::surrogate_key::{Sharing, SurrogateKeys};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
 use http::HeaderValue;
@@ -18,7 +19,6 @@ use crate::body::Body;
 use crate::collections::{Collection, Collections};
 use crate::connection::written::Written;
 use crate::respond::{ACCEPT_ENCODING, MISSING, NO_STORE, Provenance, age_seconds};
-use crate::surrogate_key::{Sharing, SurrogateKeys};
 
 /// An answer with a record, or with the fact that there is none.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hotrow_cache::{ContentCoding, Freshness, Record};
 use hotrow_representation::header_writer::HeaderWriter;
 use hotrow_representation::record_form::RecordForm;
+use hotrow_representation::surrogate_key::Sharing;
 use hotrow_telemetry::outcome::CacheOutcome;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -12,7 +13,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use crate::body::Body;
 use crate::collections::Collection;
 use crate::http_error::HttpError;
-use crate::surrogate_key::Sharing;
 
 /// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");

@@ -144,6 +144,7 @@ impl World {
         self.counts.not_admitted += u64::from(mode == ReadMode::NoAdmit);
         let collection = usize::from(self.keys.get(key).collection().0);
         let instance = &self.instances[i];
+        let applied = instance.cache.applied(SourceId::FIRST);
         let (changed, flushed, lost) =
             instance.sink.with(|calls| (calls.changed[key], calls.flushed[collection], calls.lost));
         Arrival {
@@ -155,6 +156,7 @@ impl World {
             changed,
             flushed,
             lost,
+            applied,
             wanted,
             log_end: self.database.end(),
             incarnation: self.database.incarnation,
@@ -188,7 +190,7 @@ impl World {
                 self.push_lead(i, collection);
             }
             Lookup::Refused(refusal) => {
-                self.check_refusal(i, &refusal);
+                self.check_refusal(i, arrival.key, &refusal);
                 self.answer_without_read(i, session, &arrival);
             }
         }
@@ -199,11 +201,21 @@ impl World {
         self.lead(i, collection);
     }
 
-    pub(crate) fn check_refusal(&mut self, i: usize, refusal: &LookupError<ReadFailure>) {
+    pub(crate) fn check_refusal(
+        &mut self,
+        i: usize,
+        key: usize,
+        refusal: &LookupError<ReadFailure>,
+    ) {
         let cache = &self.instances[i].cache;
         let config = cache.config();
         let is_right = match refusal {
-            LookupError::QueueFull | LookupError::Source(_) | LookupError::Abandoned => true,
+            LookupError::QueueFull => true,
+            // The cache remembers a failure for a while.
+            LookupError::Source(_) | LookupError::Abandoned => {
+                let failed_at = self.instances[i].failed_at.get(&key);
+                failed_at.is_some_and(|at| self.now < at.after(config.error_ttl))
+            }
             LookupError::TooLate => config.queue.adaptive,
             // Only waiters learn of it.
             LookupError::Overdue => false,

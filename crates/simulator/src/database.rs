@@ -23,8 +23,8 @@ pub(crate) const COLLECTIONS: u16 = 2;
 /// One version of a row, or of its absence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowVersion {
-    /// Whether there is a row.
-    pub(crate) exists: bool,
+    /// Content of the row, in the terms of its scenario; `None`: there is no row.
+    pub(crate) state: Option<u16>,
     /// Time from which reads see it; [`Nanos::MAX`] before that is known.
     pub(crate) visible_at: Nanos,
     /// Time at which its writer received the answer to COMMIT; [`Nanos::MAX`] before that.
@@ -38,7 +38,7 @@ pub(crate) struct RowVersion {
 }
 
 /// One commit in the log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LogEntry {
     pub(crate) transaction: SlabId,
     pub(crate) xid: u64,
@@ -62,31 +62,34 @@ pub(crate) enum Target {
 }
 
 /// A transaction from its beginning to the answer to COMMIT.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) changes: Vec<LoggedChange>,
     xid: u64,
     /// Rows and the numbers of their new versions, once it is in the log.
     versions: Vec<(usize, usize)>,
-    number: u64,
+    pub(crate) number: u64,
     /// Whether only earlier commits keep it from being visible.
     is_ready: bool,
     pub(crate) is_visible: bool,
 }
 
 /// The database of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Database {
-    engine: Engine,
+    pub(crate) engine: Engine,
     /// Rows of one collection.
     ids: usize,
-    histories: Vec<Vec<RowVersion>>,
+    pub(crate) histories: Vec<Vec<RowVersion>>,
     /// Newest visible version of each row.
     visible: Vec<usize>,
     is_locked: Vec<bool>,
     pub(crate) log: Vec<LogEntry>,
     /// Commits that the log no longer holds.
     pub(crate) pruned: u64,
+    /// Commits that a follower has confirmed to its slot.
+    #[cfg(feature = "failpoints")]
+    pub(crate) confirmed: u64,
     pub(crate) incarnation: u64,
     /// Time of the last replacement by another database.
     pub(crate) replaced_at: Nanos,
@@ -105,10 +108,16 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) fn new(engine: Engine, ids: usize, start: Nanos) -> Self {
+    /// Creates a database with `ids` rows per collection, in the states of `first`.
+    pub(crate) fn new(
+        engine: Engine,
+        ids: usize,
+        start: Nanos,
+        first: impl Fn(usize) -> Option<u16>,
+    ) -> Self {
         let rows = ids * usize::from(COLLECTIONS);
         let first = |row: usize| RowVersion {
-            exists: !row.is_multiple_of(4),
+            state: first(row),
             visible_at: start,
             returned_at: start,
             place: None,
@@ -123,6 +132,8 @@ impl Database {
             is_locked: vec![false; rows],
             log: Vec::new(),
             pruned: 0,
+            #[cfg(feature = "failpoints")]
+            confirmed: 0,
             incarnation: 1,
             replaced_at: Nanos::ZERO,
             visible_prefix: 0,
@@ -195,8 +206,8 @@ impl Database {
         self.running.retain(|xid| *xid != transaction.xid);
     }
 
-    /// Writes the transaction to the log. `exists` chooses which rows the commit leaves in place.
-    pub(crate) fn commit(&mut self, id: SlabId, mut exists: impl FnMut() -> bool) {
+    /// Writes the transaction to the log. `state` chooses what the commit leaves of each row.
+    pub(crate) fn commit(&mut self, id: SlabId, mut state: impl FnMut(usize) -> Option<u16>) {
         let number = self.log.len() as u64 + 1;
         let incarnation = self.incarnation;
         let Some(transaction) = self.transactions.get(id) else { return };
@@ -206,7 +217,7 @@ impl Database {
             for row in self.targets(change.target) {
                 versions.push((row, self.histories[row].len()));
                 self.histories[row].push(RowVersion {
-                    exists: exists(),
+                    state: state(row),
                     visible_at: Nanos::MAX,
                     returned_at: Nanos::MAX,
                     place: Some((incarnation, number)),
@@ -279,8 +290,8 @@ impl Database {
         // It is a transaction of its own, whatever the feed shows of it: snapshots tell it apart.
         self.next_xid += 1;
         for row in self.rows_of(collection) {
-            let exists = self.version(row, self.visible[row]).exists;
-            self.replace(row, exists, now, false);
+            let state = self.version(row, self.visible[row]).state;
+            self.replace(row, state, now, false);
         }
         true
     }
@@ -303,15 +314,15 @@ impl Database {
         self.is_locked.fill(false);
         for row in 0..self.rows() {
             self.histories[row].truncate(self.visible[row] + 1);
-            let exists = self.version(row, self.visible[row]).exists;
-            self.replace(row, exists, now, true);
+            let state = self.version(row, self.visible[row]).state;
+            self.replace(row, state, now, true);
         }
     }
 
-    fn replace(&mut self, row: usize, exists: bool, now: Nanos, is_shown: bool) {
+    fn replace(&mut self, row: usize, state: Option<u16>, now: Nanos, is_shown: bool) {
         self.visible[row] = self.histories[row].len();
         self.histories[row].push(RowVersion {
-            exists,
+            state,
             visible_at: now,
             returned_at: now,
             place: None,
@@ -332,8 +343,12 @@ impl Database {
     /// Returns the number of the version that a commit has given the row, if a read sees it or a
     /// newer one.
     pub(crate) fn visible_at(&self, row: usize, place: (u64, u64)) -> Option<usize> {
-        let found = self.histories[row].iter().rposition(|own| own.place == Some(place));
-        found.filter(|version| *version <= self.visible[row])
+        self.placed(row, place).filter(|version| *version <= self.visible[row])
+    }
+
+    /// Returns the number of the version that a commit has given the row.
+    pub(crate) fn placed(&self, row: usize, place: (u64, u64)) -> Option<usize> {
+        self.histories[row].iter().rposition(|own| own.place == Some(place))
     }
 
     /// Returns the newest version of the row that satisfies `is_required`, by its number.
@@ -374,12 +389,14 @@ impl Database {
 
     /// Returns the snapshot of a read at this moment.
     pub(crate) fn snapshot(&self) -> Version {
+        let snapshot = Arc::new(self.running());
+        Version::Snapshot { incarnation: self.incarnation, snapshot }
+    }
+
+    /// Returns which transactions run at this moment.
+    pub(crate) fn running(&self) -> Snapshot {
         let (xmax, running) = (self.next_xid, self.running.clone());
-        let xmin = running.first().copied().unwrap_or(xmax);
-        Version::Snapshot {
-            incarnation: self.incarnation,
-            snapshot: Arc::new(Snapshot { xmin, xmax, running }),
-        }
+        Snapshot { xmin: running.first().copied().unwrap_or(xmax), xmax, running }
     }
 
     /// Returns the visible transactions, as `gtid_executed` prints them.

@@ -113,6 +113,7 @@ impl World {
 
     /// Reports the newest probe that the feed has passed, and the gaps that it has bridged.
     fn report_progress(&mut self, i: usize) {
+        self.instances[i].feed.reach();
         let engine = self.settings.engine;
         let delivered = self.instances[i].feed.delivered;
         self.close_gaps(i, delivered);

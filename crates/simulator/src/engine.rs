@@ -97,7 +97,7 @@ const MYSQL: Engine = Engine {
 };
 
 /// All engines.
-pub const ENGINES: [Engine; 11] = [
+pub const ENGINES: [Engine; 12] = [
     Engine {
         name: "sqlite",
         version: VersionKind::Sequence,
@@ -113,6 +113,17 @@ pub const ENGINES: [Engine; 11] = [
         version: VersionKind::Unknown,
         visibility: VisibilityOrder::WithLog,
         feed: FeedKind::Flushes,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+        standbys: 0,
+        is_far: false,
+    },
+    // What a read saw is not known, as of a log whose end cannot be read with the rows.
+    Engine {
+        name: "sqlite-unversioned",
+        version: VersionKind::Unknown,
+        visibility: VisibilityOrder::WithLog,
+        feed: FeedKind::Changes,
         resumes: false,
         schema: SchemaChanges::InLog,
         standbys: 0,
@@ -157,11 +168,5 @@ impl Engine {
     /// Returns whether its answers carry positions.
     pub(crate) fn has_positions(&self) -> bool {
         self.feed == FeedKind::Changes
-    }
-
-    /// Returns whether its feed can deliver a commit before readers see it (Race B).
-    #[cfg(all(test, feature = "failpoints"))]
-    pub(crate) fn runs_ahead(&self) -> bool {
-        self.feed == FeedKind::Changes && self.visibility != VisibilityOrder::WithLog
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_source::LossCause;
+use hotrow_source::{FlushCause, LossCause, Sink};
 
 use crate::engine::{FeedKind, SchemaChanges};
 use crate::queue::{Event, InstanceEvent};
@@ -89,8 +89,13 @@ impl World {
         self.counts.purges += 1;
         let key = self.random.skewed(self.keys.len());
         let instance = &self.instances[i];
-        instance.cache.purge(self.keys.get(key));
         let now = self.now;
+        if key % 4 == 3 {
+            // All of its collection.
+            let collection = self.keys.get(key).collection();
+            return instance.sink.flush(collection, FlushCause::Bulk, None);
+        }
+        instance.cache.purge(self.keys.get(key));
         instance.cache.release_standbys_after(self.keys.get(key).collection(), now);
         instance.sink.with(|calls| calls.changed[key] = calls.now);
     }

@@ -35,6 +35,9 @@ pub(crate) struct Feed {
     pub(crate) incarnation: Option<u64>,
     /// Commits that were delivered.
     pub(crate) delivered: u64,
+    /// Incarnation of the newest log that was followed, and the most commits of it that were
+    /// delivered: they do not fall when the feed is lost, or delivers again.
+    pub(crate) reached: (u64, u64),
     /// Changes of the next commit that were delivered.
     pub(crate) part: usize,
     /// Whether a look for new log entries is pending.
@@ -112,6 +115,7 @@ impl Feed {
             incarnation: None,
             unproven: Vec::new(),
             delivered: 0,
+            reached: (0, 0),
             part: 0,
             is_looking: false,
             probes: VecDeque::new(),
@@ -123,6 +127,15 @@ impl Feed {
             attempt: 0,
             began_at: Nanos::ZERO,
             held_until: Nanos::ZERO,
+        }
+    }
+
+    /// Notes how far it has delivered.
+    pub(crate) fn reach(&mut self) {
+        if let Some(incarnation) = self.incarnation {
+            let is_same = incarnation == self.reached.0;
+            let before = if is_same { self.reached.1 } else { 0 };
+            self.reached = (incarnation, self.delivered.max(before));
         }
     }
 
@@ -253,6 +266,7 @@ impl World {
     fn run_feed(&mut self, i: usize) {
         let feed = &mut self.instances[i].feed;
         feed.phase = Phase::Running;
+        feed.reach();
         feed.is_looking = true;
         let session = feed.session;
         self.push(i, Duration::ZERO, InstanceEvent::Deliver(session));

@@ -28,6 +28,8 @@ pub(crate) struct Loader {
     pub(crate) batches: BatchLoader<ReadFailure>,
     pub(crate) collection: CollectionId,
     pub(crate) query: Option<Query>,
+    /// Keys of the last query, if not all of them were read.
+    pub(crate) suspects: Vec<Key>,
 }
 
 /// A query in flight.
@@ -54,11 +56,17 @@ enum Before {
     },
 }
 
+/// Returns whether not all keys of a query were read.
+pub(crate) fn is_cut_short(rows: &[Fetched<ReadFailure>], keys: usize) -> bool {
+    let is_read = |row: &Fetched<_>| matches!(row, Fetched::Found(_) | Fetched::Missing);
+    rows.len() < keys || !rows.iter().all(is_read)
+}
+
 impl World {
     /// Starts a loader of the collection if a key waits and the cache grants one.
     pub(crate) fn lead(&mut self, i: usize, collection: CollectionId) {
         let Some(batches) = self.instances[i].cache.batch_loader(collection) else { return };
-        let loader = Loader { batches, collection, query: None };
+        let loader = Loader { batches, collection, query: None, suspects: Vec::new() };
         let id = self.instances[i].loaders.insert_with(|_| loader);
         let after = self.random.latency(self.settings.typical.task);
         self.push(i, after, InstanceEvent::NextBatch(id));
@@ -110,11 +118,8 @@ impl World {
             }
             VersionKind::GtidSet => Before::Visible(self.database.executed()),
             VersionKind::ClusterTime => {
-                let feed = &self.instances[i].feed;
-                Before::Floor {
-                    incarnation: feed.incarnation.unwrap_or_default(),
-                    at: feed.delivered,
-                }
+                let (incarnation, at) = self.instances[i].feed.reached;
+                Before::Floor { incarnation, at }
             }
         };
         let (permit, standby) = (Some(permit), StandbyQuery::default());
@@ -182,7 +187,7 @@ impl World {
             let number = self.keys.number(key);
             let row = self.keys.row(number);
             let version = visible(self, row);
-            let body = if self.database.version(row, version).exists {
+            let body = if self.database.version(row, version).state.is_some() {
                 Some(self.body(row, version))
             } else {
                 // The record of an absence carries no number: it is known by its read.
@@ -258,24 +263,21 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(loader) = instance.loaders.get_mut(id) else { return };
         let Some(query) = loader.query.take() else { return };
+        let keys = query.keys.len();
         let result = query.answer.unwrap_or(Err(ReadFailure::Timeout));
         let failure = result.as_ref().err().copied();
         self.counts.queries_failed += u64::from(failure.is_some());
-        let is_cut_short = result.as_ref().is_ok_and(|answers| {
-            answers.rows.len() < query.keys.len()
-                || answers
-                    .rows
-                    .iter()
-                    .any(|row| !matches!(row, Fetched::Found(_) | Fetched::Missing))
-        });
+        let is_cut_short = result.as_ref().is_ok_and(|answers| is_cut_short(&answers.rows, keys));
         let is_of_data = failure == Some(ReadFailure::Unreadable);
+        let has_failed = failure.is_some() || is_cut_short;
+        loader.suspects = if has_failed { query.keys } else { Vec::new() };
         match query.permit {
             None => {}
             Some(permit) if is_cut_short || is_of_data => {
                 instance.admission.give_back(permit, now, random)
             }
             Some(permit) => {
-                let size = (usize::from(loader.collection.0), query.keys.len());
+                let size = (usize::from(loader.collection.0), keys);
                 let has_opened = instance.admission.record(permit, size, failure, now, random);
                 self.counts.breaker_openings += u64::from(has_opened);
             }
@@ -290,7 +292,10 @@ impl World {
     /// Copies answers for the waiters, a part at a time.
     pub(crate) fn answer_some(&mut self, i: usize, id: SlabId) {
         let now = self.now;
-        let Some(loader) = self.instances[i].loaders.get_mut(id) else { return };
+        let instance = &mut self.instances[i];
+        let Some(loader) = instance.loaders.get_mut(id) else { return };
+        let failed = loader.suspects.iter().map(|key| (self.keys.number(key), now));
+        instance.failed_at.extend(failed);
         let is_done = !loader.batches.answer_some(BYTES_PER_TURN, now);
         let hidden = if is_done { loader.batches.fills().hidden } else { 0 };
         self.counts.hidden_after_standby += hidden as u64;
@@ -311,6 +316,9 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(loader) = instance.loaders.remove(id) else { return };
         self.counts.loaders_cancelled += 1;
+        let of_query = loader.query.iter().flat_map(|query| &query.keys);
+        let ended = loader.suspects.iter().chain(of_query).map(|key| (self.keys.number(key), now));
+        instance.failed_at.extend(ended);
         if let Some(permit) = loader.query.and_then(|query| query.permit) {
             instance.admission.give_back(permit, now, random);
         }

@@ -30,10 +30,14 @@ struct Arguments {
     /// Run until so many reads instead of a number of seeds.
     #[arg(long)]
     reads: Option<u64>,
-    /// Safeguard to disable: lease, fence, join, epoch or probe.
+    /// Safeguard to disable, by its name in planted.rs: for example Lease or StandbyFloor.
     #[cfg(feature = "failpoints")]
     #[arg(long, value_parser = safeguard)]
     without: Option<hotrow_cache::Safeguard>,
+    /// Scenario in place of lookups: aliases, embedded, followers, tracking, purges or hub.
+    #[cfg(feature = "failpoints")]
+    #[arg(long)]
+    scenario: Option<String>,
     /// Judge answers by the database alone, not by what the feed has reported.
     #[arg(long)]
     contract_only: bool,
@@ -46,19 +50,34 @@ fn engine(name: &str) -> Result<Engine, String> {
 
 #[cfg(feature = "failpoints")]
 fn safeguard(name: &str) -> Result<hotrow_cache::Safeguard, String> {
-    use hotrow_cache::Safeguard;
-    match name {
-        "lease" => Ok(Safeguard::Lease),
-        "fence" => Ok(Safeguard::Fence),
-        "join" => Ok(Safeguard::Join),
-        "epoch" => Ok(Safeguard::Epoch),
-        "probe" => Ok(Safeguard::Probe),
-        _ => Err("one of lease, fence, join, epoch, probe".to_owned()),
+    let names = hotrow_simulator::UNGUARDED.iter().map(|unguarded| unguarded.safeguard);
+    let found = names.into_iter().find(|safeguard| format!("{safeguard:?}") == name);
+    found.ok_or_else(|| "no safeguard of planted.rs".to_owned())
+}
+
+/// Runs the seeds of a scenario beside lookups.
+#[cfg(feature = "failpoints")]
+fn run_scenario(name: &str, seeds: u64) -> ExitCode {
+    let outcome = match hotrow_simulator::World::named(name) {
+        Some(world) => world.run_all(seeds),
+        None => Err(format!("no scenario {name}")),
+    };
+    match outcome {
+        Ok(counts) => println!("{counts}"),
+        Err(error) => {
+            println!("violation: {error}");
+            return ExitCode::FAILURE;
+        }
     }
+    ExitCode::SUCCESS
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(feature = "failpoints")]
+    if let Some(name) = &arguments.scenario {
+        return run_scenario(name, arguments.seeds);
+    }
     let engines: Vec<Engine> = arguments.kind.map_or(ENGINES.to_vec(), |engine| vec![engine]);
     let (began, mut reported) = (Instant::now(), Instant::now());
     let mut totals = vec![Counts::default(); engines.len()];
@@ -108,7 +127,7 @@ fn violated(scenario: &Scenario) -> ExitCode {
     let mut more = String::new();
     #[cfg(feature = "failpoints")]
     if let Some(safeguard) = shrunk.without {
-        more = format!(" --without {}", format!("{safeguard:?}").to_lowercase());
+        more = format!(" --without {safeguard:?}");
     }
     if rules == Rules::Contract {
         more.push_str(" --contract-only");

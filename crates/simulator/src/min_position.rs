@@ -102,8 +102,8 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(request) = instance.requests.get_mut(id) else { return };
         let Some(at_least) = &request.at_least else { return };
-        let (key, deadline) = (request.arrival.key, request.deadline);
-        let key = self.keys.get(key);
+        let (number, deadline) = (request.arrival.key, request.deadline);
+        let key = self.keys.get(number);
         let collection = key.collection();
         let mode = instance.cache.mode_at_least(collection, at_least.has_passed, now);
         // From here on the answer has to be what this mode promises.
@@ -125,7 +125,7 @@ impl World {
             }
             Lookup::Refused(refusal) => {
                 instance.requests.remove(id);
-                self.check_refusal(i, &refusal);
+                self.check_refusal(i, number, &refusal);
             }
         }
     }

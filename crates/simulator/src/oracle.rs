@@ -27,6 +27,8 @@ pub(crate) struct Arrival {
     pub(crate) flushed: Nanos,
     /// Last loss or start of the feed.
     pub(crate) lost: Nanos,
+    /// Point of the log that the feed had passed.
+    pub(crate) applied: Option<Position>,
     /// Minimal position.
     pub(crate) wanted: Option<Position>,
     pub(crate) log_end: u64,
@@ -59,7 +61,9 @@ pub(crate) mod rule {
     pub(crate) const CHANGED: &str = "older than a change that was handled, or a purge";
     pub(crate) const FLUSHED: &str = "older than a flush";
     pub(crate) const LOSS: &str = "from before a loss, not marked (point 5)";
+    pub(crate) const APPLIED: &str = "older than what the feed had passed (point 3)";
     pub(crate) const TTL: &str = "past its TTL";
+    pub(crate) const EARLY: &str = "expired too early";
     pub(crate) const POLICY: &str = "stale although the policy forbids it";
 }
 
@@ -180,6 +184,11 @@ impl Answer<'_> {
         let expires_at = self.record.read_at().after(ttl).after(more);
         let at = if self.origin == Origin::StaleIfError { self.world.now } else { self.arrival.at };
         self.require(at < expires_at, rule::TTL)?;
+        if self.origin == Origin::Entry(Freshness::Expired) {
+            let jitter = 1.0 - settings.cache.ttl_jitter - 0.01;
+            let is_due = at >= self.record.read_at().after(ttl.mul_f64(jitter));
+            self.require(is_due, rule::EARLY)?;
+        }
         let is_allowed = match self.origin {
             Origin::Entry(Freshness::Stale) => settings.cache.when_stale == WhenStale::Stale,
             Origin::StaleIfError => settings.cache.when_stale != WhenStale::Refuse,
@@ -199,7 +208,17 @@ impl Answer<'_> {
         let is_alias = self.world.keys.is_alias(arrival.key);
         self.require(is_alias || read_at > arrival.changed, rule::CHANGED)?;
         self.require(read_at > arrival.flushed, rule::FLUSHED)?;
-        self.require(self.is_marked() || read_at > arrival.lost, rule::LOSS)
+        self.require(self.is_marked() || read_at > arrival.lost, rule::LOSS)?;
+        let Some(applied) = arrival.applied else { return Ok(()) };
+        if self.is_marked() || self.record.is_behind() || is_alias {
+            return Ok(());
+        }
+        let least = self.world.database.newest(self.row(), |version| {
+            let is_passed =
+                |place: (u64, u64)| place.0 == applied.incarnation && place.1 <= applied.at;
+            version.is_shown && version.place.is_some_and(is_passed)
+        });
+        self.require_version(least, rule::APPLIED)
     }
 
     /// Point 2.

@@ -30,6 +30,12 @@ impl Random {
         self.numbers.u64(..)
     }
 
+    /// Returns a number from 0 up to 1.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn share(&mut self) -> f64 {
+        self.numbers.f64()
+    }
+
     /// Returns `true` once in `times` calls on average.
     pub(crate) fn one_in(&mut self, times: u32) -> bool {
         self.numbers.u32(..times) == 0

@@ -11,7 +11,7 @@ use crate::engine::{Engine, FeedKind};
 use crate::random::Random;
 
 /// Typical round trip of a read whose database is far away.
-const FAR_ROUND_TRIP: Duration = Duration::from_millis(150);
+pub(crate) const FAR_ROUND_TRIP: Duration = Duration::from_millis(150);
 
 /// Settings of one run.
 #[derive(Clone, Debug)]

@@ -152,6 +152,10 @@ impl World {
             if (stats.waiting_keys, stats.queries_in_flight) != (0, 0) {
                 self.violated("left over when all is quiet", &format!("{stats:?}"));
             }
+            #[cfg(feature = "failpoints")]
+            if self.instances[i].cache.flights(collection) > 0 {
+                self.violated("reads left over when all is quiet", &format!("{stats:?}"));
+            }
         }
         let in_flight = self.instances[i].admission.in_flight();
         if in_flight != 0 {

@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-fn key(collection: CollectionId, id: i64) -> Key {
+pub(crate) fn key(collection: CollectionId, id: i64) -> Key {
     let schema = KeySchema::new(collection, vec![KeyType::Integer]);
     #[allow(clippy::expect_used)]
     schema.key(&[KeyPart::Integer(id)]).expect("an integer is a key")

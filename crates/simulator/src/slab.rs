@@ -15,7 +15,7 @@ impl SlabId {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,

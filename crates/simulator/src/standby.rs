@@ -13,6 +13,7 @@ use hotrow_source::standby::{StateAfter, judge};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
+use crate::loader::is_cut_short;
 use crate::queue::{Event, InstanceEvent};
 use crate::slab::SlabId;
 use crate::world::World;
@@ -209,6 +210,8 @@ impl World {
         let from = Position { at: seen.from, ..floor };
         let version = Version::Replayed { from, to };
         let rows = query.standby.rows.unwrap_or_default();
+        let has_failed = is_cut_short(&rows, query.keys.len());
+        loader.suspects = if has_failed { query.keys } else { Vec::new() };
         loader.batches.arrived(Ok(Answers { version, position: Some(to), rows }), now);
         self.answer_some(i, id);
     }

@@ -2,7 +2,7 @@
 //! tests of the binary can require only loosely, because a stalled machine takes time from them.
 
 #[cfg(feature = "failpoints")]
-mod safeguards;
+mod planted;
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ impl World {
         self.counts.commits += 1;
         self.counts.bulk_changes += u64::from(is_bulk);
         let random = &mut self.random;
-        self.database.commit(id, || !random.one_in(4));
+        self.database.commit(id, |_| (!random.one_in(4)).then_some(0));
         if self.settings.engine.visibility == VisibilityOrder::WithLog {
             self.visible(id);
         } else {

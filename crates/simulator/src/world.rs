@@ -33,7 +33,7 @@ const START: Nanos = Nanos(1_000_000_000);
 /// Clients that carry session tokens.
 const SESSIONS: usize = 4;
 /// Steps between two checks of the cache's counters.
-const COUNTERS_CHECKED_EVERY: u64 = 512;
+const COUNTERS_CHECKED_EVERY: u64 = 64;
 
 /// A run.
 pub(crate) struct World {
@@ -69,6 +69,8 @@ pub(crate) struct Instance {
     pub(crate) woken: Arc<Mutex<Vec<SlabId>>>,
     /// Newest version of each key that was answered, or that clients were informed of.
     pub(crate) floors: Vec<usize>,
+    /// Time of the last failure of each key that the cache may remember.
+    pub(crate) failed_at: HashMap<usize, Nanos, FixedState>,
     /// Versions of absences, by key and time of the read.
     pub(crate) absent: HashMap<(usize, Nanos), usize, FixedState>,
     pub(crate) admission: Admission,
@@ -97,7 +99,9 @@ impl World {
             random,
             now: START,
             queue: Queue::default(),
-            database: Database::new(settings.engine, settings.ids, START),
+            database: Database::new(settings.engine, settings.ids, START, |row| {
+                (!row.is_multiple_of(4)).then_some(0)
+            }),
             instances: (0..settings.instances).map(instance).collect(),
             standbys: vec![Standby::new(1); settings.engine.standbys],
             keys,
@@ -252,9 +256,13 @@ impl World {
         });
     }
 
-    /// Checks that the entries stay within the capacity.
+    /// Checks that the entries stay within the capacity, and that the counters equal them.
     fn check_counters(&mut self) {
         for i in 0..self.instances.len() {
+            #[cfg(feature = "failpoints")]
+            if let Err(difference) = self.instances[i].cache.check_accounting() {
+                self.violated("counters differ from the store", &difference);
+            }
             let cache = &self.instances[i].cache;
             let collections = (0..COLLECTIONS).map(CollectionId);
             let bytes: u64 = collections.map(|collection| cache.stats(collection).bytes).sum();
@@ -284,6 +292,7 @@ impl Instance {
             requests: Slab::new(),
             woken: Arc::default(),
             floors: vec![0; keys.len()],
+            failed_at: HashMap::with_hasher(FixedState::with_seed(3)),
             absent: HashMap::with_hasher(FixedState::with_seed(2)),
             admission: Admission::new(settings, usize::from(COLLECTIONS), START),
             position_waiters: Vec::new(),

@@ -87,12 +87,21 @@ fn is_of_data(code: i32) -> bool {
 pub(crate) enum Fault {
     /// The connection or the primary is gone: another attempt may succeed.
     Retry(SourceError),
+    /// The server refused the credential.
+    Login(SourceError),
     Final(SourceError),
+}
+
+impl From<SourceError> for Fault {
+    fn from(error: SourceError) -> Self {
+        Self::Final(error)
+    }
 }
 
 pub(crate) fn fault(e: &Error, limit: Duration) -> Fault {
     let detail = text(e);
     match (code(e), e.kind.as_ref()) {
+        (_, ErrorKind::Authentication { .. }) => Fault::Login(SourceError::Unavailable { detail }),
         (Some(code), _) => answered(code, detail, limit),
         (None, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. }) => {
             Fault::Retry(SourceError::Unavailable { detail })

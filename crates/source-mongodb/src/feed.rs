@@ -245,7 +245,7 @@ impl<'a> FeedLoop<'a> {
                 let greeting = timely(limit, "the deployment", greet(database.client())).await?;
                 let identity_now =
                     timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
-                self.feed.shared.outage.connected();
+                self.feed.shared.outage.feed_answered();
                 self.check_identity(&identity_now)?;
                 self.aliases(database).await.map(drop)
             };

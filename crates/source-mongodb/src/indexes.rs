@@ -12,11 +12,8 @@ use tokio::time::timeout;
 use super::alias::AliasFields;
 use super::error::{self, Ended};
 use super::inspect::Served;
-use super::shared::Shared;
+use super::shared::{AliasIndex, Shared};
 use hotrow_source::{FlushCause, Sink};
-
-/// Name of an alias's index, or why no lookup can rely on one.
-pub(crate) type AliasIndex = Result<String, String>;
 
 /// More than the indexes that a collection may have (64).
 const BATCH: i32 = 100;

@@ -42,15 +42,25 @@ impl MongoSource {
             timeout_at(deadline, self.permits.acquire()).await.map_err(|_| self.timed_out())?;
         let _permit = permit
             .map_err(|_| SourceError::Unavailable { detail: "the source is closed".into() })?;
+        let outage = &self.shared.outage;
+        outage.may_log_in(self.read_timeout)?;
         let answer = self.try_read(collection, keys, budget, deadline).await;
-        match &answer {
-            Ok(_) => self.shared.outage.connected(),
-            Err(e @ (SourceError::Unavailable { .. } | SourceError::Timeout { .. })) => {
-                self.shared.outage.failed(&e.to_string())
+        match answer {
+            Ok(set) => {
+                outage.connected();
+                Ok(set)
             }
-            Err(SourceError::Broken { .. } | SourceError::Data { .. }) => {}
+            Err(Fault::Login(e)) => {
+                outage.login_refused(&e.to_string());
+                Err(e)
+            }
+            Err(Fault::Retry(e) | Fault::Final(e)) => {
+                if matches!(e, SourceError::Unavailable { .. } | SourceError::Timeout { .. }) {
+                    outage.failed(&e.to_string());
+                }
+                Err(e)
+            }
         }
-        answer
     }
 
     fn timed_out(&self) -> SourceError {
@@ -65,7 +75,7 @@ impl MongoSource {
         keys: &[Key],
         budget: &RowBudget,
         deadline: Instant,
-    ) -> Result<ReadSet, SourceError> {
+    ) -> Result<ReadSet, Fault> {
         let served = self.served.get(usize::from(collection.0));
         let served = served
             .ok_or_else(|| SourceError::Broken { detail: "there is no such collection".into() })?;
@@ -86,16 +96,15 @@ impl MongoSource {
             match answer.map_err(|_| self.timed_out())? {
                 Ok(set) => return Ok(set),
                 Err(QueryError::Malformed(e)) => {
-                    return Err(SourceError::Unavailable { detail: e.to_string() });
+                    return Err(SourceError::Unavailable { detail: e.to_string() }.into());
                 }
                 Err(QueryError::NotUnique(why)) => {
-                    return Err(SourceError::broken(format!(
-                        "the alias has no unique index to rely on: {why}"
-                    )));
+                    let detail = format!("the alias has no unique index to rely on: {why}");
+                    return Err(SourceError::broken(detail).into());
                 }
                 Err(QueryError::Driver(e)) => match fault(&e, self.read_timeout) {
                     Fault::Retry(_) if attempt < ATTEMPTS_MAX => {}
-                    Fault::Retry(e) | Fault::Final(e) => return Err(e),
+                    fault => return Err(fault),
                 },
             }
         }

@@ -176,7 +176,7 @@ impl Session<'_> {
             );
             return Err(Ended::Lost(LossCause::OtherLog, detail));
         }
-        self.shared.outage.connected();
+        self.shared.outage.feed_answered();
         self.progress.probed(answered.probe);
         self.report_progress();
         Ok(())

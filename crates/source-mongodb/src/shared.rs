@@ -9,9 +9,11 @@ use hotrow_types::key::CollectionId;
 use mongodb::ClusterTime;
 use parking_lot::{Mutex, RwLock};
 
-use super::indexes::AliasIndex;
 use super::server::{DeploymentKind, Identity};
 use hotrow_source::outage::Outage;
+
+/// Name of an alias's index, or why no lookup can rely on one.
+pub(crate) type AliasIndex = Result<String, String>;
 
 #[derive(Debug)]
 pub(crate) struct Shared {

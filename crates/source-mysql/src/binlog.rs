@@ -15,11 +15,10 @@ use std::fmt;
 use hotrow_types::version::Gtid;
 
 use self::cursor::Cursor;
+pub(crate) use self::cursor::DecodeError;
 use self::rows::Rows;
 use self::table::TableMap;
 
-/// Table number of a rows event without rows, which only ends a statement.
-const NO_TABLE: u64 = 0xff_ffff;
 /// Maximum length of the global and branch parts of a transaction's name (XIDDATASIZE of the XA
 /// specification).
 const XA_DATA_BYTES_MAX: usize = 128;
@@ -57,6 +56,11 @@ pub(crate) fn mariadb_gtid(kind: u8, data: &[u8]) -> Option<(u64, u32)> {
 /// Returns whether an event of this type is the commit of a transaction.
 pub(crate) fn is_commit(kind: u8) -> bool {
     kind == kind::XID
+}
+
+/// Returns whether an event of this type is a compressed transaction. Its events follow.
+pub(crate) fn is_payload(kind: u8) -> bool {
+    kind == kind::TRANSACTION_PAYLOAD
 }
 
 /// Global name of an XA transaction, in the same form in both dialects.
@@ -132,25 +136,6 @@ pub(crate) struct Query<'a> {
     pub(crate) text: &'a [u8],
 }
 
-/// Error of decoding an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecodeError {
-    /// The bytes end too early.
-    #[error("an event ends before its {0}")]
-    Short(&'static str),
-    /// The rows are compressed or partial.
-    #[error("rows are compressed or partial")]
-    Unreadable,
-    /// A field has an invalid value.
-    #[error("an event's {what} is {value}")]
-    Value {
-        /// Name of the field.
-        what: &'static str,
-        /// Value of the field.
-        value: u64,
-    },
-}
-
 impl<'a> Event<'a> {
     /// Decodes an event from the driver's `kind` and `data`. The driver itself decodes MySQL's
     /// GTIDs, see [`Event::is_mysql_gtid`].
@@ -180,7 +165,9 @@ impl<'a> Event<'a> {
             kind::MARIADB_GTID => Self::MariaGtid(begin(cursor)?),
             kind::EXECUTE_LOAD_QUERY | kind::MARIADB_QUERY_COMPRESSED => Self::OpaqueQuery,
             _ => match rows::Layout::of(kind) {
-                Some(layout) => rows::decode(cursor, layout)?,
+                Some(layout) => {
+                    rows::decode(cursor, layout)?.map_or(Self::StatementEnd, Self::Rows)
+                }
                 None => Self::Other,
             },
         })

@@ -6,8 +6,9 @@ use mysql_async::{Conn, Error};
 
 use super::catalog_row;
 use super::config::{Config, Tuning};
-use super::connect::{self, full_text};
+use super::connect;
 use super::dump::Dump;
+use super::error::full_text;
 use super::feed;
 use super::inspect::{PRIMARY, Table, account, current_user};
 use super::probe;

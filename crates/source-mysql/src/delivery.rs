@@ -20,8 +20,7 @@ use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::inspect::{Table, TableName};
 use super::keys::{self, LogKey};
 use super::place::LogPosition;
-use super::shared::Recent;
-use hotrow_source::{FlushCause, Sink};
+use hotrow_source::FlushCause;
 
 mod bind;
 mod statement;
@@ -31,10 +30,9 @@ mod tx_changes;
 
 use self::bind::{Bound, Followed};
 use self::statement::{DefinitionKind, Statement};
+pub(crate) use self::tx_changes::ChangeReceivers;
 use self::tx_changes::{PreparedTransactions, TxChanges};
 
-/// Maximum of distinct keys per collection and transaction. Beyond it the collection is flushed.
-pub(crate) const KEYS_PER_TRANSACTION_MAX: usize = 10_000;
 /// Maximum of tables per statement.
 const TABLES_PER_STATEMENT_MAX: usize = 10_000;
 
@@ -47,19 +45,9 @@ pub(crate) struct Origin {
     pub(crate) names_any_case: bool,
 }
 
-/// Receivers of changes.
-#[derive(Clone, Copy)]
-pub(crate) struct Out<'a> {
-    pub(crate) schemas: &'a [KeySchema],
-    pub(crate) sink: &'a dyn Sink,
-    /// Receives changes before the sink.
-    pub(crate) recent: &'a Recent,
-    pub(crate) rules: EmbeddedRules,
-}
-
 /// Processor of log events that delivers changes to the sink.
 pub(crate) struct Delivery<'a> {
-    out: Out<'a>,
+    receivers: ChangeReceivers<'a>,
     origin: Origin,
     /// Followed table per collection. None if the collection cannot be served.
     followed: Vec<Option<Followed>>,
@@ -100,13 +88,13 @@ enum Stage {
 impl<'a> Delivery<'a> {
     /// Creates a delivery that starts at `position`, the beginning of a group.
     pub(crate) fn new(
-        out: Out<'a>,
+        receivers: ChangeReceivers<'a>,
         origin: Origin,
         tables: Vec<Option<Table>>,
         position: LogPosition,
     ) -> Self {
         let mut delivery = Self {
-            out,
+            receivers,
             origin,
             followed: Vec::new(),
             bound: HashMap::new(),
@@ -275,7 +263,8 @@ impl<'a> Delivery<'a> {
                 self.newest_of_tables = self.doubts;
                 continue;
             };
-            let parts = if self.out.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
+            let parts =
+                if self.receivers.rules.has(EmbeddedRule::Statement) { usize::MAX } else { 1 };
             let tables = followed.table.followed().take(parts);
             // A key of a table above may begin or cease to reach the collection.
             let named = tables.flat_map(|table| {
@@ -321,13 +310,13 @@ impl<'a> Delivery<'a> {
         let end = self.position.point();
         let mut position = Position { incarnation: self.origin.incarnation, at: end };
         let mut gtid = group.gtid;
-        if group.has_children && !self.out.rules.has(EmbeddedRule::Mark) {
+        if group.has_children && !self.receivers.rules.has(EmbeddedRule::Mark) {
             // A mark that every read contains.
             position.at = 0;
             gtid = gtid.map(|gtid| Gtid { number: 1, ..gtid });
         }
         let mark = gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
-        group.changes.deliver(self.out, mark, end);
+        group.changes.deliver(self.receivers, mark, end);
         self.bound.clear();
         self.mark_delivered();
         Ok(())
@@ -338,7 +327,7 @@ impl<'a> Delivery<'a> {
         if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
             return Err(DeliveryError::TooManyTables);
         }
-        let rules = (self.origin.names_any_case, self.out.rules);
+        let rules = (self.origin.names_any_case, self.receivers.rules);
         let (mut bound, reshaped) = Bound::new(map, &mut self.followed, rules);
         bound.is_repeated = self.bound.contains_key(&map.id);
         self.bound.insert(map.id, bound);
@@ -375,14 +364,14 @@ impl<'a> Delivery<'a> {
         for target in &bound.targets {
             let followed = self.followed.get_mut(target.collection).and_then(Option::as_mut);
             let (Some(followed), Some(schema)) =
-                (followed, self.out.schemas.get(target.collection))
+                (followed, self.receivers.schemas.get(target.collection))
             else {
                 continue;
             };
             let collected = match followed.part(target.part) {
                 Some(table) if !followed.is_doubtful => {
                     group.has_children |= target.part > 0;
-                    let out = (self.out.rules, &mut group.changes);
+                    let out = (self.receivers.rules, &mut group.changes);
                     collect(rows, bound, target, table, schema, out)
                 }
                 _ => Collected::NoParent,

@@ -12,7 +12,8 @@ use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 
 use super::config::Config;
-use super::connect::{self, Session, Settings, full_text};
+use super::connect::{self, Session, Settings};
+use super::error::full_text;
 use super::inspect::{Table, TableName};
 use super::server::Flavor;
 use super::target::Target;

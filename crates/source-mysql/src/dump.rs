@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connect::driver_error;
-use super::connect::full_text;
+use super::error::full_text;
 use super::server::Flavor;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, timely};

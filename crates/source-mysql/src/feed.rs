@@ -13,10 +13,11 @@ use mysql_async::Conn;
 
 use super::Finding;
 use super::config::{Config, Tuning};
-use super::connect::{self, ConnectError, Settings, driver_error};
-use super::delivery::{Delivery, Origin, Out};
+use super::connect::{self, Settings, driver_error};
+use super::delivery::{ChangeReceivers, Delivery, Origin};
 use super::dump::Dump;
-use super::hub;
+use super::error::ConnectError;
+use super::hub::{self, HubSink};
 use super::inspect::{self, Refused, Table};
 use super::landmark::{self, Landmarks};
 use super::place::LogPosition;
@@ -48,6 +49,13 @@ pub struct MysqlFeed {
 }
 
 impl MysqlFeed {
+    /// Returns the receiver of a change hub's changes for this database, which are passed on to
+    /// `sink`.
+    #[must_use]
+    pub fn hub_sink(&self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
+        Arc::new(HubSink { shared: Arc::clone(&self.shared), sink })
+    }
+
     /// Runs until everything must end. Blocks: use a dedicated thread. It may run again after an
     /// error or a panic, once a loss was reported to the sink.
     ///
@@ -196,7 +204,7 @@ impl Sessions for FeedLoop<'_> {
         let origin =
             Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
         let rules = config.embedded_rules;
-        let out = Out { schemas, sink: self.sink, recent: &recent, rules };
+        let out = ChangeReceivers { schemas, sink: self.sink, recent: &recent, rules };
         let delivery = Delivery::new(out, origin, tables_of_feed, position);
         let newest_end = &self.newest_end;
         let catalog = CatalogWatermark::new(

@@ -4,7 +4,7 @@
 //! A read is plain only if no commit that changed its keys may be invisible ([`Recent`]). Without a
 //! feed of its own, the service knows the commits by what the hub delivers.
 //!
-//! [`Recent`]: super::shared::Recent
+//! [`Recent`]: super::recent::Recent
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
-use super::feed::MysqlFeed;
 use super::server::Identity;
 use super::shared::{Plan, Shared};
 
@@ -27,19 +26,10 @@ pub(crate) fn origin(found: &Identity, identity: &Identity) -> Origin {
     }
 }
 
-impl MysqlFeed {
-    /// Returns the receiver of a change hub's changes for this database, which are passed on to
-    /// `sink`.
-    #[must_use]
-    pub fn hub_sink(&self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
-        Arc::new(HubSink { shared: Arc::clone(&self.shared), sink })
-    }
-}
-
 /// Receiver that informs the readers before the sink.
-struct HubSink {
-    shared: Arc<Shared>,
-    sink: Arc<dyn Sink>,
+pub(crate) struct HubSink {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sink: Arc<dyn Sink>,
 }
 
 impl HubSink {

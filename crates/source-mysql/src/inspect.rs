@@ -7,11 +7,12 @@ mod catalog;
 mod embedded;
 mod foreign_keys;
 mod keys;
+mod names;
 mod view;
 
-pub(crate) use self::catalog::{current_user, text};
 pub(crate) use self::embedded::Embedded;
 pub(crate) use self::foreign_keys::Ancestor;
+pub(crate) use self::names::{TableName, account, current_user, quote, text};
 pub(crate) use self::view::View;
 
 use hotrow_source::field_schema::FieldSchema;
@@ -23,7 +24,7 @@ use mysql_async::{Conn, Error};
 use self::catalog::Facts;
 use self::foreign_keys::ForeignKeys;
 use super::json::Scalar;
-use super::keys::{KeyStored, Spelling};
+use super::keys::{KeyColumn, Spelling};
 use super::server::Identity;
 
 /// Name of the primary key's index.
@@ -55,14 +56,6 @@ pub(crate) struct Table {
     pub(crate) embedded: Vec<Embedded>,
 }
 
-/// Name of a table on the server.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TableName {
-    /// Database of the table.
-    pub(crate) schema: String,
-    pub(crate) table: String,
-}
-
 /// Column of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
@@ -71,19 +64,6 @@ pub(crate) struct Column {
     pub(crate) sql_type: String,
     /// Collation of a text column.
     pub(crate) collation: Option<String>,
-}
-
-/// Column of the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyColumn {
-    pub(crate) name: String,
-    /// Index in [`Table::columns`], from 0.
-    pub(crate) position: usize,
-    /// Storage type in the database.
-    pub(crate) stored: KeyStored,
-    /// Type in ids.
-    pub(crate) ty: KeyType,
-    pub(crate) spelling: Spelling,
 }
 
 /// Served column.
@@ -139,13 +119,6 @@ impl Table {
         } else {
             Spelling::One
         }
-    }
-}
-
-impl TableName {
-    /// Returns `` `database`.`table` ``.
-    pub(crate) fn sql(&self) -> String {
-        format!("{}.{}", quote(&self.schema), quote(&self.table))
     }
 }
 
@@ -322,17 +295,6 @@ fn served(
         served.push(Served { name, select, scalar, is_tenant, not_null });
     }
     if findings.is_empty() { Ok(served) } else { Err(findings) }
-}
-
-/// Returns `user@host` in the form of a GRANT statement.
-pub(crate) fn account(user: &str) -> String {
-    let (name, host) = user.rsplit_once('@').unwrap_or((user, "%"));
-    format!("'{}'@'{}'", name.replace('\'', "''"), host.replace('\'', "''"))
-}
-
-/// Returns an identifier quoted for SQL.
-pub(crate) fn quote(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 /// Returns select expression and parser of a column by its type; none for an unknown type.

@@ -15,7 +15,18 @@ use std::fmt::Write as _;
 use hotrow_types::key::{Collation, Key, KeyPart, KeySchema, KeyType};
 use mysql_async::Value;
 
-use super::inspect::KeyColumn;
+/// Column of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyColumn {
+    pub(crate) name: String,
+    /// Index in the table's columns, from 0.
+    pub(crate) position: usize,
+    /// Storage type in the database.
+    pub(crate) stored: KeyStored,
+    /// Type in ids.
+    pub(crate) ty: KeyType,
+    pub(crate) spelling: Spelling,
+}
 
 /// Storage type of a key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

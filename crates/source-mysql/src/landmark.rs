@@ -8,15 +8,15 @@
 use std::time::Duration;
 
 use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
+use hotrow_types::version::{Gtid, SourceId};
 use mysql_async::Conn;
-use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw};
+use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw, GtidEvent};
 
 use super::binlog::{self, Event};
 use super::dump::Dump;
 use super::place::LogPosition;
 use super::resume_rules::{ResumeRule, ResumeRules};
 use super::server::Flavor;
-use super::session;
 
 /// Tracker of the newest landmark of a session.
 #[derive(Debug, Default)]
@@ -76,11 +76,19 @@ fn is_format(header: &BinlogEventHeader) -> bool {
     header.event_type_raw() == binlog::FORMAT_DESCRIPTION
 }
 
+/// Parses a transaction's number with the driver.
+pub(crate) fn mysql_gtid(raw: &Raw) -> Option<Gtid> {
+    let event: GtidEvent = raw.read_event().ok()?;
+    let tag = event.tag().map(ToString::to_string).unwrap_or_default();
+    let source = SourceId::new(u128::from_be_bytes(event.sid()), &tag).ok()?;
+    Some(Gtid { source, number: event.gno() })
+}
+
 /// Returns the number of the group that the event begins.
 fn gtid(raw: &Raw) -> Option<CommitId> {
     let header = raw.header();
     if Event::is_mysql_gtid(header.event_type_raw()) {
-        return session::gtid(raw).map(CommitId::MySql);
+        return mysql_gtid(raw).map(CommitId::MySql);
     }
     let (sequence, domain) = binlog::mariadb_gtid(header.event_type_raw(), raw.data())?;
     Some(CommitId::MariaDb(domain, header.server_id(), sequence))
@@ -101,11 +109,14 @@ pub(crate) async fn resume(
     let file = position.file_name(newest_file);
     let dump = Dump::start(conn, flavor, server_id, (&file, position.offset()), heartbeat, limit);
     let mut dump = dump.await.map_err(|ended| ended.detail)?;
-    let mut search = Search { landmark, rules, has_format: false, has_gtid: false };
+    let mut search =
+        Search { landmark, rules, has_format: false, has_gtid: false, in_payload: false };
     loop {
         let event = tokio::time::timeout(limit, dump.next()).await;
         let raw = event.map_err(|_| "the stream is silent")?.map_err(|ended| ended.detail)?;
-        position.pass(raw.header().log_pos());
+        if !search.in_payload {
+            position.pass(raw.header().log_pos());
+        }
         if search.take(&raw, position.point())? {
             return Ok((dump, position));
         }
@@ -118,6 +129,8 @@ struct Search {
     rules: ResumeRules,
     has_format: bool,
     has_gtid: bool,
+    /// Within a compressed transaction, whose events follow the one that has its end.
+    in_payload: bool,
 }
 
 impl Search {
@@ -144,6 +157,10 @@ impl Search {
         }
         if end > commit.end {
             return Err("the commit at the place ends elsewhere");
+        }
+        self.in_payload |= binlog::is_payload(header.event_type_raw());
+        if self.in_payload && !binlog::is_commit(header.event_type_raw()) {
+            return Ok(false);
         }
         Ok(self.has_format && self.has_gtid && end == commit.end)
     }

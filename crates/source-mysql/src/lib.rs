@@ -4,10 +4,10 @@
 //! required server settings and their costs are in docs/mysql.md.
 //!
 //! Reading order:
-//! - sessions: [`config`], `target`, `connect`, `server`
+//! - sessions: [`config`], `target`, `connect`, `server`, `error`
 //! - tables and keys: `inspect`, `keys`
-//! - reads: `plan`, `pool`, `record_rows`, `reader`, `json`, and `shared`, the state that the feed
-//!   publishes to readers
+//! - reads: `plan`, `pool`, `record_rows`, `reader`, `json`, and `shared` and `recent`, the state
+//!   that the feed publishes to readers
 //! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
 //!   `probe`; with a change hub also `hub` and [`resume_rules`]
 //! - rules with switches for tests: [`rule_set`], [`embedded_rules`]
@@ -34,8 +34,8 @@ use hotrow_source::spec::{CollectionConfig, Follow};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
-pub use self::connect::ConnectError;
 pub use self::discover::discover;
+pub use self::error::ConnectError;
 pub use self::feed::MysqlFeed;
 pub use self::target::TargetError;
 pub use hotrow_source::hooks::{Hook, Hooks};
@@ -51,6 +51,7 @@ mod delivery;
 mod discover;
 mod dump;
 pub mod embedded_rules;
+mod error;
 mod feed;
 mod hub;
 mod inspect;
@@ -62,6 +63,7 @@ mod plan;
 mod pool;
 mod probe;
 mod reader;
+mod recent;
 mod record_rows;
 pub mod resume_rules;
 pub mod rule_set;
@@ -212,7 +214,7 @@ async fn inspect_despite_locks(
     target: &Target,
 ) -> Result<Vec<Result<Table, inspect::Refused>>, OpenError> {
     let connect::Session { conn, identity, .. } = session;
-    let failed = |e: mysql_async::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let failed = |e: mysql_async::Error| OpenError::Failed { detail: error::full_text(&e) };
     let limit = config.server.read_timeout.min(LOCK_REPORT_AFTER);
     let retry_until = tokio::time::Instant::now() + CHECKS_TIMEOUT.saturating_sub(2 * limit);
     connect::limit_statements(conn, identity.flavor, limit).await.map_err(failed)?;
@@ -224,7 +226,7 @@ async fn inspect_despite_locks(
                 let holder = blockers::describe(conn).await;
                 if tokio::time::Instant::now() >= retry_until {
                     return Err(OpenError::Failed {
-                        detail: format!("{}: {holder}", connect::full_text(&e)),
+                        detail: format!("{}: {holder}", error::full_text(&e)),
                     });
                 }
                 if holder != reported {

@@ -7,21 +7,24 @@ use std::sync::Arc;
 
 use hotrow_types::key::{Key, KeySchema};
 use hotrow_types::version::{GtidSet, Position, Version};
-use mysql_async::{Column, Row as DatabaseRow, Value};
+use mysql_async::{Row as DatabaseRow, Value};
 
-use self::embedded::Children;
+use self::embedded::{Embedding, OwnTable};
+use self::sql::{condition, select};
 use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
-use super::inspect::{Embedded, KeyColumn, Select, Served, Table, quote};
+use super::inspect::{Embedded, Served, Table, quote};
 use super::json::{self, Field, JsonError};
-use super::keys::{self, LogKey, Spelling};
+use super::keys::{self, KeyColumn, LogKey, Spelling};
 use super::place::LogPosition;
+use super::recent::Recent;
+use super::record_rows::{RecordForm, Set, number, value};
 use super::server::{Flavor, Identity};
-use super::shared::Recent;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::json::{Pace, into_row};
 use hotrow_source::{Room, Row, mark_unread};
 
 mod embedded;
+mod sql;
 
 /// Statement of one collection and the parser of its answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +41,8 @@ pub(crate) struct ReadPlan {
     key: Vec<KeyColumn>,
     /// Collations of the key's columns.
     collations: Vec<Option<String>>,
-    /// Embedded rows, in the order of their members.
-    children: Vec<Children>,
+    /// Embedded rows, if there are any.
+    embedding: Option<Embedding>,
     /// A planted fault: the children are read by a second statement.
     is_split: bool,
     pub(crate) spelling: Spelling,
@@ -79,20 +82,6 @@ pub(crate) struct Records {
     pub(crate) form: RecordForm,
 }
 
-/// Rows of one record in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordForm {
-    /// One row.
-    Row,
-    /// A row of the record, and one per child, one after the other. The first column numbers the
-    /// record and the second one the member, 0 for the record itself. Without a record the values
-    /// of its row after these are NULL.
-    Rows,
-}
-
-/// Columns and rows of one statement. The columns are none for a statement without rows.
-pub(crate) type Set = (Option<Arc<[Column]>>, Vec<DatabaseRow>);
-
 /// Version and log end of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Observed {
@@ -111,6 +100,7 @@ impl ReadPlan {
             false => Field::new(&s.name, s.scalar),
             true => Field::before_object(s.scalar),
         };
+        let fields: Vec<Field> = table.served.iter().map(field).collect();
         let record = table.served.iter().filter(|served| !served.is_tenant);
         let collation =
             |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
@@ -121,14 +111,14 @@ impl ReadPlan {
                 None => format!(" FORCE INDEX ({})", quote(&table.index)),
             },
             columns: columns.join(", "),
-            fields: table.served.iter().map(field).collect(),
+            embedding: Embedding::new(&fields, key.len(), &table.embedded),
+            fields,
             schemas: record
                 .map(Served::schema)
                 .chain(table.embedded.iter().map(Embedded::schema))
                 .collect(),
             key,
             collations: table.key.iter().map(collation).collect(),
-            children: table.embedded.iter().map(Children::new).collect(),
             is_split: !table.embedded.is_empty() && !rules.has(EmbeddedRule::OneStatement),
             spelling: table.spelling(),
             flavor: identity.flavor,
@@ -152,7 +142,7 @@ impl ReadPlan {
 
     /// Returns where the answer to [`Self::sql`] has records.
     pub(crate) fn records(&self, form: Form) -> Records {
-        let rows = if self.children.is_empty() { RecordForm::Row } else { RecordForm::Rows };
+        let rows = if self.embedding.is_none() { RecordForm::Row } else { RecordForm::Rows };
         Records { at: form.rows_at(), form: rows }
     }
 
@@ -184,8 +174,10 @@ impl ReadPlan {
         let columns = &self.columns;
         let table = &self.table;
         let hint = &self.hint;
-        if !self.children.is_empty() {
-            return self.select_with_children(no_cache, keys);
+        if let Some(embedding) = &self.embedding {
+            let keys_table = self.keys_table(keys);
+            let own = OwnTable { table, hint, columns, keys_table, is_key_of: self.is_key_of() };
+            return embedding.select(no_cache, own, keys);
         }
         // With several spellings, each row must identify the key that found it.
         if self.spelling == Spelling::Many && keys.len() > 1 {
@@ -259,8 +251,8 @@ impl ReadPlan {
         let observed = observed(&sets, form, incarnation).ok_or(JsonError::Shape)?;
         let (columns, found) =
             sets.get_mut(form.rows_at()).map(std::mem::take).ok_or(JsonError::Shape)?;
-        if !self.children.is_empty() {
-            let rows = self.with_children(columns.as_deref(), &found, keys, room).await?;
+        if let Some(embedding) = &self.embedding {
+            let rows = embedding.rows(columns.as_deref(), &found, keys, room).await?;
             return Ok((rows, observed));
         }
         let columns = columns.as_deref().and_then(|c| c.get(1..)).ok_or(JsonError::Shape)?;
@@ -336,64 +328,6 @@ impl ReadPlan {
 
     fn record(&self, row: &DatabaseRow) -> Result<Row, JsonError> {
         into_row(json::object(&self.fields, |i| value(row, 1 + i)))
-    }
-}
-
-/// Builds the condition that a row of the alias `of` has one of the keys. Keys that the columns
-/// cannot hold are omitted: no such row exists.
-fn condition(of: &str, columns: &[KeyColumn], keys: &[Key]) -> String {
-    let mut sql = String::new();
-    for key in keys {
-        let start = sql.len();
-        match (columns, start) {
-            ([only], 0) => _ = write!(sql, "{of}.{} IN (", quote(&only.name)),
-            ([_], _) => sql.push_str(", "),
-            (_, 0) => sql.push('('),
-            (_, _) => sql.push_str(" OR ("),
-        }
-        let mut possible = true;
-        for (i, (column, part)) in columns.iter().zip(key.parts()).enumerate() {
-            if columns.len() > 1 {
-                let and = if i == 0 { "" } else { " AND " };
-                _ = write!(sql, "{and}{of}.{} = ", quote(&column.name));
-            }
-            possible &= column.stored.write_literal(part, &mut sql);
-        }
-        if !possible {
-            sql.truncate(start);
-        } else if columns.len() > 1 {
-            sql.push(')');
-        }
-    }
-    match sql.is_empty() {
-        true => "1 = 0".into(),
-        false if columns.len() == 1 => sql + ")",
-        false => sql,
-    }
-}
-
-/// Returns the value of an answer's column.
-fn value(row: &DatabaseRow, at: usize) -> Result<Option<&[u8]>, JsonError> {
-    match row.as_ref(at) {
-        Some(Value::NULL) => Ok(None),
-        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
-        _ => Err(JsonError::Shape),
-    }
-}
-
-/// Returns the number in an answer's column.
-fn number(row: &DatabaseRow, at: usize) -> Result<usize, JsonError> {
-    let digits = value(row, at)?.and_then(text).and_then(|t| t.parse().ok());
-    digits.ok_or(JsonError::Shape)
-}
-
-/// Returns a column of the table with the alias `of` in a SELECT list.
-fn select(served: &Served, of: &str) -> String {
-    let column = format!("{of}.{}", quote(&served.name));
-    match served.select {
-        Select::Plain => column,
-        Select::Double => format!("{column} + 0e0"),
-        Select::Wkb => format!("ST_AsBinary({column})"),
     }
 }
 

@@ -12,9 +12,10 @@ use mysql_async::{Conn, Error};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connect::{self, ConnectError, ROLLBACK, Session, Settings, full_text};
-use super::plan::{Records, Set};
-use super::record_rows::RecordRows;
+use super::connect::{self, ROLLBACK, Session, Settings};
+use super::error::{ConnectError, full_text};
+use super::plan::Records;
+use super::record_rows::{RecordRows, Set};
 use super::server::Identity;
 use super::shared::Shared;
 use super::target::Target;

@@ -1,11 +1,27 @@
-//! Rows of records, kept within the budget of a query. The unit is the record with its children: a
-//! part of one must not be served.
+//! Rows of records in an answer, kept within the budget of a query. The unit is the record with its
+//! children: a part of one must not be served.
+
+use std::sync::Arc;
 
 use hotrow_source::json::BODY_BYTES_MAX;
 use hotrow_source::{Room, RowBudget};
-use mysql_async::{Row as DatabaseRow, Value};
+use mysql_async::{Column, Row as DatabaseRow, Value};
 
-use super::plan::RecordForm;
+use super::json::JsonError;
+
+/// Rows of one record in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordForm {
+    /// One row.
+    Row,
+    /// A row of the record, and one per child, one after the other. The first column numbers the
+    /// record and the second one the member, 0 for the record itself. Without a record the values
+    /// of its row after these are NULL.
+    Rows,
+}
+
+/// Columns and rows of one statement. The columns are none for a statement without rows.
+pub(crate) type Set = (Option<Arc<[Column]>>, Vec<DatabaseRow>);
 
 /// Collector of the rows of one answer.
 pub(crate) struct RecordRows<'a> {
@@ -77,4 +93,21 @@ fn bytes_of(row: &DatabaseRow) -> usize {
         _ => 0,
     };
     (0..row.len()).map(value).sum()
+}
+
+/// Returns the value of an answer's column.
+pub(crate) fn value(row: &DatabaseRow, at: usize) -> Result<Option<&[u8]>, JsonError> {
+    match row.as_ref(at) {
+        Some(Value::NULL) => Ok(None),
+        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+        _ => Err(JsonError::Shape),
+    }
+}
+
+/// Returns the number in an answer's column.
+pub(crate) fn number(row: &DatabaseRow, at: usize) -> Result<usize, JsonError> {
+    let digits = value(row, at)?
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .and_then(|t| t.parse().ok());
+    digits.ok_or(JsonError::Shape)
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use mysql_async::{Conn, Error};
 
 use super::catalog_row::{self, CatalogRow};
-use super::connect::{ConnectError, full_text};
+use super::error::{ConnectError, full_text};
 use super::target::Host;
 
 /// Oldest supported versions. MariaDB 10.5 has the privileges and statements that the documentation

@@ -7,9 +7,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
 
 use hotrow_measure::clock::Nanos;
-use hotrow_types::version::{Gtid, Position, SourceId, Version};
+use hotrow_types::version::{Position, Version};
 use mysql_async::Conn;
-use mysql_async::binlog::events::{Event as Raw, GtidEvent};
+use mysql_async::binlog::events::Event as Raw;
 use tokio::sync::{Notify, mpsc};
 
 use super::binlog::Event;
@@ -17,10 +17,10 @@ use super::config::Tuning;
 use super::delivery::{Delivery, DeliveryError};
 use super::dump::Dump;
 use super::inspect::Table;
-use super::landmark::Landmarks;
+use super::landmark::{Landmarks, mysql_gtid};
 use super::probe::{self, Advance, Probe, Progress};
+use super::recent::Recent;
 use super::server::Identity;
-use super::shared::Recent;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{EarlyProbe, Ended, every, wait_until};
 use hotrow_source::place::Place;
@@ -233,7 +233,7 @@ impl Session<'_> {
         self.delivery.ends_at(header.log_pos());
         let event =
             if Event::is_mysql_gtid(kind) {
-                Event::Gtid(gtid(raw).ok_or_else(|| {
+                Event::Gtid(mysql_gtid(raw).ok_or_else(|| {
                     Ended::new(LossCause::Unavailable, "a GTID event cannot be read")
                 })?)
             } else {
@@ -261,14 +261,6 @@ impl Session<'_> {
             self.sink.advance(sent_at, Some(position), visible.as_ref());
         }
     }
-}
-
-/// Parses a transaction's number with the driver.
-pub(crate) fn gtid(raw: &Raw) -> Option<Gtid> {
-    let event: GtidEvent = raw.read_event().ok()?;
-    let tag = event.tag().map(ToString::to_string).unwrap_or_default();
-    let source = SourceId::new(u128::from_be_bytes(event.sid()), &tag).ok()?;
-    Some(Gtid { source, number: event.gno() })
 }
 
 /// Checks the catalogue on each request. A reply contains the value of its request.

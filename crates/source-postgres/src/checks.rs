@@ -4,6 +4,7 @@ use tokio_postgres::Client;
 
 use super::config::{Config, Follow, KeptSlot, Tuning};
 use super::connect;
+use super::error;
 use super::kept_slot;
 use super::link::{Connector, attempt_finding};
 use super::publication::Repair;
@@ -32,7 +33,7 @@ pub(super) async fn feed(
     let (of_server, session) = server(config, target, readers).await?;
     findings.extend(of_server);
     let Some(session) = session else { return Ok(findings) };
-    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let repair = if findings.is_empty() { Repair::Without(&[]) } else { Repair::Later };
     let survey = Survey::take(&session.client, config, repair).await.map_err(failed)?;
     findings.extend(survey.findings);
@@ -74,7 +75,7 @@ pub(super) async fn server(
         );
         return Ok((vec![finding], None));
     }
-    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let slot = config.slot.as_ref();
     let mut findings = settings(&session.client, slot).await.map_err(failed)?;
     if slot.is_some_and(|slot| slot.has_failover)

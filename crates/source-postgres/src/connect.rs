@@ -11,6 +11,7 @@ use tokio_postgres::config::{SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{CancelToken, Client, Config};
 
+use super::error::full_text;
 use super::server::{self, Identity};
 use super::stream::{self, ConnectError, Stream, within};
 use super::target::{Binding, Host, Target};
@@ -301,25 +302,6 @@ fn refused_login(target: &Target, message: &str) -> String {
         return format!("; run `ALTER ROLE {user} LOGIN;`");
     }
     "; add a line for this user, database and address to `pg_hba.conf`, and see `sslmode`".into()
-}
-
-/// Returns an error of the driver with its causes, which its own text omits.
-pub(crate) fn full_text(e: &tokio_postgres::Error) -> String {
-    match e.as_db_error() {
-        Some(db) => format!("{} (SQLSTATE {})", db.message(), db.code().code()),
-        None => {
-            let mut text = e.to_string();
-            let mut source = std::error::Error::source(e);
-            while let Some(cause) = source {
-                let cause_text = cause.to_string();
-                if !text.ends_with(&cause_text) {
-                    text = format!("{text}: {cause_text}");
-                }
-                source = cause.source();
-            }
-            text
-        }
-    }
 }
 
 impl Session {

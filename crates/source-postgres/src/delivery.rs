@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use hotrow_types::key::{Key, KeySchema};
 use hotrow_types::version::ChangeId;
 
-use self::row_change::RowChange;
+pub(crate) use self::row_change::Role;
+use self::row_change::{RowChange, RowTarget};
 use super::pgoutput::{DecodeError, Message, Relation, relation_of_row};
 use super::wire::replication::Lsn;
 use hotrow_source::{Change, FlushCause, Sink};
@@ -41,21 +42,6 @@ pub(crate) struct Followed {
     /// Columns with the collection's key, in the order of the configuration.
     pub(crate) key: Vec<String>,
     pub(crate) role: Role,
-}
-
-/// What the rows of a table are to a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Its records.
-    Record,
-    /// Records of an alias: the values of old rows are not needed, and often not in the log.
-    Alias,
-    /// Children inside its records.
-    Child {
-        /// The table's own OID; `None` if it is partitioned: then the stream describes another
-        /// replica identity than that of the partition with the row.
-        oid: Option<u32>,
-    },
 }
 
 /// Effect of a message on the session.
@@ -99,18 +85,6 @@ struct Column {
     type_oid: u32,
     modifier: i32,
     is_key: bool,
-}
-
-#[derive(Clone)]
-struct RowTarget {
-    collection: usize,
-    /// Positions of the key columns; `None` if the table lacks one of them.
-    places: Option<Vec<usize>>,
-    role: Role,
-    /// The table has the OID that the survey of the catalogue saw.
-    is_known: bool,
-    /// An update without an old row did not change these columns.
-    is_identity: bool,
 }
 
 struct Transaction {

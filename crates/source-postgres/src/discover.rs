@@ -13,7 +13,8 @@ use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
 
 use super::config::Config;
-use super::connect::{self, Session, Settings, full_text};
+use super::connect::{self, Session, Settings};
+use super::error::full_text;
 use super::inspect::{self, Table, concurrently};
 use super::publication::{self, Checked, Repair, Wanted};
 use super::survey::wanted;

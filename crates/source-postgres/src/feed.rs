@@ -12,13 +12,12 @@ use parking_lot::Mutex;
 use tokio_postgres::Client;
 
 use super::config::{Config, Follow, KeptSlot, Tuning};
+use super::error::{sql_error, timely};
 use super::kept_slot::Taking;
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
-use super::session::{
-    CatalogCheck, CatalogWatcher, CheckResult, Session, SessionStart, sql_error, timely,
-};
+use super::session::{CatalogCheck, CatalogWatcher, CheckResult, Session, SessionStart};
 use super::shared::Shared;
 use super::survey::Survey;
 use super::survey::fingerprint::{Fingerprint, Scanner, Surveyed};

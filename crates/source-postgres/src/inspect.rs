@@ -12,13 +12,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use hotrow_source::field_schema::FieldSchema;
-use hotrow_source::preflight::listed;
+use hotrow_source::preflight::{Finding, listed};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use tokio_postgres::{Client, Error};
 
 use self::catalog::Facts;
+pub(crate) use self::catalog::quote;
 pub(crate) use self::embedded::{Embedded, note_missing_parents};
-use super::Finding;
 use super::config::CollectionConfig;
 use super::json::{Scalar, Shape};
 
@@ -357,9 +357,4 @@ fn served<'a>(
         |setting, name| facts.no_column(spec, setting, name),
     );
     if findings.is_empty() { Ok(chosen) } else { Err(findings) }
-}
-
-/// Returns a quoted identifier.
-pub(crate) fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

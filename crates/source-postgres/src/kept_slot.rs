@@ -16,9 +16,8 @@ use tokio_postgres::types::Type;
 
 use super::Finding;
 use super::config::{KeptSlot, Tuning};
-use super::connect::full_text;
+use super::error::{full_text, sql_error, timely};
 use super::link;
-use super::session::{sql_error, timely};
 use super::stream::Stream;
 use super::wire::replication::{Lsn, SlotName, quote_literal};
 use super::wire::{Wire, deadline};

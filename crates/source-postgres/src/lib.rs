@@ -55,6 +55,7 @@ pub mod config;
 mod connect;
 mod delivery;
 mod discover;
+mod error;
 mod feed;
 mod gap;
 mod inspect;
@@ -138,7 +139,8 @@ pub fn open_supervised(
 ) -> Result<Postgres, OpenError> {
     let (readers, mut for_feed) =
         preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
-    let standbys = standby::targets(&config.server.read_urls)?;
+    let standbys = standby::targets(&config.server.read_urls)
+        .map_err(|error| OpenError::Target { setting: "read_urls", error })?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
@@ -214,7 +216,7 @@ pub fn open_supervised(
 /// Runs a statement that changes the session.
 async fn set(client: &Client, sql: &str) -> Result<(), OpenError> {
     let done = client.batch_execute(sql).await;
-    done.map_err(|e| OpenError::Failed { detail: connect::full_text(&e) })
+    done.map_err(|e| OpenError::Failed { detail: error::full_text(&e) })
 }
 
 /// Runs all checks before it returns an error.
@@ -223,7 +225,7 @@ async fn check(
     config: &Config,
     for_feed: &Target,
 ) -> Result<Vec<Table>, OpenError> {
-    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let mut findings = Vec::new();
     let inspected =
         inspect::tables(&session.client, &config.server.collections).await.map_err(failed)?;

@@ -10,10 +10,10 @@ use tokio_postgres::Client;
 
 use super::Finding;
 use super::config::{Config, Tuning};
-use super::connect::{self, Settings, full_text};
+use super::connect::{self, Settings};
+use super::error::{full_text, sql_error, timely};
 use super::probe::LogLayout;
 use super::server::Identity;
-use super::session::{sql_error, timely};
 use super::stream::{self, ConnectError, Stream};
 use super::target::{self, Host, Target};
 use super::visibility::{Fence, blockers, parse_snapshot};

@@ -8,45 +8,9 @@
 mod cursor;
 mod tuple;
 
-use std::str::Utf8Error;
-
 use self::cursor::Cursor;
+pub use self::cursor::DecodeError;
 pub use self::tuple::{Tuple, Value, Values};
-
-/// Error of decoding a message. Every text names the part that was being read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// The message ends inside a part.
-    #[error("the message ends inside of {0}")]
-    Short(&'static str),
-    /// An impossible length or count.
-    #[error("{what} is {value}, which is impossible")]
-    Count {
-        /// The part.
-        what: &'static str,
-        /// As sent.
-        value: i64,
-    },
-    /// A kind that protocol version 1 does not have.
-    #[error("{what} `{}` is unknown in protocol version 1", kind.escape_ascii())]
-    Kind {
-        /// The part.
-        what: &'static str,
-        /// As sent.
-        kind: u8,
-    },
-    /// A name that is not UTF-8, although that encoding was requested.
-    #[error("{what} is not UTF-8: {error}")]
-    Utf8 {
-        /// The name.
-        what: &'static str,
-        /// Position of the fault.
-        error: Utf8Error,
-    },
-    /// Bytes follow the end of the message.
-    #[error("{0} bytes follow the end of the message")]
-    Long(usize),
-}
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +256,7 @@ fn logical<'a>(input: &mut Cursor<'a>) -> Result<Message<'a>, DecodeError> {
 /// Entry point of the fuzz target and of its short form in the tests. Not in ordinary builds.
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing {
-    use super::{Message, Tuple, relation_of_row};
+    use crate::pgoutput::{Message, Tuple, relation_of_row};
 
     /// Decodes a message and reads each of its parts, as the feed does.
     ///

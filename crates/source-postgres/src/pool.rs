@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{Error, Statement};
 
-use super::connect::{self, Session, Settings, full_text};
+use super::connect::{self, Session, Settings};
+use super::error::full_text;
 use super::plan::ReadPlan;
 use super::server::Identity;
 use super::shared::{Plan, Shared};

@@ -4,7 +4,7 @@
 use tokio_postgres::{Client, Error, Row};
 
 use super::Finding;
-use super::connect::full_text;
+use super::error::full_text;
 use super::wire::replication::quote_identifier;
 
 /// Permission denied, or the name belongs to another role.

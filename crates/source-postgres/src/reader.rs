@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Error;
 
 use super::PostgresSource;
-use super::connect::full_text;
+use super::error::full_text;
 use super::inspect;
 use super::json::JsonError;
 use super::plan::{ReadPlan, fence};

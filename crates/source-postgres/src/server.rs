@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio_postgres::Client;
 
-use super::connect::full_text;
+use super::error::full_text;
 use super::stream::ConnectError;
 use super::target::Host;
 

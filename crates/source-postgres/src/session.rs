@@ -8,12 +8,11 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::version::{Position, Snapshot, Version};
 use tokio::time::Instant;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::Client;
 
 use super::config::Tuning;
-use super::connect::full_text;
-use super::delivery::{Delivery, DeliveryError, Effect, Followed};
+use super::delivery::{Delivery, Effect, Followed};
+use super::error::{full_text, sql_error, timely};
 use super::gap::Gaps;
 use super::link;
 use super::probe::{Advance, LogLayout, Probe, Progress};
@@ -21,7 +20,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
-use super::wire::{Frame, Wire, WireError, deadline};
+use super::wire::{Frame, Wire, deadline};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{BackgroundTask, EarlyProbe, Ended, every, wait_until};
 use hotrow_source::place::Place;
@@ -31,42 +30,6 @@ use hotrow_supervisor as supervisor;
 /// Longest time between two status messages, which also request a reply of the server.
 const STATUS_EVERY_MAX: Duration = Duration::from_secs(1);
 const STATUS_EVERY_MIN: Duration = Duration::from_millis(5);
-
-/// SQLSTATE of an undefined object: the publication. It may also disappear between two looks at the
-/// catalogue that belong together.
-const UNDEFINED_OBJECT: &str = "42704";
-
-/// Returns the end of a session by an error of the SQL connection.
-pub(crate) fn sql_error(doing: &str, error: &Error) -> Ended {
-    let cause = match error.code().map(SqlState::code) {
-        Some(UNDEFINED_OBJECT) => LossCause::NotWatched,
-        _ => LossCause::Unavailable,
-    };
-    Ended::new(cause, format!("{doing}: {}", full_text(error)))
-}
-
-impl From<WireError> for Ended {
-    fn from(e: WireError) -> Self {
-        let cause = match e.code() {
-            Some(UNDEFINED_OBJECT) => LossCause::NotWatched,
-            // Undefined file: a segment of the log. Object not in prerequisite state: an
-            // invalidated slot.
-            Some("58P01" | "55000") => LossCause::LogPruned,
-            _ => LossCause::Unavailable,
-        };
-        Self::new(cause, e.to_string())
-    }
-}
-
-impl From<DeliveryError> for Ended {
-    fn from(e: DeliveryError) -> Self {
-        let cause = match e {
-            DeliveryError::TooManyTables => LossCause::NotWatched,
-            _ => LossCause::Unavailable,
-        };
-        Self::new(cause, e.to_string())
-    }
-}
 
 /// Connections and positions at the start of a session.
 pub(crate) struct SessionStart<'a> {
@@ -388,16 +351,5 @@ async fn flush_log(client: &Client, limit: Duration) -> Result<(), Ended> {
         }
         Ok(answer) => answer.map_err(|e| sql_error("flushing the log", &e)),
         Err(_) => Err(Ended::silent("flushing the log", limit)),
-    }
-}
-
-pub(crate) async fn timely<T>(
-    limit: Duration,
-    what: &'static str,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Ended> {
-    match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|e| sql_error(what, &e)),
-        Err(_) => Err(Ended::silent(what, limit)),
     }
 }

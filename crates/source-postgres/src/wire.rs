@@ -4,6 +4,7 @@
 //! PostgreSQL documentation, "Frontend/Backend Protocol". [`startup`] logs in; [`replication`] has
 //! the commands and the stream of a replication session.
 
+mod error;
 pub(crate) mod frame;
 pub(crate) mod replication;
 pub(crate) mod startup;
@@ -17,7 +18,9 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use self::frame::{Row, ServerError};
+use self::error::ServerError;
+pub(crate) use self::error::WireError;
+use self::frame::Row;
 
 /// Longest message that is kept whole. Of a longer one (a row with a huge column) the feed gets the
 /// beginning.
@@ -28,39 +31,6 @@ const READ_BYTES: usize = 64 << 10;
 const ROWS_MAX: usize = 1000;
 /// Header of a message: the kind, and a length that counts itself and the body.
 const HEADER_BYTES: usize = 5;
-
-/// Error that ends a replication session.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WireError {
-    /// Error of the operating system.
-    #[error("the connection failed: {0}")]
-    Io(#[from] io::Error),
-    /// End of the stream.
-    #[error("the server closed the connection")]
-    Closed,
-    /// No answer in time.
-    #[error("the server did not answer in time ({0})")]
-    Timeout(&'static str),
-    /// Error reported by the server.
-    #[error("{0}")]
-    Server(Box<ServerError>),
-    /// A message violates the protocol.
-    #[error("the server broke the protocol: {0}")]
-    Protocol(String),
-    /// The server requires a proof that is not available, or fails to prove its identity.
-    #[error("cannot log in: {0}")]
-    Login(String),
-}
-
-impl WireError {
-    /// Returns the SQLSTATE if the server reported one.
-    pub(crate) fn code(&self) -> Option<&str> {
-        match self {
-            Self::Server(e) => Some(&e.code),
-            _ => None,
-        }
-    }
-}
 
 /// One message of the server.
 #[derive(Debug)]

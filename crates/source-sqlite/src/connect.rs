@@ -13,8 +13,7 @@ use super::config::{Config, Watch};
 use super::error::OpenError;
 use super::file::{FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
-use super::log::{Log, OnRefusal, PriorLog, Survey, SurveySettings, install};
-use super::session::anchor;
+use super::log::{Log, OnRefusal, PriorLog, Survey, SurveySettings, anchor, install};
 
 /// File that a path names at present.
 #[derive(Clone, Debug)]

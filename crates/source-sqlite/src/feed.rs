@@ -13,7 +13,7 @@ use super::connect::{Link, PriorState, link};
 use super::file::beside;
 use super::log::OnRefusal;
 use super::prune::{self, Pruner};
-use super::reader::Queue;
+use super::queue::Queue;
 use super::session::{Ended, Polled, Session, SessionContext};
 use super::shared::Shared;
 use super::wake::{Wake, Woken};

@@ -136,7 +136,7 @@ mod raw {
 
     use rusqlite::{Connection, ffi};
 
-    use super::HEADER_BYTES;
+    use crate::file::HEADER_BYTES;
 
     /// Reads the first bytes and the size of the main database file, through SQLite's own
     /// descriptor.

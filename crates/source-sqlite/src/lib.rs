@@ -6,7 +6,7 @@
 //! to a database and the changes that cannot be seen.
 //!
 //! Reading order: [`config`], `inspect` (table definitions), `triggers` and `log` (additions to the
-//! database), `plan`, `reader` and [`json`] (a read), `connect`, `feed`, `session` (changes),
+//! database), `plan`, `queue`, `reader` and [`json`] (a read), `connect`, `feed`, `session` (changes),
 //! `prune`; the tables for a first configuration (`discover`).
 
 use std::fmt;
@@ -20,7 +20,7 @@ use self::config::{Config, Tuning, Watch};
 use self::connect::{PriorState, link};
 use self::feed::Next;
 use self::inspect::Table;
-use self::reader::Queue;
+use self::queue::Queue;
 use self::shared::Shared;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_supervisor::Supervisor;
@@ -43,6 +43,7 @@ mod log;
 mod names;
 mod plan;
 mod prune;
+mod queue;
 mod reader;
 mod session;
 mod shared;

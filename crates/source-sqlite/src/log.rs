@@ -1,8 +1,11 @@
 //! Change log in the database: inspection, and installation of missing tables and triggers.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::config::Tuning;
 use super::config::{CollectionConfig, Watch};
@@ -372,4 +375,25 @@ pub(crate) fn remove(conn: &Connection) -> rusqlite::Result<Removed> {
     }
     tx.commit()?;
     Ok(removed)
+}
+
+/// Returns a digest of one row of the log; `None` if there is no such row.
+pub(crate) fn anchor(conn: &Connection, seq: u64) -> rusqlite::Result<Option<u64>> {
+    let sql =
+        format!("SELECT seq, tbl, k1, k2, k3, k4 FROM main.{} WHERE seq = ?1", quote(LOG_TABLE));
+    conn.prepare_cached(&sql)?.query_row([seq.cast_signed()], digest).optional()
+}
+
+pub(crate) fn digest(row: &Row<'_>) -> rusqlite::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    for i in 0..6 {
+        match row.get_ref(i)? {
+            ValueRef::Null => 0_u8.hash(&mut hasher),
+            ValueRef::Integer(v) => (1_u8, v).hash(&mut hasher),
+            ValueRef::Real(v) => (2_u8, v.to_bits()).hash(&mut hasher),
+            ValueRef::Text(v) => (3_u8, v).hash(&mut hasher),
+            ValueRef::Blob(v) => (4_u8, v).hash(&mut hasher),
+        }
+    }
+    Ok(hasher.finish())
 }

@@ -2,122 +2,33 @@
 
 mod query;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
-use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::query::{Prepared, Query};
+use super::SqliteSource;
 use super::error::{Fault, OpenError, fault};
 use super::file::{FILE_REPLACED, identify};
+use super::queue::{Answer, Job, Next, Queue, WAITING_READS_MAX};
 use super::shared::{Counted, Plan, Shared};
-use super::{Hooks, SqliteSource};
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::hooks::Hooks;
+use hotrow_source::{BoxFuture, RowBudget, Source, SourceError};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
-/// Reads that may wait for a reader thread; more are refused.
-pub(crate) const WAITING_READS_MAX: usize = 4096;
-/// Interval at which an idle reader checks its connection, in case it missed a nudge.
-const IDLE_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Page cache of each reader: enough for the inner pages of large tables. The other pages are in
 /// the kernel's cache, and frequently read records are in Hotrow's.
 const PAGE_CACHE_KIB: i64 = 512;
 /// Steps of SQLite's virtual machine between two checks of the deadline: some tenths of a
 /// millisecond.
 const STEPS_PER_CHECK: i32 = 10_000;
-
-type Answer = Result<ReadSet, SourceError>;
-
-/// Read that waits for a thread.
-struct Job {
-    collection: CollectionId,
-    keys: Vec<Key>,
-    deadline: Nanos,
-    rows: Arc<RowBudget>,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// Queue of reads that wait for a thread.
-#[derive(Default)]
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    jobs: VecDeque<Job>,
-    closed: bool,
-    /// Number of calls of [`Queue::nudge`].
-    nudges: u64,
-}
-
-enum Next {
-    Job(Job),
-    /// No job arrived; check whether the connection is still valid.
-    Idle,
-    Closed,
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
-
-impl Queue {
-    fn push(&self, job: Job) -> Result<(), Job> {
-        let mut waiting = self.waiting.lock();
-        if waiting.closed || waiting.jobs.len() >= WAITING_READS_MAX {
-            return Err(job);
-        }
-        waiting.jobs.push_back(job);
-        drop(waiting);
-        self.changed.notify_one();
-        Ok(())
-    }
-
-    fn next(&self) -> Next {
-        let mut waiting = self.waiting.lock();
-        let nudges = waiting.nudges;
-        loop {
-            if let Some(job) = waiting.jobs.pop_front() {
-                return Next::Job(job);
-            }
-            if waiting.closed {
-                return Next::Closed;
-            }
-            if waiting.nudges != nudges
-                || self.changed.wait_for(&mut waiting, IDLE_CHECK_EVERY).timed_out()
-            {
-                return Next::Idle;
-            }
-        }
-    }
-
-    /// Makes idle readers check whether their connection is still valid.
-    pub(crate) fn nudge(&self) {
-        self.waiting.lock().nudges += 1;
-        self.changed.notify_all();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.waiting.lock().closed
-    }
-
-    fn close(&self) {
-        self.waiting.lock().closed = true;
-        self.changed.notify_all();
-    }
-}
 
 impl Source for SqliteSource {
     fn read_within(

@@ -2,6 +2,7 @@
 //! rows.
 
 mod rows;
+mod watched;
 
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use hotrow_types::key::KeySchema;
 use hotrow_types::version::Position;
 use rusqlite::{Connection, Statement, Transaction, TransactionBehavior};
 
-use self::rows::Watched;
-pub(crate) use self::rows::anchor;
+use self::watched::Watched;
 use super::config::Tuning;
 use super::config::{Config, Watch};
 use super::connect::{IntactFile, Link, PriorState};

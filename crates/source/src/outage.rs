@@ -30,28 +30,32 @@ struct Failure {
     retry_at: Instant,
     /// True if an open connection has answered since the last attempt.
     answered: bool,
+    /// True if the server refused the credential.
+    is_login: bool,
     why: Arc<str>,
 }
 
 impl Outage {
     /// Records a failed attempt to reach the server.
     pub fn failed(&self, why: &str) {
-        self.record(why, BACKOFF_MAX);
+        self.record(why, false);
     }
 
     /// Records an attempt whose credential the server refused.
     pub fn login_refused(&self, why: &str) {
-        self.record(why, LOGIN_BACKOFF_MAX);
+        self.record(why, true);
     }
 
-    fn record(&self, why: &str, longest: Duration) {
+    fn record(&self, why: &str, is_login: bool) {
+        let longest = if is_login { LOGIN_BACKOFF_MAX } else { BACKOFF_MAX };
         let mut failure = self.0.lock();
         let attempts = failure.as_ref().map_or(0, |failure| failure.attempts).saturating_add(1);
         let delay = longest.min(BACKOFF_FIRST * (1 << attempts.min(12).saturating_sub(1)));
         // Spreads instances over time. One instance makes only one attempt at a time.
         let jitter = 0.5 + f64::from(Nanos::now().0 as u32 % 512) / 1024.0;
         let retry_at = Instant::now() + delay.mul_f64(jitter);
-        *failure = Some(Failure { attempts, retry_at, answered: false, why: why.into() });
+        let why = why.into();
+        *failure = Some(Failure { attempts, retry_at, answered: false, is_login, why });
     }
 
     /// Records a successful attempt: the outage has ended.
@@ -65,6 +69,27 @@ impl Outage {
         if let Some(failure) = &mut *self.0.lock() {
             failure.answered = true;
         }
+    }
+
+    /// Records an answer to the feed, of an engine whose readers do not open their connections by
+    /// themselves: an outage has ended. Only a refusal of the credential may still apply to new
+    /// connections.
+    pub fn feed_answered(&self) {
+        let mut failure = self.0.lock();
+        match &mut *failure {
+            Some(refused) if refused.is_login => refused.answered = true,
+            _ => *failure = None,
+        }
+    }
+
+    /// Permits a read by a driver that connects by itself: while the server refuses the credential,
+    /// under the rules of [`Self::may_connect`].
+    ///
+    /// # Errors
+    /// See [`Self::may_connect`].
+    pub fn may_log_in(&self, attempt_max: Duration) -> Result<(), SourceError> {
+        let is_refused = self.0.lock().as_ref().is_some_and(|failure| failure.is_login);
+        if is_refused { self.may_connect(attempt_max) } else { Ok(()) }
     }
 
     /// Permits an attempt to connect, which takes at most `attempt_max`. During an outage only one
@@ -143,8 +168,13 @@ mod tests {
             tokio::time::advance(BACKOFF_FIRST).await;
         }
         assert!((20..60).contains(&logins), "{logins} in ten minutes");
+        // A driver that connects by itself waits too, also while the feed's connection is open.
+        outage.feed_answered();
+        assert_eq!(outage.health(), Ok(()));
+        assert!(outage.may_log_in(ATTEMPT_MAX).is_err());
         // Once the server is merely away, it is found as fast as before.
         outage.failed("refused");
+        assert_eq!(outage.may_log_in(ATTEMPT_MAX), Ok(()));
         tokio::time::advance(BACKOFF_MAX).await;
         assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Row;
+use crate::row::Row;
 
 /// Answer of a standby that proved it.
 #[derive(Debug)]

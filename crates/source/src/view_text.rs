@@ -9,70 +9,19 @@
 //! accepted tokens than the database does, for instance regardless of precedence. It must not read
 //! a token as anything else than the database does.
 
+mod dialect;
+mod fault;
 mod tokens;
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
+pub use self::dialect::Dialect;
+pub use self::fault::Fault;
 use self::tokens::{Placed, Token, split};
 
 /// Depth up to which expressions may be nested.
 const DEPTH_MAX: usize = 64;
-/// Length up to which an error quotes the text.
-const QUOTED_CHARS_MAX: usize = 40;
-
-/// What a database calls its names, and which functions depend on nothing but their arguments.
-#[derive(Debug)]
-pub struct Dialect {
-    /// Opening and closing quotes of names.
-    name_quotes: &'static [(char, char)],
-    /// True for a text as a person typed it, with CREATE VIEW, comments, `*`, and names without
-    /// quotes. False for one that the server wrote.
-    is_as_typed: bool,
-    /// In lower case.
-    functions: &'static [&'static str],
-    /// Signs between two expressions.
-    operators: &'static [&'static str],
-    /// Signs before an expression.
-    prefixes: &'static [&'static str],
-}
-
-impl Dialect {
-    /// `VIEW_DEFINITION` of MariaDB and MySQL: every name is quoted and has its table.
-    ///
-    /// - No `/`: its scale depends on `div_precision_increment`. No `concat`: a result longer than
-    ///   `max_allowed_packet` is NULL.
-    /// - The functions are the server's own, whatever loadable or stored functions there are: a
-    ///   stored function is printed with its database.
-    pub const MYSQL: Self = Self {
-        name_quotes: &[('`', '`')],
-        is_as_typed: false,
-        functions: &[
-            "abs", "coalesce", "if", "ifnull", "lcase", "lower", "nullif", "ucase", "upper",
-        ],
-        operators: &["=", "<>", "!=", "<", "<=", ">", ">=", "<=>", "+", "-", "*"],
-        prefixes: &["-", "+", "!"],
-    };
-
-    /// `sqlite_schema.sql` of SQLite.
-    pub const SQLITE: Self = Self {
-        name_quotes: &[('"', '"'), ('`', '`'), ('[', ']')],
-        is_as_typed: true,
-        functions: &[
-            "abs", "coalesce", "ifnull", "iif", "length", "lower", "nullif", "trim", "upper",
-        ],
-        operators: &["=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||"],
-        prefixes: &["-", "+"],
-    };
-
-    /// Returns the accepted functions, in lower case.
-    #[must_use]
-    pub const fn functions(&self) -> &'static [&'static str] {
-        self.functions
-    }
-}
 
 /// Words that are no names without quotes: the keywords of SQLite that can occur in an expression
 /// or end one.
@@ -81,26 +30,6 @@ const RESERVED: &str = "all and as asc between by case cast collate create cross
     group having in indexed inner intersect is isnull join left like limit match natural not \
     notnull null on or order outer over raise regexp right select then union using values when \
     where with";
-
-/// Part of a view's text that is not accepted, as the end of a sentence that begins with the view.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(String);
-
-impl Fault {
-    /// Quotes the text from `start` to `end`, in bytes.
-    fn at(text: &str, start: usize, end: usize, what: &str) -> Self {
-        let place = text.get(..start).map_or(0, |before| before.chars().count()) + 1;
-        let quoted: String =
-            text.get(start..end).unwrap_or_default().chars().take(QUOTED_CHARS_MAX).collect();
-        Self(format!("has {what} at character {place} of its text: {quoted}"))
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// A view as its text defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]

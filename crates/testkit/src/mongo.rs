@@ -1,7 +1,10 @@
-//! A test database: in a real deployment if the environment names one, otherwise in a stand-in.
+//! A test database: in a real deployment if the environment names one, otherwise in a stand-in,
+//! which all tests of a program share unless they disturb it.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Client, Collection, Database};
 use tokio::runtime::Runtime;
@@ -18,10 +21,10 @@ pub const URL_VARIABLE: &str = "HOTROW_TEST_MONGODB_URL";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Test database, with a writer's connection of its own. Dropping it drops a database in a real
+/// Test database, with a writer's connection of its own. Dropping it drops a database in a shared
 /// deployment.
 pub struct MongoDatabase {
-    /// `None` for a real deployment.
+    /// `None` for a shared deployment.
     standin: Option<Standin>,
     name: String,
     url: String,
@@ -30,17 +33,17 @@ pub struct MongoDatabase {
 }
 
 impl MongoDatabase {
-    /// Creates a database in the deployment that the environment names, otherwise in a stand-in.
+    /// Creates a database in the deployment that the environment names, otherwise in the stand-in
+    /// of this program.
     #[track_caller]
     pub fn any() -> Self {
-        match std::env::var(URL_VARIABLE) {
-            Ok(url) if !url.is_empty() => {
-                let name = format!("hotrow_test_{}", mongodb::bson::oid::ObjectId::new());
-                let url = with_database(&url, &name);
-                Self::at(None, name, url)
-            }
-            _ => Self::on(Standin::start()),
-        }
+        static SHARED: OnceLock<Standin> = OnceLock::new();
+        let name = format!("hotrow_test_{}", ObjectId::new());
+        let url = match std::env::var(URL_VARIABLE) {
+            Ok(url) if !url.is_empty() => with_database(&url, &name),
+            _ => SHARED.get_or_init(Standin::start).url(&name),
+        };
+        Self::at(None, name, url)
     }
 
     /// Creates a database in a stand-in, for tests that use its switches.
@@ -177,7 +180,7 @@ pub fn collection_of(database: &Database, name: &str) -> Collection<Document> {
 impl Drop for MongoDatabase {
     fn drop(&mut self) {
         if self.standin.is_none() {
-            // A real server keeps no test data. The error is ignored, because a failed test has
+            // A shared server keeps no test data. The error is ignored, because a failed test has
             // reported its own.
             _ = self.try_ask(async |database| database.drop().await);
         }

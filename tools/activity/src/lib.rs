@@ -7,6 +7,8 @@ mod connection;
 mod mongodb;
 mod mysql;
 mod postgres;
+#[cfg(test)]
+mod server_tests;
 pub mod statement;
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The reference service of experiments, written with common libraries as a typical service: axum
 //! on tokio, serde, a pool of database connections, a query builder and an ORM.
 //!
-//! Reading order: this file (configuration), `serve` (listening, stopping), `service` (its
-//! state), `routes`, `problem` (error responses), the endpoints: `endpoints` (with `database`), `name`, `work`; `clock` (the date and
-//! its validity).
+//! Reading order: this file (configuration), `serve` (listening, stopping), `service` (its state),
+//! `routes`, `problem` (error responses), the endpoints: `endpoints` (with `database`), `name`,
+//! `work`; `clock` (the date and its validity).
 
 mod clock;
 mod database;

@@ -61,7 +61,7 @@ struct HeatData<'a> {
 }
 
 /// Returns the JSON of a plot with axes, safe within a `script` element; `None` for a plot that
-/// stays static or has no data.
+/// is drawn without the script, or has no data.
 pub(crate) fn json(plot: &Plot) -> Option<String> {
     let data = match plot {
         Plot::Lines(lines) => curves(lines, None),
@@ -69,8 +69,10 @@ pub(crate) fn json(plot: &Plot) -> Option<String> {
         Plot::HeatMap(map) => heat(map),
         Plot::Bars(_) | Plot::Timeline(_) => return None,
     };
-    let empty = data.lines.iter().all(|line| line.points.is_empty()) && data.heat.is_none();
-    // Plain data always serializes; without it the static drawing stays.
+    let empty = data.lines.iter().all(|line| line.points.is_empty())
+        && data.dots.is_empty()
+        && data.heat.is_none();
+    // Plain data always serializes.
     let text = serde_json::to_string(&data).ok().filter(|_| !empty)?;
     Some(escaped(&text))
 }

@@ -1,4 +1,4 @@
-// Draws the plots of a page with uPlot, from the JSON beside each static drawing. Positions on all
+// Draws the plots of a page with uPlot, from the JSON in each figure. Positions on all
 // axes are transformed here (`SCALES`), so that uPlot sees linear scales only. Text reaches the
 // page as text nodes or on a canvas, never as markup.
 "use strict";
@@ -498,16 +498,20 @@
 
   const charts = [];
   for (const data of document.querySelectorAll("figure > script[type='application/json']")) {
-    // Without this drawing the static one stays.
+    // The others are drawn if one cannot be.
     try {
       charts.push(new Chart(data.parentNode, JSON.parse(data.textContent)));
     } catch (error) {
       console.error(error);
-      data.parentNode.classList.remove("live");
       data.parentNode.querySelector(".chart")?.remove();
+      element("p", "", "This chart cannot be drawn here; the tables have its figures.",
+        data.parentNode);
     }
   }
   hints();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
-    charts.forEach((chart) => chart.plot.redraw(false)));
+  // Colours are those of the style: light, dark or print.
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(media).addEventListener("change", () =>
+      charts.forEach((chart) => chart.plot.redraw(false)));
+  }
 })();

@@ -1,9 +1,10 @@
 //! Renderer of one self-contained HTML page: style, plots and script are inline.
 
-use crate::document::{Block, Cell, CellStyle, Column, Document, Table, turns};
+use crate::document::{Block, Cell, CellStyle, Column, Document, Table};
+pub use crate::escape::escape;
 use crate::note::{self, NoteBlock, Span};
 use crate::plot::Plot;
-use crate::svg::{self, Size};
+use crate::svg::{self, Drawing, Size};
 use crate::{chart_data, script};
 
 const STYLE: &str = include_str!("style.css");
@@ -94,14 +95,31 @@ fn block(block: &Block, number: usize) -> String {
     }
 }
 
-/// Renders a plot in two sizes, because text in a drawing shrinks with it; the style shows the
-/// fitting one. Where the page's script runs, a chart made from the data replaces both.
+/// Renders a plot. Drawings have two sizes, because their text shrinks with them; the style shows
+/// the fitting one. The page's script makes the other plots of their data.
 fn figure(plot: &Plot, number: usize) -> String {
-    let drawing = |size: Size| svg::render(plot, size, &format!("plot{number}{}", size.class()));
-    let data = chart_data::json(plot).map_or_else(String::new, |json| {
-        format!("<script type=\"application/json\">{json}</script>\n")
-    });
-    format!("<figure>\n{}{}{data}</figure>\n", drawing(Size::Wide), drawing(Size::Narrow))
+    let drawing = match plot {
+        Plot::Bars(bars) => Drawing::Bars(bars),
+        Plot::Timeline(timeline) => Drawing::Timeline(timeline),
+        Plot::Lines(_) | Plot::Marked(_) | Plot::HeatMap(_) => return chart(plot),
+    };
+    let draw = |size: Size| svg::render(drawing, size, &format!("plot{number}{}", size.class()));
+    format!("<figure>\n{}{}</figure>\n", draw(Size::Wide), draw(Size::Narrow))
+}
+
+fn chart(plot: &Plot) -> String {
+    let (title, description) = plot.texts();
+    let (title, description) = (escape(title), escape(description));
+    match chart_data::json(plot) {
+        Some(json) => format!(
+            "<figure>\n<noscript><p class=\"chart-title\">{title}</p>\n<p class=\"answer\">\
+             {description} The chart needs JavaScript.</p></noscript>\n\
+             <script type=\"application/json\">{json}</script>\n</figure>\n"
+        ),
+        None => {
+            format!("<figure>\n<p class=\"chart-title\">{title}</p>\n<p>No data.</p>\n</figure>\n")
+        }
+    }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -218,28 +236,6 @@ fn cell(cell: &Cell) -> String {
         // One element, because a stacked cell is a grid.
         format!("<span>{text} <small>{}</small></span>", escape(&cell.detail))
     }
-}
-
-/// Escapes text for elements and double-quoted attributes. Control characters and characters that
-/// change the text direction are replaced.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    // A unit stays with its number.
-    let text = text.replace(" %", "\u{a0}%");
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if c.is_control() || turns(c) => out.push('\u{fffd}'),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Curves that a plot shows; the same number as in `charts.js`.
+pub const CURVES_MAX: usize = 6;
+
 /// A plot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plot {
@@ -15,6 +18,20 @@ pub enum Plot {
     Timeline(Timeline),
     /// Counts over time and latency.
     HeatMap(HeatMap),
+}
+
+impl Plot {
+    /// Returns its title and its description.
+    pub(crate) fn texts(&self) -> (&str, &str) {
+        match self {
+            Self::Bars(bars) => (&bars.title, &bars.description),
+            Self::Lines(lines) | Self::Marked(MarkedLines { lines, .. }) => {
+                (&lines.title, &lines.description)
+            }
+            Self::Timeline(timeline) => (&timeline.title, &timeline.description),
+            Self::HeatMap(map) => (&map.title, &map.description),
+        }
+    }
 }
 
 /// Horizontal bars from zero, one below the other, each under its label.

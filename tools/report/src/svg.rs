@@ -1,21 +1,16 @@
-//! Plots as SVG. Colours come from classes of the page's style, so they follow light, dark and
-//! print; names and dashes distinguish curves too.
+//! Bars and timelines as SVG; the page's script draws the other plots. Colours come from classes of
+//! the page's style, so they follow light, dark and print.
 
 mod bars;
-mod heat;
-mod labels;
-mod lines;
-pub use lines::CURVES_MAX;
-mod marks;
 mod scale;
 mod timeline;
 
-use crate::html::escape;
-use crate::plot::{MarkedLines, Plot};
+use crate::escape::escape;
+use crate::plot::{Bars, Timeline};
 
 /// Target width of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub(crate) enum Size {
     /// Desktop screen or paper.
     Wide,
     /// Telephone.
@@ -40,23 +35,23 @@ impl Size {
     }
 }
 
-/// Renders a plot; `id` must be unique in its page.
-pub fn render(plot: &Plot, size: Size, id: &str) -> String {
-    let (title, description) = match plot {
-        Plot::Bars(bars) => (&bars.title, &bars.description),
-        Plot::Lines(lines) | Plot::Marked(MarkedLines { lines, .. }) => {
-            (&lines.title, &lines.description)
-        }
-        Plot::Timeline(timeline) => (&timeline.title, &timeline.description),
-        Plot::HeatMap(map) => (&map.title, &map.description),
-    };
+/// A plot that needs no script.
+#[derive(Clone, Copy)]
+pub(crate) enum Drawing<'a> {
+    /// Bars.
+    Bars(&'a Bars),
+    /// A timeline.
+    Timeline(&'a Timeline),
+}
+
+/// Renders a drawing; `id` must be unique in its page.
+pub(crate) fn render(drawing: Drawing<'_>, size: Size, id: &str) -> String {
     let width = size.width();
-    let (body, height) = match plot {
-        Plot::Bars(bars) => bars::draw(bars, width),
-        Plot::Lines(lines) => lines::draw(lines, None, width),
-        Plot::Marked(marked) => lines::draw(&marked.lines, Some(marked), width),
-        Plot::Timeline(timeline) => timeline::draw(timeline, width),
-        Plot::HeatMap(map) => heat::draw(map, width),
+    let (title, description, (body, height)) = match drawing {
+        Drawing::Bars(bars) => (&bars.title, &bars.description, bars::draw(bars, width)),
+        Drawing::Timeline(timeline) => {
+            (&timeline.title, &timeline.description, timeline::draw(timeline, width))
+        }
     };
     format!(
         "<svg class=\"{}\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" \

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ::redis::Value as Reply;
 use hotrow_measure::clock::Nanos;
 use serde_json::{Map, Value};
 
@@ -18,7 +19,6 @@ use crate::random::{Random, Zipf};
 use crate::read_request::claim_of_record;
 use crate::reader::{Common, FailureCounts};
 use crate::record_schema::RecordSchema;
-use crate::redis::reply::Reply;
 use crate::redis::{RedisTarget, TrackingMode};
 use crate::shared_state::{BackOff, SharedState, lock};
 

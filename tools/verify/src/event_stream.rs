@@ -1,22 +1,16 @@
 //! A small client of `GET /_changes/COLLECTION` (docs/changes.md): one connection, whose events it
 //! parses. It shares no code with the service.
-//!
-//! The request is one of HTTP/1.0, so that the body is the events and nothing else.
 
-use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use hotrow_transport::stream::BlockingStream;
+use hyper::body::Incoming;
 use serde_json::Value;
 
-use crate::http::{RequestError, Target};
+use crate::http::connection::Connection;
+use crate::http::{CONNECT_TIME_MAX, Request, RequestError, Target};
 use crate::observation::Position;
 
-/// Time limit of a connect to one address, TLS included.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-/// Bytes read from a socket at once.
-const PIECE_BYTES: usize = 16 << 10;
-/// Most bytes of a response's head, and of one event.
+/// Most bytes of one event.
 const EVENT_BYTES_MAX: usize = 64 << 10;
 
 /// What an event says.
@@ -79,7 +73,8 @@ pub enum FollowError {
 /// A stream of events.
 #[derive(Debug)]
 pub struct EventStream {
-    stream: BlockingStream,
+    connection: Connection,
+    body: Incoming,
     /// Received and not used.
     held: Vec<u8>,
 }
@@ -95,29 +90,17 @@ impl EventStream {
         last_id: Option<&str>,
         timeout: Duration,
     ) -> Result<Self, FollowError> {
-        let mut stream = connect(target, timeout.min(CONNECT_TIME_MAX))?;
-        let request = target.follow_request(path, last_id);
-        stream
-            .set_timeout(timeout)
-            .and_then(|()| stream.write_all(&request))
-            .and_then(|()| stream.flush())
-            .map_err(|error| lost(&error))?;
-        let mut this = Self { stream, held: Vec::new() };
-        let end = Instant::now() + timeout;
-        let head_end = loop {
-            if let Some(end) = this.held.windows(4).position(|four| four == b"\r\n\r\n") {
-                break end + 4;
-            }
-            if this.held.len() > EVENT_BYTES_MAX {
-                return Err(FollowError::Lost(RequestError::Malformed));
-            }
-            this.receive(end).map_err(FollowError::Lost)?;
-        };
-        let head: Vec<u8> = this.held.drain(..head_end).collect();
-        match status(&head) {
-            Some(200) => Ok(this),
-            Some(status) => Err(FollowError::Refused(status)),
-            None => Err(FollowError::Lost(RequestError::Malformed)),
+        let lost = FollowError::Lost;
+        let mut connection = Connection::open(target, timeout.min(CONNECT_TIME_MAX))
+            .map_err(|_| lost(RequestError::Connect))?;
+        let last_id = last_id.map(|id| ("Last-Event-ID", id.to_owned()));
+        let headers = last_id.into_iter().collect();
+        let request = Request { headers, ..Request::get(path.to_owned()) };
+        let begun = connection.begin(target, &request, timeout);
+        let response = begun.map_err(|(error, _)| lost(error))?;
+        match response.status().as_u16() {
+            200 => Ok(Self { connection, body: response.into_body(), held: Vec::new() }),
+            status => Err(FollowError::Refused(status)),
         }
     }
 
@@ -138,59 +121,14 @@ impl EventStream {
             if self.held.len() > EVENT_BYTES_MAX {
                 return Err(RequestError::Malformed);
             }
-            match self.receive(end) {
-                Ok(()) => {}
-                Err(RequestError::TimedOut) => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn receive(&mut self, end: Instant) -> Result<(), RequestError> {
-        let mut piece = [0; PIECE_BYTES];
-        loop {
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(RequestError::TimedOut);
-            }
-            match self.stream.set_timeout(left).and_then(|()| self.stream.read(&mut piece)) {
-                Ok(0) => return Err(RequestError::Closed),
-                Ok(count) => {
-                    self.held.extend_from_slice(piece.get(..count).unwrap_or_default());
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(kind(&error)),
+            match self.connection.more(&mut self.body, left)? {
+                Some(piece) if piece.is_empty() => return Err(RequestError::Closed),
+                Some(piece) => self.held.extend_from_slice(&piece),
+                None => return Ok(None),
             }
         }
     }
-}
-
-fn connect(target: &Target, limit: Duration) -> Result<BlockingStream, FollowError> {
-    for address in target.addresses() {
-        let opened = BlockingStream::connect(address, target.tls(), limit)
-            .and_then(|mut stream| stream.handshake(limit).map(|()| stream));
-        if let Ok(stream) = opened {
-            return Ok(stream);
-        }
-    }
-    Err(FollowError::Lost(RequestError::Connect))
-}
-
-fn lost(error: &std::io::Error) -> FollowError {
-    FollowError::Lost(kind(error))
-}
-
-fn kind(error: &std::io::Error) -> RequestError {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => RequestError::TimedOut,
-        _ => RequestError::Closed,
-    }
-}
-
-fn status(head: &[u8]) -> Option<u16> {
-    let text = std::str::from_utf8(head).ok()?;
-    text.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()
 }
 
 /// Parses a block of lines: `Some(None)` if it is no event, `None` if it is malformed.
@@ -270,7 +208,5 @@ mod tests {
             assert_eq!(parse(bad.as_bytes()), None, "{bad:?}");
         }
         assert_eq!(parse(b"\xff\n\n"), None);
-        assert_eq!(status(b"HTTP/1.0 503 Busy\r\n\r\n"), Some(503));
-        assert_eq!(status(b"nothing"), None);
     }
 }

@@ -13,6 +13,8 @@
 mod admin;
 pub mod capabilities;
 pub mod checker;
+#[cfg(test)]
+mod connection_tests;
 pub mod converge;
 mod copy_reader;
 pub mod counterexample;

@@ -6,9 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use ::redis::{PushKind, Value};
+
 use crate::history::Ns;
 use crate::observation::Claim;
-use crate::redis::reply::Reply;
+use crate::redis::Push;
 
 /// Age from which on the last proof that the connection is alive is too old.
 const ALIVE_NS: Ns = 300_000_000;
@@ -128,19 +130,18 @@ impl NearCache {
     }
 
     /// Applies a push. Returns `false` if it is none that this client knows.
-    pub(crate) fn apply(&mut self, push: &[Reply]) -> bool {
-        let [Reply::Bulk(kind), what] = push else { return false };
-        if kind != b"invalidate" {
+    pub(crate) fn apply(&mut self, push: &Push) -> bool {
+        if push.kind != PushKind::Invalidate {
             return false;
         }
-        match what {
-            Reply::Null => {
+        match push.data.as_slice() {
+            [Value::Nil] => {
                 self.counts.invalidate_alls += 1;
                 self.forget_all();
                 true
             }
-            Reply::Array(keys) => keys.iter().all(|key| {
-                let Reply::Bulk(key) = key else { return false };
+            [Value::Array(keys)] => keys.iter().all(|key| {
+                let Value::BulkString(key) = key else { return false };
                 // A key of other bytes is none of ours.
                 self.forget(std::str::from_utf8(key).unwrap_or_default());
                 true
@@ -182,8 +183,8 @@ impl Liveness {
 mod tests {
     use super::*;
 
-    fn invalidate(what: Reply) -> [Reply; 2] {
-        [Reply::Bulk(b"invalidate".to_vec()), what]
+    fn invalidate(what: Value) -> Push {
+        Push { kind: PushKind::Invalidate, data: vec![what] }
     }
 
     #[test]
@@ -194,17 +195,20 @@ mod tests {
         near.keep("c:3", 3, &Claim::Refused(503));
         assert_eq!(near.get("c:1"), Some(&Claim::Version(5)));
         assert_eq!((near.get("c:3"), near.all().count()), (None, 2));
-        let keys = ["c:1", "c:9"].map(|key| Reply::Bulk(key.as_bytes().to_vec()));
-        assert!(near.apply(&invalidate(Reply::Array(keys.to_vec()))));
+        let keys = ["c:1", "c:9"].map(|key| Value::BulkString(key.as_bytes().to_vec()));
+        assert!(near.apply(&invalidate(Value::Array(keys.to_vec()))));
         assert_eq!((near.get("c:1"), near.get("c:2")), (None, Some(&Claim::Absent)));
-        assert!(near.apply(&invalidate(Reply::Null)));
+        assert!(near.apply(&invalidate(Value::Nil)));
         assert_eq!(near.all().count(), 0);
         near.keep("c:1", 1, &Claim::Version(6));
         near.disconnected();
         let counts = near.counts;
         assert_eq!((near.all().count(), counts.invalidations, counts.kept), (0, 2, 3));
         assert_eq!((counts.invalidate_alls, counts.connections_lost), (1, 1));
-        assert!(!near.apply(&[Reply::Null]) && !near.apply(&invalidate(Reply::Integer(1))));
+        assert!(
+            !near.apply(&Push { kind: PushKind::Message, data: vec![Value::Nil] })
+                && !near.apply(&invalidate(Value::Int(1)))
+        );
     }
 
     #[test]
@@ -212,11 +216,11 @@ mod tests {
         let mut near = NearCache::default();
         (1..=3).for_each(|key| near.keep(&format!("c:{key}"), key, &Claim::Absent));
         assert_eq!([near.oldest(), near.oldest(), near.oldest()], [Some(1), Some(2), Some(3)]);
-        near.apply(&invalidate(Reply::Array(vec![Reply::Bulk(b"c:1".to_vec())])));
+        near.apply(&invalidate(Value::Array(vec![Value::BulkString(b"c:1".to_vec())])));
         assert_eq!([near.oldest(), near.oldest()], [Some(2), Some(3)]);
         for _ in 0..100 {
             near.keep("c:1", 1, &Claim::Absent);
-            near.apply(&invalidate(Reply::Array(vec![Reply::Bulk(b"c:1".to_vec())])));
+            near.apply(&invalidate(Value::Array(vec![Value::BulkString(b"c:1".to_vec())])));
         }
         assert!(near.order.len() < 50, "{}", near.order.len());
     }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::redis::Value;
+
 use crate::history::Ns;
 use crate::http::RequestError;
 use crate::near_cache::{Liveness, NearCache, NearCacheCounts};
 use crate::observation::Claim;
-use crate::redis::reply::Reply;
-use crate::redis::{RedisConnection, RedisTarget, TrackingMode};
+use crate::redis::{RedisConnection, RedisTarget, TrackingMode, error_text};
 
 /// Characters of a reply in a message.
 const SHOWN_MAX: usize = 120;
@@ -30,7 +31,7 @@ pub struct NearClient {
 #[derive(Debug)]
 pub struct Replied {
     /// The reply.
-    pub reply: Reply,
+    pub reply: Value,
     /// Time just before the first byte of the command was sent.
     pub sent_ns: Ns,
     /// Time just after the last byte of the reply was received.
@@ -166,12 +167,12 @@ impl NearClient {
 
 /// Interprets the reply for one key; `stated` interprets the bytes of its record. A refusal has the
 /// status that HTTP has for it.
-pub fn claim(reply: &Reply, stated: impl FnOnce(&[u8]) -> Result<Claim, String>) -> Claim {
+pub fn claim(reply: &Value, stated: impl FnOnce(&[u8]) -> Result<Claim, String>) -> Claim {
     match reply {
-        Reply::Null => Claim::Absent,
-        Reply::Bulk(record) => stated(record)
+        Value::Nil => Claim::Absent,
+        Value::BulkString(record) => stated(record)
             .unwrap_or_else(|what| Claim::Invalid(format!("a record, but {what}").into())),
-        Reply::Error(text) => match text.split(' ').next().unwrap_or_default() {
+        Value::ServerError(error) => match error.code() {
             "NOAUTH" | "WRONGPASS" => Claim::Refused(401),
             "NOPERM" => Claim::Refused(403),
             "RATELIMIT" => Claim::Refused(429),
@@ -184,9 +185,9 @@ pub fn claim(reply: &Reply, stated: impl FnOnce(&[u8]) -> Result<Claim, String>)
 }
 
 /// Returns the beginning of a reply as text.
-pub(crate) fn shown(reply: &Reply) -> String {
+pub(crate) fn shown(reply: &Value) -> String {
     let text = match reply {
-        Reply::Error(text) => format!("the error {text}"),
+        Value::ServerError(error) => format!("the error {}", error_text(error)),
         other => format!("the reply {other:?}"),
     };
     text.chars().take(SHOWN_MAX).collect()
@@ -196,23 +197,25 @@ pub(crate) fn shown(reply: &Reply) -> String {
 mod tests {
     use super::*;
 
+    fn refusal(text: &str) -> Value {
+        ::redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
+    }
+
     #[test]
     fn replies_are_claims_and_refusals_have_the_status_of_http() {
         let stated = |record: &[u8]| match record {
             b"7" => Ok(Claim::Version(7)),
             _ => Err("another number".to_owned()),
         };
-        let claim = |reply: &Reply| claim(reply, stated);
-        assert_eq!(claim(&Reply::Null), Claim::Absent);
-        assert_eq!(claim(&Reply::Bulk(b"7".to_vec())), Claim::Version(7));
+        let claim = |reply: &Value| claim(reply, stated);
+        assert_eq!(claim(&Value::Nil), Claim::Absent);
+        assert_eq!(claim(&Value::BulkString(b"7".to_vec())), Claim::Version(7));
         for (text, status) in
             [("NOAUTH x", 401), ("NOPERM", 403), ("BUSY a", 503), ("MASTERDOWN", 503)]
         {
-            assert_eq!(claim(&Reply::Error(text.to_owned())), Claim::Refused(status), "{text}");
+            assert_eq!(claim(&refusal(text)), Claim::Refused(status), "{text}");
         }
-        for reply in
-            [Reply::Error("ERR bad id".to_owned()), Reply::Integer(1), Reply::Bulk(b"8".to_vec())]
-        {
+        for reply in [refusal("ERR bad id"), Value::Int(1), Value::BulkString(b"8".to_vec())] {
             assert!(matches!(claim(&reply), Claim::Invalid(_)), "{reply:?}");
         }
     }

@@ -1,27 +1,22 @@
-//! A small client of the Redis protocol: one connection of RESP3 that tracks what it reads, one
-//! command at a time. It shares no code with the service.
-//!
-//! Reading order: [`RedisTarget`], [`RedisConnection`], [`reply`] (the bytes of replies).
-
-pub mod reply;
+//! A client of the Redis protocol: one connection of RESP3 that tracks what it reads, one command
+//! at a time. Commands and replies are those of the crate `redis`, without any code of the service;
+//! docs/adr/0030 says why the connection is not.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use ::redis::{Parser, PushKind, RedisError, Value};
 use hotrow_transport::stream::BlockingStream;
 use hotrow_transport::target::{Address, Url};
 use hotrow_transport::tls::Tls;
 
-use self::reply::{Parsed, Reply};
 use crate::http::RequestError;
 
 /// Time limit of a connect to one address, TLS included.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-/// Bytes read from a socket at once.
-const PIECE_BYTES: usize = 16 << 10;
 /// Most bytes of a reply.
-const REPLY_BYTES_MAX: usize = 64 << 20;
+const REPLY_BYTES_MAX: u64 = 64 << 20;
 
 /// An instance's address of the Redis protocol.
 #[derive(Clone)]
@@ -88,7 +83,7 @@ impl RedisTarget {
                 .and_then(|mut stream| stream.handshake(limit).map(|()| stream));
             match opened {
                 Ok(stream) => {
-                    let mut connection = RedisConnection { stream, held: Vec::new(), timeout };
+                    let mut connection = RedisConnection { stream, parser: Parser::new(), timeout };
                     connection.greet(self.credential.as_deref(), mode, collection)?;
                     return Ok(connection);
                 }
@@ -102,12 +97,17 @@ impl RedisTarget {
 }
 
 /// A connection that tracks.
-#[derive(Debug)]
 pub(crate) struct RedisConnection {
     stream: BlockingStream,
-    /// Received and not used.
-    held: Vec<u8>,
+    /// Has what was received and not used.
+    parser: Parser,
     timeout: Duration,
+}
+
+impl std::fmt::Debug for RedisConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisConnection").field("stream", &self.stream).finish_non_exhaustive()
+    }
 }
 
 impl RedisConnection {
@@ -129,14 +129,15 @@ impl RedisConnection {
         };
         for (name, command) in [("HELLO 3", hello), ("CLIENT TRACKING ON", tracking)] {
             match self.ask(command, &mut |_| {}) {
-                Ok(Reply::Error(text)) => {
-                    let hint = if text.starts_with("NOAUTH") || text.starts_with("WRONGPASS") {
-                        "; give a credential that may read the collection with --token-file or \
-                         --header @FILE"
-                    } else {
-                        ""
+                Ok(Value::ServerError(error)) => {
+                    let hint = match error.code() {
+                        "NOAUTH" | "WRONGPASS" => {
+                            "; give a credential that may read the collection with --token-file or \
+                             --header @FILE"
+                        }
+                        _ => "",
                     };
-                    return Err(format!("{name} was refused: {text}{hint}"));
+                    return Err(format!("{name} was refused: {}{hint}", error_text(&error)));
                 }
                 Ok(_) => {}
                 Err(lost) => return Err(format!("{name} got no reply ({})", lost.name())),
@@ -149,24 +150,25 @@ impl RedisConnection {
     pub(crate) fn ask(
         &mut self,
         arguments: &[&str],
-        on_push: &mut dyn FnMut(Vec<Reply>),
-    ) -> Result<Reply, RequestError> {
-        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
-        for argument in arguments {
-            bytes.extend_from_slice(format!("${}\r\n{argument}\r\n", argument.len()).as_bytes());
-        }
-        self.stream.set_timeout(self.timeout).map_err(|error| lost(&error))?;
+        on_push: &mut dyn FnMut(Push),
+    ) -> Result<Value, RequestError> {
+        let mut command = ::redis::Cmd::new();
+        arguments.iter().for_each(|argument| {
+            command.arg(*argument);
+        });
         self.stream
-            .write_all(&bytes)
+            .set_timeout(self.timeout)
+            .and_then(|()| self.stream.write_all(&command.get_packed_command()))
             .and_then(|()| self.stream.flush())
             .map_err(|error| lost(&error))?;
         let end = Instant::now() + self.timeout;
         loop {
             match self.next()? {
-                Some(Reply::Push(push)) => on_push(push),
-                Some(reply) => return Ok(reply),
-                None if Instant::now() > end => return Err(RequestError::TimedOut),
-                None => self.receive()?,
+                Received::Push(push) => on_push(push),
+                Received::Reply(reply) => return Ok(reply),
+            }
+            if Instant::now() > end {
+                return Err(RequestError::TimedOut);
             }
         }
     }
@@ -174,53 +176,57 @@ impl RedisConnection {
     /// Takes what was pushed until now, without waiting for more.
     pub(crate) fn take_pushes(
         &mut self,
-        on_push: &mut dyn FnMut(Vec<Reply>),
+        on_push: &mut dyn FnMut(Push),
     ) -> Result<(), RequestError> {
         self.stream.set_nonblocking(true).map_err(|error| lost(&error))?;
-        let received = loop {
-            match self.receive() {
-                Ok(()) => {}
+        let taken = loop {
+            match self.next() {
+                Ok(Received::Push(push)) => on_push(push),
+                // No command waits for a reply.
+                Ok(Received::Reply(_)) => break Err(RequestError::Malformed),
                 // Nothing more has arrived.
                 Err(RequestError::TimedOut) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
         self.stream.set_nonblocking(false).map_err(|error| lost(&error))?;
-        received?;
-        while let Some(reply) = self.next()? {
-            // No command waits for a reply.
-            let Reply::Push(push) = reply else { return Err(RequestError::Malformed) };
-            on_push(push);
-        }
-        Ok(())
+        taken
     }
 
-    /// Returns the next reply or push that has arrived in full.
-    fn next(&mut self) -> Result<Option<Reply>, RequestError> {
-        match reply::parse(&self.held) {
-            Parsed::Complete { reply, used } => {
-                self.held.drain(..used);
-                Ok(Some(reply))
-            }
-            Parsed::Incomplete if self.held.len() > REPLY_BYTES_MAX => Err(RequestError::Malformed),
-            Parsed::Incomplete => Ok(None),
-            Parsed::Malformed => Err(RequestError::Malformed),
-        }
+    /// Returns the next reply or push. After a time-out the parser keeps the part that has arrived.
+    fn next(&mut self) -> Result<Received, RequestError> {
+        let stream = (&mut self.stream).take(REPLY_BYTES_MAX);
+        Ok(match self.parser.parse_value(stream).map_err(|error| kind(&error))? {
+            Value::Push { kind, data } => Received::Push(Push { kind, data }),
+            reply => Received::Reply(reply),
+        })
     }
+}
 
-    fn receive(&mut self) -> Result<(), RequestError> {
-        let mut piece = [0; PIECE_BYTES];
-        loop {
-            match self.stream.read(&mut piece) {
-                Ok(0) => return Err(RequestError::Closed),
-                Ok(count) => {
-                    self.held.extend_from_slice(piece.get(..count).unwrap_or_default());
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(lost(&error)),
-            }
-        }
+/// A message that answers no command.
+#[derive(Debug)]
+pub(crate) struct Push {
+    pub(crate) kind: PushKind,
+    pub(crate) data: Vec<Value>,
+}
+
+enum Received {
+    Reply(Value),
+    Push(Push),
+}
+
+/// Returns the line of an error reply.
+pub(crate) fn error_text(error: &::redis::ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
+fn kind(error: &RedisError) -> RequestError {
+    if error.is_timeout() {
+        RequestError::TimedOut
+    } else if error.is_io_error() {
+        RequestError::Closed
+    } else {
+        RequestError::Malformed
     }
 }
 
@@ -228,5 +234,64 @@ fn lost(error: &std::io::Error) -> RequestError {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => RequestError::TimedOut,
         _ => RequestError::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Delivers a byte with each second read; the others find nothing.
+    struct Slow<'a> {
+        bytes: &'a [u8],
+        is_ready: bool,
+    }
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.is_ready = !self.is_ready;
+            if self.is_ready {
+                Read::read(&mut self.bytes, &mut into[..1])
+            } else {
+                Err(ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
+    #[test]
+    fn what_arrives_in_parts_is_parsed_in_its_order() {
+        let bytes = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\na:7\r\n*3\r\n$2\r\n{}\r\n_\r\n\
+                      $-1\r\n-NOAUTH no\r\n:5\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n+OK\r\n";
+        let (mut parser, mut seen) = (Parser::new(), Vec::new());
+        let mut slow = Slow { bytes, is_ready: false };
+        let end = loop {
+            match parser.parse_value(&mut slow) {
+                Ok(value) => seen.push(value),
+                Err(error) if kind(&error) == RequestError::TimedOut => {}
+                Err(error) => break kind(&error),
+            }
+        };
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let push = |data| Value::Push { kind: PushKind::Invalidate, data };
+        assert_eq!(seen[0], push(vec![Value::Array(vec![bulk("a:7")])]));
+        assert_eq!(seen[1], Value::Array(vec![bulk("{}"), Value::Nil, Value::Nil]));
+        let Value::ServerError(error) = &seen[2] else { panic!("{:?}", seen[2]) };
+        assert_eq!(error_text(error), "NOAUTH no");
+        assert_eq!(seen[3..], [Value::Int(5), push(vec![Value::Nil]), Value::Okay]);
+        assert_eq!(end, RequestError::Closed);
+    }
+
+    #[test]
+    fn other_bytes_are_malformed() {
+        for bytes in ["x\r\n", "$x\r\n", "$1\r\nabc\r\n", ":\r\n"] {
+            let parsed = Parser::new().parse_value(bytes.as_bytes());
+            assert_eq!(
+                parsed.map_err(|error| kind(&error)),
+                Err(RequestError::Malformed),
+                "{bytes:?}"
+            );
+        }
     }
 }

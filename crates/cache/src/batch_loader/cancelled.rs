@@ -1,7 +1,7 @@
 //! A loader that was cancelled during a query.
 
 use super::BatchLoader;
-use crate::cache::LookupError;
+use crate::lookup_error::LookupError;
 
 impl<E: Clone> BatchLoader<E> {
     /// Abandons the query in flight: its flights are queued again or finished.

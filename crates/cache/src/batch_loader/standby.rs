@@ -7,9 +7,10 @@ use hotrow_measure::clock::Nanos;
 
 use super::BatchLoader;
 use super::fills::Fill;
-use crate::cache::{Collection, LookupError};
+use crate::cache::Collection;
 use crate::fetch_queue::FetchQueue;
 use crate::flight::Flight;
+use crate::lookup_error::LookupError;
 use crate::sync::MutexGuard;
 use hotrow_types::version::Position;
 

@@ -141,6 +141,7 @@ impl<E: Clone> Cache<E> {
 #[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
+    use crate::BatchLoader;
     use crate::testkit::*;
     use hotrow_types::version::Position;
 

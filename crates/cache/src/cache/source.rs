@@ -4,7 +4,7 @@
 //! of the log that has been applied concern the collections of that source alone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -13,44 +13,10 @@ use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
 use super::{Cache, CacheState, Collection};
-use crate::config::{CollectionPolicy, Config, InvalidationMode, SourceSettings};
-use crate::freshness::Progress;
+use crate::config::{CollectionPolicy, Config, SourceSettings};
 use crate::record::Epoch;
 use crate::safeguards::Safeguard;
-
-/// A source as its collections share it.
-pub(crate) struct SourceState {
-    pub(crate) id: SourceId,
-    pub(crate) settings: SourceSettings,
-    pub(crate) progress: Progress,
-    feed_epochs_total: AtomicU64,
-    /// Whether standbys may wait for a probe; see [`Cache::release_standbys_after`].
-    pub(crate) standbys_are_held: AtomicBool,
-}
-
-impl SourceState {
-    pub(super) fn new(id: SourceId, settings: SourceSettings) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            settings,
-            progress: Progress::new(),
-            feed_epochs_total: AtomicU64::new(0),
-            standbys_are_held: AtomicBool::new(false),
-        })
-    }
-
-    fn is_followed(&self) -> bool {
-        self.settings.invalidation_mode == InvalidationMode::Feed
-    }
-
-    /// Returns the staleness that entries are judged by: zero where the TTL alone decides.
-    fn effective_staleness(&self, now: Nanos) -> Duration {
-        match self.settings.invalidation_mode {
-            InvalidationMode::Feed => self.progress.effective_staleness(now),
-            InvalidationMode::TtlOnly => Duration::ZERO,
-        }
-    }
-}
+use crate::source_state::SourceState;
 
 impl<E> Collection<E> {
     /// Returns the staleness that entries of the collection are judged by.
@@ -208,6 +174,7 @@ mod tests {
     use hotrow_types::version::ChangeId;
 
     use super::*;
+    use crate::config::InvalidationMode;
     use crate::testkit::*;
     use crate::{Freshness, Lookup, NotReached, ReadMode};
 

@@ -5,7 +5,7 @@ use crate::config::WhenStale;
 use crate::flight::Waited;
 use crate::record::HOT_HITS_MIN;
 use crate::testkit::*;
-use crate::{Answers, Fetched};
+use crate::{Answers, BatchLoader, Fetched};
 use hotrow_types::version::Position;
 
 const KEY: i64 = 1;

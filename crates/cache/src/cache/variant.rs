@@ -2,21 +2,11 @@
 
 use super::Cache;
 use crate::record::{ContentCoding, Record};
+use crate::store::Attached;
 
 /// Times that an addition is tried again because another one to the same entry came first: one for
 /// each other coding.
 const ATTEMPTS_MAX: usize = ContentCoding::ALL.len();
-
-/// Result of [`Cache::attach_variant`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attached {
-    /// The entry has the variant.
-    Stored,
-    /// The entry is gone, has another body, or has the variant already.
-    Superseded,
-    /// The entry with its variant is larger than any shard accepts.
-    TooLarge,
-}
 
 impl<E: Clone> Cache<E> {
     /// Adds a variant, made of the body of `record`, to the entry of its key. The entry may be

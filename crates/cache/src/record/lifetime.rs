@@ -1,10 +1,4 @@
-//! A lifetime in 32 bits: 26 bits of precision and an exponent, rounded down. And its end.
-
-use std::time::Duration;
-
-use hotrow_measure::clock::Nanos;
-
-use super::Record;
+//! A lifetime in 32 bits: 26 bits of precision and an exponent, rounded down.
 
 /// Bits of precision.
 const MANTISSA_BITS: u32 = 26;
@@ -30,24 +24,6 @@ impl Lifetime {
             return u64::MAX;
         }
         u64::from(self.0 & ((1 << MANTISSA_BITS) - 1)) << (self.0 >> MANTISSA_BITS)
-    }
-}
-
-impl Record {
-    /// Returns whether both are one record in memory.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0.ptr(), other.0.ptr())
-    }
-
-    /// Returns the time at which its TTL ends: at most 2^-25 of it before the time that the record
-    /// was made with.
-    #[must_use]
-    pub fn expires_at(&self) -> Nanos {
-        Nanos(self.read_at().0.saturating_add(self.0.header.header.lifetime.nanos()))
-    }
-
-    pub(crate) fn expired_for(&self, now: Nanos) -> Option<Duration> {
-        (now >= self.expires_at()).then(|| now.since(self.expires_at()))
     }
 }
 

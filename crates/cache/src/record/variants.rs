@@ -3,121 +3,11 @@
 //! grow; one with another variant is another record (I7), so that a variant cannot outlive the
 //! body that it was made of.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use triomphe::ThinArc;
 
-use super::{HOT_HITS_MIN, Header, Record};
-
-/// Coding of a variant (RFC 9110 section 8.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentCoding {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstd,
-}
-
-impl ContentCoding {
-    /// All codings, in the order of their variants in a record.
-    pub const ALL: [Self; 2] = [Self::Gzip, Self::Zstd];
-
-    /// Returns its name in header fields and entity tags.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// Bytes of one length in the trailer.
-const LENGTH: usize = 4;
-/// Bytes behind the variants: the length of each, 0 for none.
-const TRAILER: usize = LENGTH * ContentCoding::ALL.len();
-
-/// Number of hits, in the low two bits, and the state of each variant's making, in two bits each.
-///
-/// Readers change it without a lock. Two at once may count as one, and a variant may be asked for
-/// once more than needed.
-#[derive(Debug)]
-pub(super) struct Uses(AtomicU8);
-
-const HITS: u8 = 0b11;
-/// Behind the states of the variants.
-const UNPROVEN: u8 = 1 << 7;
-/// No request asked for the variant.
-const UNASKED: u8 = 0;
-/// One request did.
-const ASKED: u8 = 1;
-/// It is being made.
-const STARTED: u8 = 2;
-/// It is not worth its bytes, or does not fit.
-const REFUSED: u8 = 3;
-
-impl Uses {
-    pub(super) fn none() -> Self {
-        Self(AtomicU8::new(0))
-    }
-
-    /// Counts a hit. A hot record is not written to any more.
-    #[inline]
-    pub(super) fn note_hit(&self) {
-        let before = self.0.load(Ordering::Relaxed);
-        if before & HITS < HOT_HITS_MIN {
-            self.0.store(before + 1, Ordering::Relaxed);
-        }
-    }
-
-    fn note_unproven(&self) {
-        self.0.fetch_or(UNPROVEN, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn is_unproven(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & UNPROVEN != 0
-    }
-
-    pub(super) fn hits(&self) -> u8 {
-        self.0.load(Ordering::Relaxed) & HITS
-    }
-
-    fn state(&self, coding: ContentCoding) -> u8 {
-        self.0.load(Ordering::Relaxed) >> shift(coding) & 0b11
-    }
-
-    fn set(&self, coding: ContentCoding, state: u8) {
-        let others: u8 = !(0b11 << shift(coding));
-        let set = |uses: u8| Some(uses & others | state << shift(coding));
-        // It never fails.
-        _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
-    }
-}
-
-fn shift(coding: ContentCoding) -> u8 {
-    2 + 2 * coding as u8
-}
-
-/// Returns the place of the trailer in a record with variants.
-fn trailer_at(slice: &[u8]) -> usize {
-    slice.len().saturating_sub(TRAILER)
-}
-
-/// Returns the length of a variant, from the trailer.
-fn length(slice: &[u8], coding: ContentCoding) -> usize {
-    let at = trailer_at(slice) + LENGTH * coding as usize;
-    // `with_variant` put them there.
-    let bytes = slice.get(at..).and_then(<[u8]>::first_chunk::<LENGTH>);
-    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes) as usize)
-}
-
-/// Returns the end of the body of a record with variants.
-#[cold]
-pub(super) fn body_end(slice: &[u8]) -> usize {
-    let variants: usize = ContentCoding::ALL.iter().map(|coding| length(slice, *coding)).sum();
-    trailer_at(slice).saturating_sub(variants)
-}
+use super::coding::{ContentCoding, body_end, length};
+use super::uses::{ASKED, REFUSED, STARTED, UNASKED};
+use super::{Header, Record};
 
 impl Record {
     /// Notes that it did not enter the memory, because it may be older than a change.
@@ -194,7 +84,7 @@ impl Record {
             lifetime: old.lifetime,
             key_bytes: old.key_bytes,
             kind: old.kind.with_variants(),
-            uses: Uses(AtomicU8::new(old.uses.0.load(Ordering::Relaxed))),
+            uses: old.uses.copy(),
         };
         Some(Self(ThinArc::from_header_and_slice(header, &with)))
     }
@@ -207,6 +97,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use super::super::coding::TRAILER;
     use super::*;
     use crate::testkit::{key, record_of};
 

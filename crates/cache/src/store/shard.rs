@@ -23,11 +23,11 @@ use foldhash::fast::FixedState;
 #[cfg(all(test, not(feature = "shuttle")))]
 pub(super) use self::resize::EVICTED_PER_STEP_MAX;
 pub(crate) use self::resize::ShardCapacity;
+use super::attached::Attached;
+use super::entry::Entry;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
-use crate::cache::Attached;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
-use crate::store::Entry;
 
 /// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
 const HOT_SHARE: f64 = 0.85;
@@ -446,7 +446,7 @@ impl<R: Entry + Clone> Shard<R> {
             + self.missing.ghosts.memory_bytes()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "failpoints"))]
     pub(super) fn records(&self) -> impl Iterator<Item = &R> {
         self.slab.records()
     }

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::Entry;
+use super::entry::Entry;
 
 /// End of a chain or list, and head of an empty ring. Bounds the slots of a shard.
 pub(super) const NONE: u32 = u32::MAX;
@@ -386,7 +386,7 @@ impl<R: Entry> Slab<R> {
 
 impl<R> Slab<R> {
     /// Returns the records, in no order.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "failpoints"))]
     pub(super) fn records(&self) -> impl Iterator<Item = &R> {
         self.slots.iter().filter_map(|slot| slot.record.as_ref())
     }

@@ -7,7 +7,7 @@ use hotrow_config::{Alias, Collection};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
-use super::collection_context::Collections;
+use super::collection_context::CollectionSettings;
 use super::key_types::key_types;
 use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid};
 use super::problem::shown;
@@ -93,39 +93,42 @@ fn alias(name: String, mut section: Section<'_>, of: &Aliased<'_>) -> NamedAlias
 }
 
 /// Adds an alias as a collection behind the others.
-pub(super) fn add(all: &mut Collections, alias: NamedAlias) {
-    let of = usize::from(alias.of.0);
-    let NamedAlias { name, of: id, columns, key_types } = alias;
-    let name = format!("{}/by/{name}", all.server[of].name);
+pub(super) fn add(all: &mut Vec<CollectionSettings>, alias: NamedAlias) {
+    let NamedAlias { name, of, columns, key_types } = alias;
+    let own = &mut all[usize::from(of.0)];
+    let name = format!("{}/by/{name}", own.server.name);
     let server = Collection {
         name: name.clone(),
         alias: Some(Alias {
-            of: id,
-            of_name: all.server[of].name.clone(),
+            of,
+            of_name: own.server.name.clone(),
             columns: columns.clone(),
-            key_columns: all.source[of].key.len(),
+            key_columns: own.source.key.len(),
         }),
-        ..all.server[of].clone()
+        ..own.server.clone()
     };
-    let policy = CollectionPolicy { has_tenants: false, has_views: false, ..all.cache[of].clone() };
+    let cache = CollectionPolicy { has_tenants: false, has_views: false, ..own.cache.clone() };
     // A record confirms an alias by its members.
-    all.cache[of].has_views = true;
-    let others = columns
-        .iter()
-        .filter(|column| !all.source[of].key.iter().any(|key| key.eq_ignore_ascii_case(column)));
-    let served = all.source[of].key.iter().chain(others).cloned().collect();
+    own.cache.has_views = true;
+    let key = &own.source.key;
+    let others =
+        columns.iter().filter(|column| !key.iter().any(|key| key.eq_ignore_ascii_case(column)));
     let source = CollectionConfig {
         name,
-        table: all.source[of].table.clone(),
+        table: own.source.table.clone(),
+        columns: Some(key.iter().chain(others).cloned().collect()),
         key: columns,
         key_types,
-        columns: Some(served),
         exclude: Vec::new(),
         tenant: None,
         is_alias: true,
         embed: Vec::new(),
     };
-    all.server.push(server);
-    all.cache.push(policy);
-    all.source.push(source);
+    all.push(CollectionSettings {
+        server,
+        cache,
+        source,
+        is_followed: false,
+        has_surrogate_keys: false,
+    });
 }

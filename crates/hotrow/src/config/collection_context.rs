@@ -5,18 +5,16 @@ use std::time::Duration;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_config::Collection;
 use hotrow_source::spec::CollectionConfig;
-use hotrow_types::key::CollectionId;
 
-/// Settings of the same collections for each subsystem, in one order.
-#[derive(Default)]
-pub(super) struct Collections {
-    pub(super) server: Vec<Collection>,
-    pub(super) cache: Vec<CollectionPolicy>,
-    pub(super) source: Vec<CollectionConfig>,
-    /// Those whose changes may be followed.
-    pub(super) followed: Vec<CollectionId>,
-    /// Those whose answers have surrogate keys.
-    pub(super) purged: Vec<CollectionId>,
+/// Settings of one collection, for each subsystem.
+pub(super) struct CollectionSettings {
+    pub(super) server: Collection,
+    pub(super) cache: CollectionPolicy,
+    pub(super) source: CollectionConfig,
+    /// Its changes may be followed.
+    pub(super) is_followed: bool,
+    /// Its answers have surrogate keys.
+    pub(super) has_surrogate_keys: bool,
 }
 
 /// Lifetimes of entries where a collection sets none.

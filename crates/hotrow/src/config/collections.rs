@@ -8,7 +8,7 @@ use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 use hotrow_types::source::SourceId;
 
 use super::aliases::{self, NamedAlias};
-use super::collection_context::{AccessTraits, Collections, SourceTraits, Ttl};
+use super::collection_context::{AccessTraits, CollectionSettings, SourceTraits, Ttl};
 use super::compression::compression;
 use super::embed;
 use super::key_types::key_types;
@@ -21,13 +21,13 @@ use super::units::TTL;
 pub(crate) const COLLECTIONS_MAX: usize = 1_000;
 const CACHE_CONTROL_BYTES_MAX: usize = 256;
 
+/// Reads the collections, in the order of their numbers.
 pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
-) -> Collections {
-    let mut all = Collections::default();
+) -> Vec<CollectionSettings> {
     let tables = section.sections();
     let rule = match tables.len() {
         0 => Some(
@@ -43,9 +43,13 @@ pub(super) fn collections(
     if let Some(rule) = rule {
         section.refuse_whole(&rule);
     }
+    let mut all = Vec::with_capacity(tables.len());
     let mut named = Vec::new();
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        named.extend(collection(name, table, defaults, sources, access, &mut all));
+        let number = CollectionId(all.len() as u16);
+        let (settings, aliases) = collection(name, number, table, defaults, sources, access);
+        all.push(settings);
+        named.extend(aliases);
     }
     // Behind all collections, whose numbers are their places among the names of the file.
     named.into_iter().for_each(|alias| aliases::add(&mut all, alias));
@@ -54,12 +58,12 @@ pub(super) fn collections(
 
 fn collection(
     name: String,
+    number: CollectionId,
     mut section: Section<'_>,
     defaults: &Ttl,
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
-    all: &mut Collections,
-) -> Vec<NamedAlias> {
+) -> (CollectionSettings, Vec<NamedAlias>) {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a collection must begin with a letter a to z and have at most \
@@ -85,7 +89,7 @@ fn collection(
         );
     }
     let (tenant, tenancy) = tenant(&mut section, access, source_traits.stale_by).unzip();
-    all.cache.push(CollectionPolicy {
+    let cache = CollectionPolicy {
         ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
         negative_ttl: section.duration_or(
             "negative_ttl",
@@ -96,7 +100,7 @@ fn collection(
         has_tenants: tenant.is_some(),
         // `keep_members` sets it where roles are limited, `aliases` where there are aliases.
         has_views: false,
-    });
+    };
     let cache_control = cache_control(&mut section, access.is_configured);
     let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
@@ -114,13 +118,8 @@ fn collection(
              there are no positions",
         );
     }
-    let number = CollectionId(all.server.len() as u16);
-    if changes(&mut section, source_traits, tenant.is_some()) {
-        all.followed.push(number);
-    }
-    if surrogate_keys(&mut section, source_traits, access, &cache_control) {
-        all.purged.push(number);
-    }
+    let is_followed = changes(&mut section, source_traits, tenant.is_some());
+    let has_surrogate_keys = surrogate_keys(&mut section, source_traits, access, &cache_control);
     let aliases = aliases::aliases(
         &mut section,
         &aliases::Aliased {
@@ -140,7 +139,7 @@ fn collection(
         },
     );
     section.finish();
-    all.server.push(Collection {
+    let server = Collection {
         name: name.clone(),
         source,
         cache_control,
@@ -155,8 +154,8 @@ fn collection(
         surrogates: None,
         is_removed: false,
         alias: None,
-    });
-    all.source.push(CollectionConfig {
+    };
+    let source = CollectionConfig {
         name,
         table,
         key,
@@ -166,8 +165,8 @@ fn collection(
         tenant,
         is_alias: false,
         embed,
-    });
-    aliases
+    };
+    (CollectionSettings { server, cache, source, is_followed, has_surrogate_keys }, aliases)
 }
 
 /// Reads whether changes may be followed.

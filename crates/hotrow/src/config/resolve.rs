@@ -9,10 +9,11 @@ use hotrow_config::observability::Observability;
 use hotrow_config::rate::RateLimits;
 use hotrow_config::transport::{ClientCertificates, Transport};
 use hotrow_config::{Limits, ReadyWhen};
-use hotrow_source::spec::{CollectionConfig, Follow};
+use hotrow_source::spec::Follow;
+use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
-use super::collection_context::{AccessTraits, Ttl};
+use super::collection_context::{AccessTraits, CollectionSettings, Ttl};
 use super::listen::{Listen, listen, redis_settings};
 use super::rate::rate;
 use super::reader::{Context, Section};
@@ -115,15 +116,23 @@ pub(super) fn resolve<'a>(
             cache_section.ttl.ttl
         ));
     }
-    let of_sources = of_sources(&collections.server, collections.source, sources.len());
-    let mut served_collections = collections.server;
+    let numbers_of = |has: fn(&CollectionSettings) -> bool| -> Vec<CollectionId> {
+        let numbered = (0..).map(CollectionId).zip(&collections);
+        numbered.filter(|(_, own)| has(own)).map(|(number, _)| number).collect()
+    };
+    let followed = numbers_of(|own| own.is_followed);
+    let purged = numbers_of(|own| own.has_surrogate_keys);
+    let mut of_sources = vec![Vec::new(); sources.len()];
+    let mut served_collections = Vec::with_capacity(collections.len());
+    let mut cache_policies = Vec::with_capacity(collections.len());
+    for own in collections {
+        // Each source keeps their order.
+        of_sources[own.server.source.index()].push(own.source);
+        served_collections.push(own.server);
+        cache_policies.push(own.cache);
+    }
     let max_staleness = cache_section.config.max_staleness;
-    let purge = super::purge::purge(
-        purge_section,
-        collections.purged,
-        &mut served_collections,
-        max_staleness,
-    );
+    let purge = super::purge::purge(purge_section, purged, &mut served_collections, max_staleness);
     let server = hotrow_config::Config {
         data,
         admin,
@@ -139,7 +148,7 @@ pub(super) fn resolve<'a>(
         shed,
         concurrency: shared.concurrency,
         collections: served_collections,
-        follow: super::follow::follow(follow_section, collections.followed),
+        follow: super::follow::follow(follow_section, followed),
         purge,
         rate,
         describes_on_data,
@@ -159,7 +168,7 @@ pub(super) fn resolve<'a>(
     Some(Resolved {
         server,
         cache: cache_section.config,
-        collections: collections.cache,
+        collections: cache_policies,
         cache_sources,
         sources: sources?,
         #[cfg(feature = "hub")]
@@ -193,19 +202,6 @@ pub(super) fn source_alone<'a>(
 /// Returns what the HTTP side knows of a source.
 fn served((name, source): &(String, Source)) -> hotrow_config::Source {
     hotrow_config::Source { name: name.clone(), slow_query: source.slow_query }
-}
-
-/// Divides the collections among the sources; each keeps their order.
-fn of_sources(
-    served: &[hotrow_config::Collection],
-    all: Vec<CollectionConfig>,
-    sources: usize,
-) -> Vec<Vec<CollectionConfig>> {
-    let mut divided = vec![Vec::new(); sources];
-    for (collection, config) in served.iter().zip(all) {
-        divided[collection.source.index()].push(config);
-    }
-    divided
 }
 
 /// Checks that no other listener has the path of the admin API's socket.

@@ -90,20 +90,18 @@ mod histories;
 mod init;
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment
-/// that `HOTROW_TEST_MONGODB_URL` names. Tests that need a fault always use the stand-in.
+/// that `HOTROW_TEST_MONGODB_URL` names. Types, keys and refusals are in the engine's own tests.
 ///
-/// Reading order: [`shop`] (test database and helpers), then by theme: [`types`], [`changes`],
-/// [`start`], [`reads`], [`failures`]. [`common`] holds the tests that run over several
-/// engines; [`standins`] tests the stand-in itself; [`foreign`] reads from an independent server.
+/// Reading order: [`shop`] (test database and helpers), then by theme: [`changes`], [`start`],
+/// [`reads`], [`failures`], [`passwords`]. [`common`] holds the tests that run over several
+/// engines.
 mod mongodb {
     mod changes;
     mod failures;
-    mod foreign;
+    mod passwords;
     mod reads;
     mod shop;
-    mod standins;
     mod start;
-    mod types;
 
     use hotrow_testkit::mongo;
     use hotrow_testkit::standin;
@@ -136,12 +134,13 @@ mod mysql {
         use crate::backend::maria::Maria;
         #[cfg(feature = "failpoints")]
         use crate::shop::threads;
-        use crate::shop::{reads, traces};
+        use crate::shop::{failures, reads, traces};
 
         tests! {
             Maria:
             reads::a_writer_reads_its_own_write_by_its_position,
             traces::a_query_names_its_database,
+            failures::a_server_that_never_answers_is_named_in_the_log,
             #[cfg(feature = "failpoints")]
             threads::a_feed_that_panics_is_a_loss_and_follows_again,
             #[cfg(feature = "failpoints")]

@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    ("representation", &["cache", "http1", "types"]),
+    ("representation", &["cache", "config", "http1", "source", "supervisor", "types"]),
     (
         "server",
         &[
@@ -129,7 +129,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("replay", &["cache", "measure", "types"]),
-    ("simulator", &["admission", "cache", "measure", "source", "types"]),
+    ("simulator", &["admission", "cache", "hub", "measure", "push", "source", "types"]),
     ("testkit", &[]),
 ];
 /// Dependencies of an engine.

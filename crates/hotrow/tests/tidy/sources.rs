@@ -111,6 +111,7 @@ pub(crate) fn demo_database(tree: &Tree) -> Vec<String> {
 const SERVING: &[&str] = &[
     "crates/source/src/",
     "crates/net/src/",
+    "crates/representation/src/",
     "crates/server/src/",
     "crates/telemetry/src/",
     "crates/hotrow/src/serve.rs",

@@ -2,7 +2,7 @@
 
 use hotrow_types::key::KEY_BYTES_MAX;
 
-use super::DecodeError;
+use super::error::DecodeError;
 use crate::tag::Tag;
 
 const SHORT: DecodeError = DecodeError::Damaged("it ends too early");

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hotrow_net::file_watch;
 use hotrow_net::http_client::{PROGRAM, Whole};
 use hotrow_push::{Batch, BatchLimits, Purge};
+use hotrow_representation::surrogate_key::SurrogateKeys;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request};
 use ring::hmac;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 use crate::access::wall_clock;
 use crate::collections::Collections;
 use crate::config::purge::{SECRET_BYTES_MIN, Secret, Target, TargetKind};
-use crate::surrogate_key::SurrogateKeys;
 
 /// Field of the keys that Varnish purges.
 const XKEY_PURGE: &str = "xkey-purge";

@@ -6,13 +6,13 @@ use hotrow_http1::write;
 use hotrow_http2::hpack::encoder::{self, name};
 use hotrow_representation::header_writer::etag;
 use hotrow_representation::record_form::tag_suffix;
+use hotrow_representation::surrogate_key::Sharing;
 use hotrow_types::version::Position;
 
 use super::{AbsentAnswer, RecordAnswer, RecordHeads};
 use crate::body::Body;
 use crate::connection::written::Written;
 use crate::respond::age_seconds;
-use crate::surrogate_key::Sharing;
 
 impl RecordHeads {
     /// Writes the fields of an answer. `text` is memory that is used again.

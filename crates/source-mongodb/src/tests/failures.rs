@@ -229,6 +229,30 @@ fn a_slow_read_ends_in_time_and_a_read_survives_one_cut() {
 }
 
 #[test]
+fn refused_logins_become_rare() {
+    const READS: u64 = 200;
+    let mongo = MongoDatabase::on_standin();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let url = mongo.url().replace("://", "://reader:password@") + "&authMechanism=PLAIN";
+    let engine = Engine::launch(config(&url, &["things"]), Hooks::default(), |_| {});
+    engine.settle();
+    let standin = mongo.standin();
+    let refused = Failure::new(18, "AuthenticationFailed", "Authentication failed.");
+    standin.inject("saslStart", Fault::Fail(refused));
+    standin.cut(None);
+    wait("a refused login", || {
+        let answer = engine.read(0, &["1"]);
+        answer.is_err_and(|error| error.to_string().contains("Authentication failed"))
+    });
+    let before = standin.commands("saslStart");
+    (0..READS).for_each(|_| assert!(engine.read(0, &["1"]).is_err()));
+    let logins = standin.commands("saslStart") - before;
+    assert!(logins < READS / 5, "{logins} logins for {READS} reads");
+    standin.clear_faults("saslStart");
+    wait("a read", || engine.read(0, &["1"]).is_ok());
+}
+
+#[test]
 fn a_malformed_answer_fails_the_read_and_no_document_is_missing() {
     let mongo = MongoDatabase::on_standin();
     mongo.insert("things", (1..=3).map(|n| doc! { "_id": n }));
@@ -283,4 +307,7 @@ fn a_mongos_is_followed_and_notes_advance_an_idle_stream() {
         mongo.standin().commands("dbStats") > 0 && mongo.standin().commands("appendOplogNote") > 0
     );
     assert_eq!(engine.text(0, "2"), r#"{"_id":2}"#);
+    let dropped = engine.delivered(|| mongo.ask(async |database| database.drop().await));
+    assert!(dropped.iter().all(|event| matches!(event, Event::Flush(..))), "{dropped:?}");
+    assert_eq!(engine.keys(|| mongo.insert("things", [doc! { "_id": 3 }])), [engine.key(0, "3")]);
 }

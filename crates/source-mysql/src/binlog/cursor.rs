@@ -1,6 +1,23 @@
 //! Reader of an event's fields, front to back.
 
-use super::DecodeError;
+/// Error of decoding an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DecodeError {
+    /// The bytes end too early.
+    #[error("an event ends before its {0}")]
+    Short(&'static str),
+    /// The rows are compressed or partial.
+    #[error("rows are compressed or partial")]
+    Unreadable,
+    /// A field has an invalid value.
+    #[error("an event's {what} is {value}")]
+    Value {
+        /// Name of the field.
+        what: &'static str,
+        /// Value of the field.
+        value: u64,
+    },
+}
 
 /// Remaining bytes of an event.
 #[derive(Clone, Copy, Debug)]

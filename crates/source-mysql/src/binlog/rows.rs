@@ -2,9 +2,11 @@
 
 use mysql_async::Value;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, DecodeError};
 use super::table::Layout as ColumnLayout;
-use super::{DecodeError, Event, NO_TABLE};
+
+/// Table number of an event without rows, which only ends a statement.
+const NO_TABLE: u64 = 0xff_ffff;
 
 /// Kind of change to rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +63,16 @@ impl Layout {
     }
 }
 
+/// Decodes the rows of an event; none if it only ends a statement.
 pub(super) fn decode<'a>(
     cursor: &mut Cursor<'a>,
     layout: Layout,
-) -> Result<Event<'a>, DecodeError> {
+) -> Result<Option<Rows<'a>>, DecodeError> {
     const STATEMENT_END: u16 = 1;
     let table = cursor.number(6, "table")?;
     let ends_statement = cursor.u16("flags")? & STATEMENT_END != 0;
     if table == NO_TABLE {
-        return Ok(Event::StatementEnd);
+        return Ok(None);
     }
     if layout.has_extra {
         let bytes = cursor.u16("extra data")?;
@@ -78,7 +81,7 @@ pub(super) fn decode<'a>(
         cursor.take(beyond_length, "extra data")?;
     }
     let Layout { operation, is_readable, .. } = layout;
-    Ok(Event::Rows(Rows { table, ends_statement, operation, is_readable, rest: cursor.rest() }))
+    Ok(Some(Rows { table, ends_statement, operation, is_readable, rest: cursor.rest() }))
 }
 
 /// Value of a key column: an integer as signed bits, bytes, or NULL. None if the image lacks the

@@ -1,7 +1,6 @@
 //! Table maps: the table of rows and the layouts of its columns.
 
-use super::DecodeError;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, DecodeError};
 
 /// Description of a table in the log before its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use hotrow_types::version::{SourceId, Version};
 use parking_lot::Mutex;
 
 use super::super::binlog::Xid;
-use super::super::inspect::{Ancestor, Column, KeyColumn, View};
-use super::super::keys::{KeyStored, Spelling};
+use super::super::inspect::{Ancestor, Column, View};
+use super::super::keys::{KeyColumn, KeyStored, Spelling};
 use super::super::shared::Shared;
 use super::*;
-use hotrow_source::{Change, LossCause};
+use hotrow_source::{Change, LossCause, Sink};
 
 mod embedded;
 
@@ -155,7 +155,12 @@ impl Scenario {
         };
         let recent = shared.publish(identity, &[]);
         let rules = self.rules;
-        let out = Out { schemas: &self.schemas, sink: &self.recorder, recent: &recent, rules };
+        let out = ChangeReceivers {
+            schemas: &self.schemas,
+            sink: &self.recorder,
+            recent: &recent,
+            rules,
+        };
         let origin = Origin { incarnation: 1, names_any_case: false };
         let mut delivery =
             Delivery::new(out, origin, self.tables, LogPosition::new(b"bin.000001", 100).unwrap());

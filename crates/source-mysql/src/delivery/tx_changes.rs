@@ -2,19 +2,32 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hotrow_types::key::Key;
+use hotrow_types::key::{Key, KeySchema};
 use hotrow_types::version::ChangeId;
 
 use super::super::binlog::Xid;
-use super::{KEYS_PER_TRANSACTION_MAX, Out};
-use hotrow_source::{Change, FlushCause};
+use super::super::embedded_rules::EmbeddedRules;
+use super::super::recent::Recent;
+use hotrow_source::{Change, FlushCause, Sink};
 
+/// Maximum of distinct keys per collection and transaction. Beyond it the collection is flushed.
+pub(crate) const KEYS_PER_TRANSACTION_MAX: usize = 10_000;
 /// Maximum of changes per call of the sink.
 const CHANGES_PER_CALL_MAX: usize = 1_000;
 /// Maximum of held prepared transactions. The commit of a further one flushes everything.
 const PREPARED_MAX: usize = 1_000;
 /// Maximum of keys in all of them. A further transaction is held as flushes of whole collections.
 const PREPARED_KEYS_MAX: usize = 100_000;
+
+/// Receivers of changes.
+#[derive(Clone, Copy)]
+pub(crate) struct ChangeReceivers<'a> {
+    pub(crate) schemas: &'a [KeySchema],
+    pub(crate) sink: &'a dyn Sink,
+    /// Receives changes before the sink.
+    pub(crate) recent: &'a Recent,
+    pub(crate) rules: EmbeddedRules,
+}
 
 /// Changes of a transaction per collection.
 #[derive(Debug, Default)]
@@ -50,8 +63,8 @@ impl TxChanges {
     }
 
     /// Delivers everything to the sink. `end` is the end of the transaction.
-    pub(super) fn deliver(self, out: Out<'_>, mark: ChangeId, end: u64) {
-        let Out { schemas, sink, recent, .. } = out;
+    pub(super) fn deliver(self, receivers: ChangeReceivers<'_>, mark: ChangeId, end: u64) {
+        let ChangeReceivers { schemas, sink, recent, .. } = receivers;
         let mut key_changes = Vec::new();
         if !self.0.is_empty() {
             recent.record_commit(mark, end);

@@ -5,8 +5,9 @@ use mysql_async::{Conn, Error};
 
 use super::super::catalog_row::{self, CatalogRow};
 use super::super::server::{Flavor, Identity};
-use super::{TableName, foreign_keys, listed};
-use hotrow_source::preflight::Finding;
+use super::foreign_keys;
+use super::names::{TableName, account, current_user, quote, text};
+use hotrow_source::preflight::{Finding, listed};
 use hotrow_source::spec::CollectionConfig;
 
 /// Error numbers of the server for a missing privilege.
@@ -110,7 +111,7 @@ pub(super) async fn facts(
         );
         let checks = catalog_row::rows(conn, sql, |row| row.text(0, "CHECK_CLAUSE")).await?;
         let is_json = |c: &&Column| {
-            checks.iter().any(|check| *check == format!("json_valid({})", super::quote(&c.name)))
+            checks.iter().any(|check| *check == format!("json_valid({})", quote(&c.name)))
         };
         facts.json = facts.columns.iter().filter(is_json).map(|c| c.name.clone()).collect();
     }
@@ -188,12 +189,6 @@ fn index_row(row: &CatalogRow) -> Result<UniqueIndex, Error> {
     })
 }
 
-/// Returns the account of the session as `user@host`.
-pub(crate) async fn current_user(conn: &mut Conn) -> Result<String, Error> {
-    let row = catalog_row::first(conn, "SELECT CURRENT_USER()").await?;
-    row.map_or_else(|| Ok(String::new()), |row| row.text(0, "CURRENT_USER()"))
-}
-
 async fn no_table(
     conn: &mut Conn,
     spec: &CollectionConfig,
@@ -205,7 +200,7 @@ async fn no_table(
         text(&wanted.schema)
     );
     let have = catalog_row::rows(conn, sql, |row| row.required::<String>(0, "TABLE_NAME")).await?;
-    let account = super::account(&current_user(conn).await?);
+    let account = account(&current_user(conn).await?);
     Ok(Finding::new(
         format!(
             "collection `{}`: there is no table `{}` in database `{}`, or {account} may not see it",
@@ -252,7 +247,7 @@ pub(super) async fn check_privileges(
         }
         true => true,
     };
-    let account = super::account(&user);
+    let account = account(&user);
     Ok((!readable).then(|| {
         Finding::new(
             format!(
@@ -285,11 +280,6 @@ impl Facts {
             format!("name one that it has: {}", listed(&have)),
         )
     }
-}
-
-/// Returns a text literal for SQL. Backslashes escape, because `sql_mode` is empty.
-pub(crate) fn text(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''").replace('\0', "\\0"))
 }
 
 #[cfg(test)]

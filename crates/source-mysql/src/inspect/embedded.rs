@@ -9,11 +9,12 @@ use hotrow_source::spec::{CollectionConfig, EmbedConfig, KeyTypeName};
 use hotrow_types::key::{Collation, KeyType};
 use mysql_async::{Conn, Error};
 
+use super::super::keys::KeyColumn;
 use super::super::keys::KeyStored;
 use super::super::server::Identity;
 use super::catalog::{self, Facts};
 use super::foreign_keys::{self, ForeignKeys};
-use super::{KeyColumn, PRIMARY, Refused, Served, Table, keys, quote};
+use super::{PRIMARY, Refused, Served, Table, keys, quote};
 
 /// Children of a collection's records.
 #[derive(Clone, Debug, PartialEq, Eq)]

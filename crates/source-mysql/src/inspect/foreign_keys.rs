@@ -25,8 +25,7 @@ use mysql_async::{Conn, Error};
 
 use super::super::catalog_row::{self, CatalogRow};
 use super::super::server::{Flavor, Identity};
-use super::TableName;
-use super::catalog::{current_user, text};
+use super::names::{TableName, account, current_user, text};
 use hotrow_source::preflight::Finding;
 use hotrow_source::spec::CollectionConfig;
 
@@ -213,7 +212,7 @@ pub(super) async fn check(
     if hidden.is_empty() {
         return Ok(None);
     }
-    let account = super::account(&current_user(conn).await?);
+    let account = account(&current_user(conn).await?);
     Ok(Some(Finding::new(
         format!(
             "collection `{}`: foreign keys change rows of `{}`, and {account} may not see all \

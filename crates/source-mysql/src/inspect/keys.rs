@@ -2,9 +2,10 @@
 
 use hotrow_types::key::{KEY_PARTS_MAX, KeyType};
 
+use super::super::keys::KeyColumn;
 use super::super::keys::{Charset, KeyStored, Spelling, text_type};
 use super::catalog::{Column, Facts, UniqueIndex};
-use super::{KeyColumn, Refused, listed};
+use super::{Refused, listed};
 use hotrow_source::preflight::Finding;
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 

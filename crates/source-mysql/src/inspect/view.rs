@@ -13,12 +13,12 @@ use hotrow_types::key::CollectionId;
 use mysql_async::{Conn, Error};
 
 use super::super::catalog_row::{self, CatalogRow};
+use super::super::keys::KeyColumn;
 use super::super::server::Identity;
-use super::catalog::{self, Column, Facts, text};
+use super::catalog::{self, Column, Facts};
 use super::foreign_keys::{self, ForeignKeys};
-use super::{
-    KeyColumn, Refused, Table, TableName, account, check, current_user, keys, of_catalog, served,
-};
+use super::names::{TableName, account, current_user, text};
+use super::{Refused, Table, check, keys, of_catalog, served};
 
 /// Types of columns that expressions may use. Not TIME and YEAR: the comparison of a TIME with a
 /// DATETIME depends on the day.

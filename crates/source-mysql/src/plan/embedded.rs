@@ -12,17 +12,18 @@ use hotrow_source::{Room, Row, mark_unread};
 use hotrow_types::key::Key;
 use mysql_async::{Column, Row as DatabaseRow};
 
-use super::super::inspect::{Embedded, KeyColumn, Served, quote};
+use super::super::inspect::{Embedded, Served, quote};
 use super::super::json::{self, Field, JsonError};
-use super::super::record_rows::is_too_large;
-use super::{ReadPlan, Set, condition, number, select, value};
+use super::super::keys::KeyColumn;
+use super::super::record_rows::{Set, is_too_large, number, value};
+use super::sql::{condition, select};
 
 /// Columns of a row before those of the record: the number of the key and that of the member.
 const LEADING: usize = 2;
 
 /// Embedded rows of one member.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Children {
+struct Children {
     /// `"name":` of the member.
     label: Box<[u8]>,
     fields: Vec<Field>,
@@ -38,7 +39,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    pub(super) fn new(embedded: &Embedded) -> Self {
+    fn new(embedded: &Embedded) -> Self {
         let table = &embedded.table;
         Self {
             label: label(&embedded.member),
@@ -83,29 +84,53 @@ impl Children {
     }
 }
 
-impl ReadPlan {
+/// The table of the records, as far as the statement for them and their children needs it.
+pub(super) struct OwnTable<'a> {
+    pub(super) table: &'a str,
+    pub(super) hint: &'a str,
+    pub(super) columns: &'a str,
+    /// The numbered keys as a derived table; empty if no column can hold any of them.
+    pub(super) keys_table: String,
+    /// Condition that a row has the key of a row of it.
+    pub(super) is_key_of: String,
+}
+
+/// Embedded rows of all members, in their order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Embedding {
+    /// Fields of the record itself.
+    fields: Vec<Field>,
+    /// Columns of its key, which follow them.
+    key_columns: usize,
+    members: Vec<Children>,
+}
+
+impl Embedding {
+    /// Returns the embedding of a table that embeds others.
+    pub(super) fn new(fields: &[Field], key_columns: usize, embedded: &[Embedded]) -> Option<Self> {
+        let members: Vec<_> = embedded.iter().map(Children::new).collect();
+        (!members.is_empty()).then(|| Self { fields: fields.to_vec(), key_columns, members })
+    }
+
     /// Returns the statement for records with children.
-    pub(super) fn select_with_children(&self, no_cache: &str, keys: &[Key]) -> String {
+    pub(super) fn select(&self, no_cache: &str, own: OwnTable<'_>, keys: &[Key]) -> String {
+        let OwnTable { table, hint, columns, mut keys_table, is_key_of } = own;
         let mut members = String::from("SELECT 0 AS m");
-        let mut columns = self.columns.clone();
+        let mut columns = columns.to_owned();
         let mut joins = String::new();
-        for (children, m) in self.children.iter().zip(1..) {
+        for (children, m) in self.members.iter().zip(1..) {
             // Writing to a String cannot fail.
             let _ = write!(members, " UNION ALL SELECT {m}");
             let _ = write!(columns, ", {}, w{m}.n", children.columns(m));
             joins.push_str(&children.join(m, keys));
         }
-        let mut keys_table = self.keys_table(keys);
         if keys_table.is_empty() {
             // No column can hold any of the keys.
             keys_table.push_str("SELECT 0 AS i, NULL AS k0");
         }
         format!(
             "SELECT {no_cache}a.i, m.m, {columns} FROM ({keys_table}) AS a JOIN ({members}) AS m \
-             LEFT JOIN {} AS t{} ON m.m = 0 AND {}{joins} ORDER BY a.i, m.m",
-            self.table,
-            self.hint,
-            self.is_key_of()
+             LEFT JOIN {table} AS t{hint} ON m.m = 0 AND {is_key_of}{joins} ORDER BY a.i, m.m"
         )
     }
 
@@ -117,13 +142,13 @@ impl ReadPlan {
             first += fields.len() + others;
             own.all(|(field, column)| field.fits(column))
         };
-        let is_fit = fit(&self.fields, self.key.len())
-            && self.children.iter().all(|children| fit(&children.fields, 1));
+        let is_fit = fit(&self.fields, self.key_columns)
+            && self.members.iter().all(|children| fit(&children.fields, 1));
         is_fit && columns.len() == first
     }
 
-    /// Parses the answer to [`Self::select_with_children`].
-    pub(super) async fn with_children(
+    /// Parses the answer to [`Self::select`].
+    pub(super) async fn rows(
         &self,
         columns: Option<&[Column]>,
         found: &[DatabaseRow],
@@ -158,9 +183,9 @@ impl ReadPlan {
             return Err(JsonError::TooLarge);
         }
         let mut record = json::object(&self.fields, |i| value(own, LEADING + i))?;
-        let mut first = LEADING + self.fields.len() + self.key.len();
+        let mut first = LEADING + self.fields.len() + self.key_columns;
         let mut rest = rows.get(1..).unwrap_or_default();
-        for (member, m) in self.children.iter().zip(1..) {
+        for (member, m) in self.members.iter().zip(1..) {
             let place = first + member.fields.len();
             let mut numbered = Vec::new();
             while let Some((row, after)) = rest.split_first()

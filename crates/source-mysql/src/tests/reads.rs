@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::harness::{Reader, config, spec, wait};
 use super::server::{Flavor, Server, Stop};
-use crate::plan::{Form, RecordForm, Records};
+use crate::plan::{Form, Records};
 use crate::pool;
+use crate::record_rows::RecordForm;
 use hotrow_source::attempts::Fault;
 use hotrow_source::spec::KeyTypeName;
 use hotrow_source::{RowBudget, Source as _, SourceError};
@@ -329,7 +330,7 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
         "SELECT @@time_zone, @@character_set_results, @@{of_transaction}_read_only, \
          @@{of_transaction}_isolation, CAST(@@{limit} AS DOUBLE)"
     );
-    let none = crate::plan::Records { at: usize::MAX, form: crate::plan::RecordForm::Row };
+    let none = crate::plan::Records { at: usize::MAX, form: RecordForm::Row };
     let rows = (none, hotrow_source::RowBudget::unlimited());
     let (sets, _) = reader.block_on(crate::pool::query(lease, sql, rows, deadline)).unwrap();
     let row = sets[0].1[0].clone();

@@ -5,7 +5,34 @@ use hotrow_types::key::{Key, KeySchema};
 
 use super::super::pgoutput::{Old, Tuple};
 use super::keys::{self, Read};
-use super::{Role, RowTarget};
+
+/// What the rows of a table are to a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Its records.
+    Record,
+    /// Records of an alias: the values of old rows are not needed, and often not in the log.
+    Alias,
+    /// Children inside its records.
+    Child {
+        /// The table's own OID; `None` if it is partitioned: then the stream describes another
+        /// replica identity than that of the partition with the row.
+        oid: Option<u32>,
+    },
+}
+
+/// A collection to which the rows of a described table belong.
+#[derive(Clone)]
+pub(super) struct RowTarget {
+    pub(super) collection: usize,
+    /// Positions of the key columns; `None` if the table lacks one of them.
+    pub(super) places: Option<Vec<usize>>,
+    pub(super) role: Role,
+    /// The table has the OID that the survey of the catalogue saw.
+    pub(super) is_known: bool,
+    /// An update without an old row did not change these columns.
+    pub(super) is_identity: bool,
+}
 
 /// Change of one row, with its images in the stream.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,7 @@ use tokio_postgres::types::{Oid, ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::super::config::CollectionConfig;
-use super::{listed, quote};
-use crate::Finding;
+use hotrow_source::preflight::{Finding, listed};
 
 /// A table as described by the catalogue.
 #[derive(Debug)]
@@ -276,4 +275,9 @@ impl Leaf {
     fn of(row: &Row) -> Result<Self, Error> {
         Ok(Self { name: row.try_get(0)?, relreplident: letter(row, 1)?, identity: row.try_get(2)? })
     }
+}
+
+/// Returns a quoted identifier.
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -15,7 +15,7 @@ use super::catalog::{self, Facts, Index};
 use super::types::{self, Types};
 use super::{Column, KeyColumn, KeyStored, Refused, Select, Served, TableKind};
 use super::{keys, of_catalog, quote, rules};
-use crate::Finding;
+use hotrow_source::preflight::Finding;
 
 /// Children of a collection's records, as needed for reading and following them. Two equal values
 /// are read alike.

@@ -7,7 +7,7 @@ use super::super::config::{CollectionConfig, KeyTypeName};
 use super::catalog::{Column, Facts, Index};
 use super::types::{StoredType, Types};
 use super::{KeyColumn, KeyStored, Refused, listed, quote};
-use crate::Finding;
+use hotrow_source::preflight::Finding;
 
 /// Returns the key columns with their types.
 pub(super) fn columns(

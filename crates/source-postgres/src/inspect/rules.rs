@@ -4,7 +4,7 @@ use super::super::config::CollectionConfig;
 use super::catalog::{Column, Facts};
 use super::types::Types;
 use super::{KeyColumn, listed, quote};
-use crate::Finding;
+use hotrow_source::preflight::Finding;
 
 /// Returns the reasons that the table itself cannot be served.
 pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {

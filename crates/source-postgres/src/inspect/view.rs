@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Error, Row};
 use super::super::config::CollectionConfig;
 use super::catalog::{self, Facts, query};
 use super::{Refused, listed};
-use crate::Finding;
+use hotrow_source::preflight::Finding;
 
 /// Parts of a query that compute a value from the row alone. PostgreSQL 16 renamed some of them.
 const ROW_NODES: [&str; 27] = [

@@ -1,6 +1,41 @@
 //! Reads the parts of a message from the front.
 
-use super::DecodeError;
+use std::str::Utf8Error;
+
+/// Error of decoding a message. Every text names the part that was being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The message ends inside a part.
+    #[error("the message ends inside of {0}")]
+    Short(&'static str),
+    /// An impossible length or count.
+    #[error("{what} is {value}, which is impossible")]
+    Count {
+        /// The part.
+        what: &'static str,
+        /// As sent.
+        value: i64,
+    },
+    /// A kind that protocol version 1 does not have.
+    #[error("{what} `{}` is unknown in protocol version 1", kind.escape_ascii())]
+    Kind {
+        /// The part.
+        what: &'static str,
+        /// As sent.
+        kind: u8,
+    },
+    /// A name that is not UTF-8, although that encoding was requested.
+    #[error("{what} is not UTF-8: {error}")]
+    Utf8 {
+        /// The name.
+        what: &'static str,
+        /// Position of the fault.
+        error: Utf8Error,
+    },
+    /// Bytes follow the end of the message.
+    #[error("{0} bytes follow the end of the message")]
+    Long(usize),
+}
 
 /// Remaining bytes of a message.
 #[derive(Clone, Copy, Debug)]

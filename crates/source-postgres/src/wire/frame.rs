@@ -1,8 +1,6 @@
 //! Parsers of the messages whose content the feed needs.
 
-use std::fmt;
-
-use super::WireError;
+use super::error::WireError;
 
 /// A row of text columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,51 +30,6 @@ impl Row {
     pub(crate) fn text(&self, index: usize) -> Result<&str, WireError> {
         let column = self.0.get(index).and_then(Option::as_deref);
         column.ok_or_else(|| WireError::Protocol(format!("column {index} of an answer is missing")))
-    }
-}
-
-/// Content of `ErrorResponse` and `NoticeResponse`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ServerError {
-    /// SQLSTATE.
-    pub(crate) code: String,
-    pub(crate) severity: String,
-    pub(crate) message: String,
-    pub(crate) detail: Option<String>,
-    pub(crate) hint: Option<String>,
-}
-
-impl ServerError {
-    /// Parses the fields that are there: a broken report is still a report.
-    pub(crate) fn parse(body: &[u8]) -> Self {
-        let mut error = Self::default();
-        let mut rest = body;
-        while let Some((kind, after)) = rest.split_first() {
-            let Some(end) = after.iter().position(|b| *b == 0) else { break };
-            let text = String::from_utf8_lossy(&after[..end]).into_owned();
-            match kind {
-                b'C' => error.code = text,
-                b'S' => error.severity = text,
-                b'M' => error.message = text,
-                b'D' => error.detail = Some(text),
-                b'H' => error.hint = Some(text),
-                _ => {}
-            }
-            rest = &after[end + 1..];
-        }
-        error
-    }
-}
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} (SQLSTATE {})", self.severity, self.message, self.code)?;
-        for (what, text) in [("detail", &self.detail), ("hint", &self.hint)] {
-            if let Some(text) = text {
-                write!(f, "; {what}: {text}")?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -8,8 +8,8 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::frame::ServerError;
-use super::{Frame, Wire, WireError};
+use super::error::{ServerError, WireError};
+use super::{Frame, Wire};
 use crate::config::KeptSlot;
 
 /// A position in the write-ahead log, written as `16/B374D848`.

@@ -8,8 +8,9 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use super::Wire;
+use super::error::WireError;
 use super::frame::texts;
-use super::{Wire, WireError};
 
 /// Credentials of a login.
 pub(crate) struct Login<'a> {

@@ -87,7 +87,8 @@ fn a_silent_server_causes_a_timeout() {
 
 #[test]
 fn broken_answers_are_errors() {
-    use super::frame::{Row, ServerError};
+    use super::error::ServerError;
+    use super::frame::Row;
     for body in [&b""[..], b"\0", b"\0\x01", b"\0\x01\0\0\0\x05abc"] {
         assert!(Row::parse(body).is_err(), "{body:?}");
     }

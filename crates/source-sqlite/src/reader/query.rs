@@ -6,9 +6,9 @@ use hotrow_types::key::{CollectionId, Key, KeyPart};
 use hotrow_types::version::{Position, Version};
 use rusqlite::{Connection, Statement, Transaction, TransactionBehavior};
 
-use super::Answer;
 use crate::json::{self, BODY_BYTES_MAX};
 use crate::plan::{LEADING, SIZE_MAX, SIZES, Statements, size_class};
+use crate::queue::Answer;
 use crate::shared::Plan;
 use hotrow_source::json::{JsonError, with_rows};
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};

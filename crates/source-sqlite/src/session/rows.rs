@@ -1,46 +1,14 @@
 //! Conversion of the change log's rows to changes of records.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use hotrow_types::key::{KEY_PARTS_MAX, Key, KeyPart, KeySchema};
 use hotrow_types::version::{ChangeId, Position};
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use rusqlite::{Row, Transaction};
 
 use super::{Ended, Session, Stop};
-use crate::error::OpenError;
-use crate::inspect::Table;
-use crate::log::{Log, read_log};
+use crate::log::{Log, anchor, digest, read_log};
 use crate::names::{LOG_TABLE, quote};
 use hotrow_source::{Change, FlushCause, LossCause};
-
-/// Map from the names in the log to collections.
-#[derive(Debug)]
-pub(super) struct Watched {
-    by_name: HashMap<String, Vec<usize>>,
-}
-
-impl Watched {
-    pub(super) fn new(tables: &[Result<Table, OpenError>], schemas: &[KeySchema]) -> Self {
-        debug_assert_eq!(tables.len(), schemas.len());
-        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
-        for (i, table) in tables.iter().enumerate() {
-            for watched in table.iter().flat_map(Table::watched) {
-                let collections = by_name.entry(watched.watch_name()).or_default();
-                // A table may be embedded twice by the same column.
-                if collections.last() != Some(&i) {
-                    collections.push(i);
-                }
-            }
-        }
-        Self { by_name }
-    }
-
-    fn named(&self, name: &str) -> &[usize] {
-        self.by_name.get(name).map_or(&[], Vec::as_slice)
-    }
-}
 
 /// Changes collected while the log is read.
 struct Delivery {
@@ -196,27 +164,6 @@ fn part_of(value: ValueRef<'_>) -> Option<KeyPart<'_>> {
         ValueRef::Blob(v) => Some(KeyPart::Bytes(v)),
         ValueRef::Real(_) | ValueRef::Null => None,
     }
-}
-
-/// Returns a digest of one row of the log; `None` if there is no such row.
-pub(crate) fn anchor(conn: &Connection, seq: u64) -> rusqlite::Result<Option<u64>> {
-    let sql =
-        format!("SELECT seq, tbl, k1, k2, k3, k4 FROM main.{} WHERE seq = ?1", quote(LOG_TABLE));
-    conn.prepare_cached(&sql)?.query_row([seq.cast_signed()], digest).optional()
-}
-
-fn digest(row: &Row<'_>) -> rusqlite::Result<u64> {
-    let mut hasher = DefaultHasher::new();
-    for i in 0..6 {
-        match row.get_ref(i)? {
-            ValueRef::Null => 0_u8.hash(&mut hasher),
-            ValueRef::Integer(v) => (1_u8, v).hash(&mut hasher),
-            ValueRef::Real(v) => (2_u8, v.to_bits()).hash(&mut hasher),
-            ValueRef::Text(v) => (3_u8, v).hash(&mut hasher),
-            ValueRef::Blob(v) => (4_u8, v).hash(&mut hasher),
-        }
-    }
-    Ok(hasher.finish())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Tokens of a view's text. A character that no accepted view has is an error.
 
-use super::{Dialect, Fault};
+use super::dialect::Dialect;
+use super::fault::Fault;
 
 /// Length of a view's text up to which it is parsed.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;

@@ -45,15 +45,25 @@ impl Secantus {
         self.port
     }
 
-    /// Returns a connection string through this port to its one member.
+    /// Returns a connection string through this port to its one member. Writers repeat nothing:
+    /// once stopped, it has forgotten which writes it has made.
     pub fn url(&self, port: u16, database: &str) -> String {
-        format!("mongodb://127.0.0.1:{port}/{database}?replicaSet=secantus&directConnection=true")
+        format!(
+            "mongodb://127.0.0.1:{port}/{database}?replicaSet=secantus&directConnection=true\
+             &retryWrites=false"
+        )
     }
 
-    /// Starts it (again) on its port with what it has stored, and waits until it accepts
-    /// connections. Its clock advances only with writes, unless it writes notes as a mongod does.
+    /// Starts it (again) on its port with what it has stored.
     #[track_caller]
     pub fn restart(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// Like [`Self::restart`], with these options in addition; waits until it accepts connections.
+    /// Its clock advances only with writes, unless it writes notes as a mongod does.
+    #[track_caller]
+    pub fn start_with(&mut self, options: &[&str]) {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -64,7 +74,7 @@ impl Secantus {
         command.args(["--pdeathsig", "KILL"]).arg(program().expect("it is chosen"));
         command.args(["--host", "127.0.0.1", "--port", &self.port.to_string()]);
         command.args(["--sync-on-commit", "--noop-heartbeat-seconds", "1", "--storage-path"]);
-        command.arg(self.folder.path().join("data"));
+        command.arg(self.folder.path().join("data")).args(options);
         let output = log.try_clone().expect("its log");
         command.stdin(Stdio::null()).stdout(output).stderr(log);
         self.child = Some(command.spawn().expect("setpriv of util-linux"));

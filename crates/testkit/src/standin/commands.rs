@@ -1,6 +1,7 @@
 //! Dispatch of commands by name.
 
-use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, DateTime, Document, doc, oid::ObjectId};
 
 use super::failure::Failure;
 use super::filter::filter_matches;
@@ -36,7 +37,14 @@ pub fn execute(shared: &Shared, context: &ConnectionContext, request: &Request) 
     let name = request.name();
     if !matches!(
         name,
-        "hello" | "isMaster" | "ismaster" | "ping" | "buildInfo" | "endSessions" | "killCursors"
+        "hello"
+            | "isMaster"
+            | "ismaster"
+            | "ping"
+            | "saslStart"
+            | "buildInfo"
+            | "endSessions"
+            | "killCursors"
     ) {
         check_primary(&shared.lock(), context, request)?;
     }
@@ -114,6 +122,11 @@ fn other(
     Ok(match request.name() {
         "hello" | "isMaster" | "ismaster" => hello(world, context),
         "ping" | "endSessions" | "refreshSessions" => ok(),
+        // With any password.
+        "saslStart" if body.get_str("mechanism").is_ok_and(|name| name == "PLAIN") => {
+            let payload = Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() };
+            doc! { "conversationId": 1, "done": true, "payload": payload, "ok": 1.0 }
+        }
         "buildInfo" => {
             let parts: Vec<i32> =
                 world.version.split('.').filter_map(|part| part.parse().ok()).chain([0]).collect();

@@ -1,6 +1,6 @@
 //! Parsing of the texts that name values of a key.
 
-use super::KeyError;
+use super::error::KeyError;
 
 /// Most decimal digits that fit 64 bits with a sign whatever they are.
 const UNCHECKED_DIGITS_MAX: usize = 18;

@@ -3,36 +3,26 @@
 mod plots;
 mod tables;
 
-use hotrow_load::objective::ObjectiveResult;
 use hotrow_load::outcome::{Outcome, RunEnd};
-use hotrow_load::run::Config;
 use hotrow_report::document::{Block, Document};
 use hotrow_report::numbers::number;
 use hotrow_trial::bottleneck_text;
 
+use super::load_result::LoadResult;
 use super::text::CONFIRM_OPTION;
-use crate::diagnosis::DiagnosisResult;
-use crate::machine::MeasuredOn;
 
-pub(super) fn page(
-    (url, command): (&str, &str),
-    measured_on: &MeasuredOn,
-    (config, outcome): (&Config, &Outcome),
-    (judged, diagnosed): (&[ObjectiveResult], &DiagnosisResult),
-) -> String {
+/// Returns the page; `command` is the command line.
+pub(super) fn page(result: &LoadResult<'_>, command: &str) -> String {
     let document = Document {
-        title: format!("Load on {url}"),
-        subtitle: format!("{measured_on}; hotrow {}", env!("CARGO_PKG_VERSION")),
-        blocks: blocks(command, (config, outcome), (judged, diagnosed)),
+        title: format!("Load on {}", result.url),
+        subtitle: format!("{}; hotrow {}", result.measured_on, env!("CARGO_PKG_VERSION")),
+        blocks: blocks(result, command),
     };
     hotrow_report::html::render(&document)
 }
 
-fn blocks(
-    command: &str,
-    (config, outcome): (&Config, &Outcome),
-    (judged, diagnosed): (&[ObjectiveResult], &DiagnosisResult),
-) -> Vec<Block> {
+fn blocks(result: &LoadResult<'_>, command: &str) -> Vec<Block> {
+    let LoadResult { config, outcome, judged, diagnosed, .. } = *result;
     let heading = |words: &str| Block::Heading(words.to_owned());
     let mut blocks = vec![
         Block::Answer(answer(outcome)),

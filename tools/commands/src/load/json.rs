@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotrow_load::objective::{MeasuredValue, ObjectiveResult, ObjectiveStatus};
-use hotrow_load::outcome::{Outcome, RunEnd, Second};
+use hotrow_load::outcome::{RunEnd, Second};
 use hotrow_load::plan::{Arrivals, LoadModel};
 use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, OTHER_STATUS, Timing};
@@ -13,8 +13,9 @@ use serde::{Serialize, Serializer};
 
 use super::calibration::Headroom;
 use super::csv;
+use super::load_result::LoadResult;
 use crate::diagnosis::json::Diagnosis;
-use crate::machine::{MachineInfo, MeasuredOn};
+use crate::machine::MachineInfo;
 use hotrow_load::format::rounded;
 use hotrow_trial::bottleneck_text;
 
@@ -176,11 +177,11 @@ struct SecondReport {
 
 impl<'a> Report<'a> {
     pub(super) fn new(
-        (url, measured_on): (&str, &'a MeasuredOn),
-        config: &Config,
-        outcome: &Outcome,
-        (judged, headroom, diagnosis): (&[ObjectiveResult], Option<Headroom>, Diagnosis<'a>),
+        result: &LoadResult<'a>,
+        headroom: Option<Headroom>,
+        diagnosis: Diagnosis<'a>,
     ) -> Self {
+        let LoadResult { url, config, measured_on, outcome, judged, .. } = *result;
         let total = &outcome.total;
         let counts = &total.counts;
         let exact = |durations: &Histogram| Quantiles::of(&Timing::exact(durations.clone()));

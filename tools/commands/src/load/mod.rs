@@ -11,6 +11,7 @@ mod csv;
 mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
+mod load_result;
 pub(crate) mod resolve;
 mod saved_result;
 pub(crate) mod text;
@@ -34,6 +35,7 @@ use self::calibration::{Entry, Machine};
 pub use self::compare::CompareError;
 use self::csv::Csv;
 use self::hdr::HdrLog;
+use self::load_result::LoadResult;
 pub use self::resolve::ArgumentError;
 pub use self::saved_result::SavedResultError;
 use crate::diagnosis::json::Diagnosis;
@@ -144,22 +146,32 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         run::run_with_start_hook(&config, &stop, &mut |at| begin.at(at), &mut on_second)
     });
     let outcome = outcome?;
-    let mut diagnosed =
-        find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
+    let mut diagnosed = match samples {
+        Some(samples) => {
+            let task = Diagnose { args, config: &config, outcome: &outcome, stop: &stop, changes };
+            task.run(&mut watch, samples, &shown)
+        }
+        None => DiagnosisResult::default(),
+    };
     drop(shown);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::evaluate(objectives, &outcome);
     diagnosed.missed_objective = judged.iter().any(|one| one.met == ObjectiveStatus::Missed);
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
-    let printed =
-        report(args, &url, (&config, &measured_on), &outcome, (&judged, diagnosis, &diagnosed));
+    let result = LoadResult {
+        url: &url,
+        config: &config,
+        measured_on: &measured_on,
+        outcome: &outcome,
+        judged: &judged,
+        diagnosed: &diagnosed,
+    };
+    let printed = report(args, &result, diagnosis);
     // After the report: a full disk must not hide the measurement.
     let html = html.map(|mut file| {
         let command =
             html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
-        let page =
-            html::page((&url, &command), &measured_on, (&config, &outcome), (&judged, &diagnosed));
-        file.write(&page);
+        file.write(&html::page(&result, &command));
         file
     });
     let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end)), html];
@@ -170,58 +182,67 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     Ok(exit(&outcome, &judged, diagnosed.interrupted))
 }
 
-/// Returns the diagnosis of the run, tested if requested.
-fn find(
-    args: &LoadArgs,
-    config: &Config,
-    outcome: &Outcome,
-    (watch, samples): (&mut Observer, Option<Samples>),
-    (stop, changes): (&Arc<AtomicBool>, Option<QuotaRestore>),
-    shown: &ProgressDisplay,
-) -> DiagnosisResult {
-    let Some(samples) = samples else { return DiagnosisResult::default() };
-    let context = confirm::context(config, outcome, &samples, watch.local);
-    let findings = watch.findings(samples, outcome);
-    // An interrupted or failed run leaves nothing to repeat.
-    let testable = args.confirm && outcome.end == RunEnd::Complete && outcome.total.counts.ok > 0;
-    let untestable =
-        args.confirm && outcome.end != RunEnd::Interrupted && outcome.total.counts.ok == 0;
-    let verdict = testable.then(|| {
-        let limits = TrialLimits { changes, ..TrialLimits::of(outcome.window, args.confirm_time) };
-        shown.tests(args.confirm_time, || {
-            format!("the run: {:.0} answered/s", outcome.throughput_rps())
+/// The diagnosis of a run.
+struct Diagnose<'a> {
+    args: &'a LoadArgs,
+    config: &'a Config,
+    outcome: &'a Outcome,
+    stop: &'a Arc<AtomicBool>,
+    changes: Option<QuotaRestore>,
+}
+
+impl Diagnose<'_> {
+    /// Returns the findings, tested if requested.
+    fn run(
+        self,
+        watch: &mut Observer,
+        samples: Samples,
+        shown: &ProgressDisplay,
+    ) -> DiagnosisResult {
+        let Self { args, config, outcome, stop, changes } = self;
+        let context = confirm::context(config, outcome, &samples, watch.local);
+        let findings = watch.findings(samples, outcome);
+        // An interrupted or failed run leaves nothing to repeat.
+        let testable =
+            args.confirm && outcome.end == RunEnd::Complete && outcome.total.counts.ok > 0;
+        let untestable =
+            args.confirm && outcome.end != RunEnd::Interrupted && outcome.total.counts.ok == 0;
+        let verdict = testable.then(|| {
+            let limits =
+                TrialLimits { changes, ..TrialLimits::of(outcome.window, args.confirm_time) };
+            shown.tests(args.confirm_time, || {
+                format!("the run: {:.0} answered/s", outcome.throughput_rps())
+            });
+            let mut on_second = |on_second: TrialEvent<'_>| show_trial(shown, &on_second);
+            confirm::confirm(
+                config,
+                watch,
+                (findings.clone(), context.clone()),
+                limits,
+                stop,
+                &mut on_second,
+            )
         });
-        let mut on_second = |on_second: TrialEvent<'_>| show_trial(shown, &on_second);
-        confirm::confirm(
-            config,
-            watch,
-            (findings.clone(), context.clone()),
-            limits,
-            stop,
-            &mut on_second,
-        )
-    });
-    let verdict = verdict.or_else(|| {
-        let why = "no request was answered as expected, so there is nothing to compare with";
-        untestable.then(|| confirm::untested(findings.clone(), context, why))
-    });
-    let interrupted = testable && stop.load(Ordering::Relaxed);
-    DiagnosisResult { findings, verdict, missed_objective: false, interrupted }
+        let verdict = verdict.or_else(|| {
+            let why = "no request was answered as expected, so there is nothing to compare with";
+            untestable.then(|| confirm::untested(findings.clone(), context, why))
+        });
+        let interrupted = testable && stop.load(Ordering::Relaxed);
+        DiagnosisResult { findings, verdict, missed_objective: false, interrupted }
+    }
 }
 
 fn report(
     args: &LoadArgs,
-    url: &str,
-    (config, measured_on): (&Config, &MeasuredOn),
-    outcome: &Outcome,
-    (judged, diagnosis, diagnosed): (&[ObjectiveResult], Diagnosis<'_>, &DiagnosisResult),
+    result: &LoadResult<'_>,
+    diagnosis: Diagnosis<'_>,
 ) -> Result<(), OutputError> {
+    let LoadResult { config, outcome, judged, .. } = *result;
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        let report =
-            json::Report::new((url, measured_on), config, outcome, (judged, headroom, diagnosis));
+        let report = json::Report::new(result, headroom, diagnosis);
         output::print(std::io::stdout(), &json::line(&report))?;
         for missed in judged.iter().filter(|judged| judged.met != ObjectiveStatus::Met) {
             let objective = &missed.objective;
@@ -232,7 +253,7 @@ fn report(
             );
         }
     } else {
-        let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
+        let text = text::report(result, headroom.as_ref());
         output::print(std::io::stdout(), text.trim_end())?;
     }
     if args.percentiles {

@@ -10,6 +10,7 @@ use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, LoadStats, OTHER_STATUS, Timing};
 
 use super::calibration::Headroom;
+use super::load_result::LoadResult;
 use crate::diagnosis::DiagnosisResult;
 use hotrow_trial::bottleneck_text;
 
@@ -23,13 +24,8 @@ const LINE_CHARS_MAX: usize = 98;
 pub(super) const CONFIRM_OPTION: &str = "--confirm";
 
 /// Returns the complete report, with a final line feed.
-pub(super) fn report(
-    url: &str,
-    config: &Config,
-    outcome: &Outcome,
-    judged: &[ObjectiveResult],
-    (headroom, diagnosed): (Option<&Headroom>, &DiagnosisResult),
-) -> String {
+pub(super) fn report(result: &LoadResult<'_>, headroom: Option<&Headroom>) -> String {
+    let LoadResult { url, config, outcome, judged, diagnosed, .. } = *result;
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_counts(&mut out, url, config, outcome);

@@ -238,7 +238,7 @@ fn a_demanded_rate_without_confirmation_is_status_3() {
     let html = std::fs::read_to_string(&page).expect("it was written");
     let _ = std::fs::remove_file(&page);
     assert!(
-        html.contains("<svg") && html.contains("Latency") && html.contains("Capacity"),
+        html.contains("<figure>") && html.contains("Latency") && html.contains("Capacity"),
         "{html}"
     );
     // No rate meets this objective.

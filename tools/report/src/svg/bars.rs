@@ -173,11 +173,10 @@ fn mark(x: f64, y: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Size, render};
+    use super::super::{Drawing, Size, render};
     use super::*;
-    use crate::plot::Plot;
 
-    fn bars(values: &[f64]) -> Plot {
+    fn bars(values: &[f64]) -> Bars {
         let bar = |value: &f64| Bar {
             label: "<name>".to_owned(),
             value: Some(*value),
@@ -185,13 +184,13 @@ mod tests {
             whisker: Some((*value * 0.9, *value * 1.1)),
             mark: None,
         };
-        Plot::Bars(Bars {
+        Bars {
             title: "Requests per second".to_owned(),
             description: String::new(),
             bars: values.iter().map(bar).collect(),
             mark: None,
             whisker: Some("range".to_owned()),
-        })
+        }
     }
 
     fn lengths(drawn: &str) -> Vec<f64> {
@@ -202,9 +201,9 @@ mod tests {
 
     #[test]
     fn a_hundredfold_difference_makes_the_axis_logarithmic() {
-        let linear = render(&bars(&[50.0, 4_900.0]), Size::Wide, "a");
+        let linear = render(Drawing::Bars(&bars(&[50.0, 4_900.0])), Size::Wide, "a");
         assert!(!linear.contains("logarithmic"), "{linear}");
-        let log = render(&bars(&[10.0, 1_000.0, 100_000.0]), Size::Wide, "a");
+        let log = render(Drawing::Bars(&bars(&[10.0, 1_000.0, 100_000.0])), Size::Wide, "a");
         assert!(log.contains("→ Requests per second, logarithmic"), "{log}");
         let lengths = lengths(&log);
         let steps = [lengths[1] - lengths[0], lengths[2] - lengths[1]];
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_bar_shows_its_values_under_the_pointer() {
-        let drawn = render(&bars(&[50.0, 100.0]), Size::Narrow, "a");
+        let drawn = render(Drawing::Bars(&bars(&[50.0, 100.0])), Size::Narrow, "a");
         assert!(
             drawn.contains("<title>&lt;name&gt;: 50.0; range: 45.0 to 55.0</title>"),
             "{drawn}"
@@ -226,7 +225,7 @@ mod tests {
     #[test]
     fn bars_without_values_are_drawn() {
         for values in [&[][..], &[0.0], &[f64::NAN, f64::INFINITY], &[0.0, 3.0]] {
-            let drawn = render(&bars(values), Size::Wide, "a");
+            let drawn = render(Drawing::Bars(&bars(values)), Size::Wide, "a");
             assert!(!drawn.contains("NaN") || values[0].is_nan(), "{drawn}");
             assert!(!drawn.contains("=\"NaN") && !drawn.contains("=\"inf"), "{drawn}");
         }

@@ -12,23 +12,6 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Creates an axis over `values`; `None` if it can hold none of them.
-    pub(super) fn over(scale: Scale, values: impl Iterator<Item = f64>) -> Option<Self> {
-        let placed = values.filter_map(|value| transformed(scale, value));
-        let (low, high) =
-            placed.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-        if low > high {
-            return None;
-        }
-        let (low, high) = match scale {
-            Scale::Linear | Scale::Nines => (0.0, high),
-            Scale::Log => (low - 0.04, high + 0.04),
-        };
-        // An axis of zero length would map everything to infinity.
-        let high = if high - low < 1e-9 { low + 1.0 } else { high };
-        Some(Self { scale, low, high })
-    }
-
     /// Creates an axis with these ends; `None` if it cannot hold them or they are equal.
     pub(super) fn exact(scale: Scale, (low, high): (f64, f64)) -> Option<Self> {
         let (low, high) = (transformed(scale, low)?, transformed(scale, high)?);
@@ -113,14 +96,14 @@ mod tests {
 
     fn names(scale: Scale, unit: Unit, values: &[f64]) -> Vec<String> {
         let axis = Axis { name: String::new(), scale, unit };
-        let mapping = Mapping::over(scale, values.iter().copied()).unwrap();
+        let mapping = Mapping::exact(scale, (values[0], values[1])).unwrap();
         mapping.ticks(&axis, 6).into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
     fn axes_name_round_values() {
         assert_eq!(
-            names(Scale::Linear, Unit::Number, &[3.0, 2241.0]),
+            names(Scale::Linear, Unit::Number, &[0.0, 2241.0]),
             ["0", "500", "1,000", "1,500", "2,000"]
         );
         assert_eq!(
@@ -128,21 +111,21 @@ mod tests {
             ["100 µs", "1 ms", "10 ms", "100 ms", "1 s"]
         );
         assert_eq!(
-            names(Scale::Nines, Unit::Share, &[0.9995]),
+            names(Scale::Nines, Unit::Share, &[0.0, 0.9995]),
             ["0 %", "50 %", "90 %", "99 %", "99.9 %"]
         );
         assert_eq!(
-            names(Scale::Linear, Unit::Number, &[0.0]),
+            names(Scale::Linear, Unit::Number, &[0.0, 1.0]),
             ["0", "0.200", "0.400", "0.600", "0.800", "1"]
         );
     }
 
     #[test]
     fn values_that_an_axis_cannot_hold_are_omitted() {
-        assert!(
-            Mapping::over(Scale::Log, [0.0, -1.0, f64::NAN, f64::INFINITY].into_iter()).is_none()
-        );
-        let mapping = Mapping::over(Scale::Nines, [0.5, 1.0].into_iter()).unwrap();
+        for ends in [(0.0, 1.0), (1.0, f64::NAN), (1.0, f64::INFINITY), (1.0, 1.0)] {
+            assert!(Mapping::exact(Scale::Log, ends).is_none(), "{ends:?}");
+        }
+        let mapping = Mapping::exact(Scale::Nines, (0.0, 0.5)).unwrap();
         assert_eq!((mapping.place(1.0), mapping.place(0.5)), (None, Some(1.0)));
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 
-use super::{BODY_BYTES_MAX, Response};
+use super::message::{BODY_BYTES_MAX, Response};
 
 /// Returns the response with its body decoded. `None`: the body is not what its head says, or it is
 /// too long, or it has a coding that the checker did not ask for.

@@ -1,4 +1,5 @@
-//! Lookup by alias over MongoDB: documents in place of rows, arrays, and indexes that are lost.
+//! Lookup by alias over MongoDB: documents in place of rows. Arrays, and indexes that are lost, are
+//! in the engine's own tests.
 
 use std::thread;
 
@@ -8,7 +9,7 @@ use super::checked::{Movers, Step};
 use super::{aliased, by, by_batch, settled};
 use crate::backend::Backend as _;
 use crate::backend::mongo::Mongo;
-use crate::shop::{assert_contains, await_body, await_status, cached, refusal};
+use crate::shop::{await_body, await_status, cached};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::mongo::collection_of;
 
@@ -112,41 +113,6 @@ fn a_record_is_found_by_each_unique_value() {
     assert_eq!(batch["items"]["Ann,Lee"]["_id"], 1, "{batch}");
 }
 
-#[test]
-fn values_that_move_are_followed() {
-    let database = with_users();
-    let server = Server::start(&config(&database));
-    let mut client = server.client();
-    cached(&mut client, &by("ann@x.org"));
-    await_status(&mut client, &by("new"), 404);
-    set(&database, 1, doc! { "email": "new" });
-    await_body(&mut client, &by("new"), &ANN.replace("ann@x.org", "new"));
-    await_status(&mut client, &by("ann@x.org"), 404);
-    // A value that another document had a moment ago.
-    cached(&mut client, &by("bob@x.org"));
-    set(&database, 2, doc! { "email": "bob2" });
-    set(&database, 1, doc! { "email": "bob@x.org" });
-    await_body(&mut client, &by("bob@x.org"), &ANN.replace("ann@x.org", "bob@x.org"));
-    database.mongo.update("users", 1, doc! { "$unset": { "email": 1 } });
-    await_status(&mut client, &by("bob@x.org"), 404);
-    database.mongo.replace("users", 1, doc! { "email": "whole", "first": "A", "last": "B" });
-    await_status(&mut client, &by("whole"), 200);
-    await_status(&mut client, "/users/by/name/A,B", 200);
-    database.mongo.delete("users", 1);
-    await_status(&mut client, &by("whole"), 404);
-    assert_eq!(settled(&mut client, "/users/by/name/A,C").0, 404);
-    database.mongo.insert("users", [doc! { "_id": 7, "email": "e", "first": "A", "last": "C" }]);
-    await_status(&mut client, "/users/by/name/A,C", 200);
-    // The event has only the part that changed.
-    assert_eq!(settled(&mut client, "/users/by/name/A,D").0, 404);
-    let flushes = || server.metrics().sum_or_zero("hotrow_feed_flushes_total", &[]);
-    let before = flushes();
-    set(&database, 7, doc! { "last": "D" });
-    await_status(&mut client, "/users/by/name/A,D", 200);
-    await_status(&mut client, "/users/by/name/A,C", 404);
-    assert!(flushes() > before);
-}
-
 /// The feed is not waited for: the position demands the change that it has not delivered.
 #[test]
 fn a_writer_finds_its_own_value() {
@@ -180,41 +146,6 @@ fn the_absence_of_a_value_that_appears_during_the_read_is_not_kept() {
         assert_eq!(first.join().expect("an answer"), 404, "it began before the change");
     });
     await_status(&mut server.client(), &by("new"), 200);
-}
-
-#[test]
-fn a_value_inside_an_array_is_no_match() {
-    let database = with_users();
-    let server = Server::start(&config(&database));
-    let mut client = server.client();
-    cached(&mut client, &by("ann@x.org"));
-    set(&database, 1, doc! { "email": ["ann@x.org", "other"] });
-    for value in ["ann@x.org", "other"] {
-        await_until("the array", SOON, || client.get(&by(value)).status >= 500);
-    }
-    server.await_log("inside an array");
-    await_body(&mut client, "/users/1", &ANN.replace("\"ann@x.org\"", r#"["ann@x.org","other"]"#));
-    set(&database, 1, doc! { "email": "other" });
-    await_status(&mut client, &by("other"), 200);
-    await_status(&mut client, &by("ann@x.org"), 404);
-}
-
-#[test]
-fn a_lost_index_ends_what_is_known() {
-    let database = with_users();
-    let server = Server::start(&config(&database));
-    let mut client = server.client();
-    cached(&mut client, &by("ann@x.org"));
-    database.mongo.run(doc! { "dropIndexes": "users", "index": "email" });
-    await_until("the end of the alias", SOON, || client.get(&by("ann@x.org")).status >= 500);
-    server.await_log("the unique index is gone");
-    await_status(&mut client, "/users/by/name/Ann,Lee", 200);
-    await_status(&mut client, "/users/1", 200);
-    let text = refusal(&config(&database));
-    assert_contains(&text, &["alias `users/by/email`: (email) is not unique in `users`"]);
-    let index = doc! { "key": { "email": 1 }, "name": "again", "unique": true };
-    database.mongo.run(doc! { "createIndexes": "users", "indexes": [index] });
-    await_until("the alias", SOON, || client.get(&by("ann@x.org")).status == 200);
 }
 
 /// As relaxed Extended JSON, and with ObjectIds as keys and as values.

@@ -1,6 +1,6 @@
-//! A private replica set: the stand-in for MongoDB (docs/mongodb.md states its limits), or SecantusDB
-//! where a run chooses it ([`SecantusSet`]). The stand-in's switches replace a proxy: they disturb
-//! each command. Writers of a test use the same members, so they are disturbed too.
+//! A private replica set: the stand-in for MongoDB (docs/mongodb.md states its limits), or
+//! SecantusDB where a run chooses it ([`SecantusSet`]). The stand-in's switches replace a proxy:
+//! they disturb each command. Writers of a test use the same members, so they are disturbed too.
 
 use std::time::Duration;
 

@@ -254,13 +254,16 @@ pub(crate) fn assert_all(summary: &Value, paths: &[&str]) {
     }
 }
 
+/// Returns a name in which the engine's is that of the servers of this run.
+pub(crate) fn by_servers(name: &str) -> String {
+    let name = Flavor::of_run().dialect(name);
+    if Secantus::is_chosen() { name.replace("mongodb", "secantusdb") } else { name }
+}
+
 /// Writes the summary to the folder that HOTROW_RESULTS_DIR names, if set.
 pub(crate) fn save_summary(name: &str, summary: &Value) {
     let Some(folder) = std::env::var_os("HOTROW_RESULTS_DIR") else { return };
-    let mut file = Flavor::of_run().dialect(&format!("contract-{name}.json"));
-    if Secantus::is_chosen() {
-        file = file.replace("mongodb", "secantusdb");
-    }
+    let file = by_servers(&format!("contract-{name}.json"));
     let path = std::path::Path::new(&folder).join(file);
     std::fs::create_dir_all(&folder).expect("the folder for results");
     std::fs::write(&path, format!("{summary:#}\n")).expect("write the summary");

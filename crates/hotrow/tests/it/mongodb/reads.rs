@@ -1,24 +1,12 @@
-//! Reads as the deployment sees them: batched for cold keys, bounded in connections and in time,
-//! and large answers.
+//! Reads as the deployment sees them: bounded in connections, and large answers.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use mongodb::bson::doc;
 
 use crate::mongodb::shop::Shop;
 use crate::mongodb::standin::Fault;
-use crate::shop::cached;
-use crate::shop::reads::batch_misses;
-use hotrow_testkit::harness::{SOON, Server, await_until};
-
-#[test]
-fn batched_misses_are_one_query_at_the_server() {
-    let shop = Shop::on_standin();
-    let finds = Cell::new(0);
-    batch_misses(&shop, || finds.set(shop.standin().commands("find")));
-    assert_eq!(shop.standin().commands("find") - finds.get(), 2, "by the database's own count");
-}
+use hotrow_testkit::harness::Server;
 
 #[test]
 fn readers_connections_are_bounded() {
@@ -44,19 +32,6 @@ fn readers_connections_are_bounded() {
         before,
         standin.connections()
     );
-}
-
-#[test]
-fn a_query_over_its_time_limit_is_abandoned() {
-    let shop = Shop::on_standin();
-    let server =
-        Server::start(&shop.config_of(&["products"]).set("source.read_timeout", "\"300ms\""));
-    cached(&mut server.client(), "/products/1");
-    shop.mongo.standin().inject("find", Fault::Hold);
-    assert_eq!(server.get("/products/2").status, 504);
-    assert_eq!(server.get("/products/1").cache(), "hit");
-    shop.mongo.standin().clear_faults("find");
-    await_until("reads to work again", SOON, || server.get("/products/2").status == 200);
 }
 
 #[test]

@@ -3,9 +3,7 @@
 
 use mongodb::bson::doc;
 
-use crate::mongodb::mongo::MongoDatabase;
-use crate::mongodb::shop::{Shop, body};
-use crate::mongodb::standin::{Failure, Fault, Kind, Standin};
+use crate::mongodb::shop::Shop;
 use crate::shop::{assert_contains, await_body, cached, failed_start, refusal};
 use hotrow_testkit::harness::{Config, Server};
 
@@ -25,40 +23,6 @@ fn all_problems_are_reported_at_once() {
     let server = Server::start(&config);
     assert_eq!(server.get("/mixed/one").text(), r#"{"_id":"one"}"#);
     assert_eq!(server.get("/mixed/1").status, 404);
-}
-
-#[test]
-fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
-    let standin = Standin::of(Kind::Standalone, 1);
-    let shop = Shop::over(MongoDatabase::on(standin), 1).filled();
-    let text = refusal(&shop.config_of(&["products"]));
-    assert_contains(&text, &["standalone", "--replSet", "rs.initiate()", "feed"]);
-}
-
-#[test]
-fn an_old_server_is_refused() {
-    let shop = Shop::on_standin();
-    shop.mongo.standin().pretend("4.2.24", 8);
-    assert_contains(&refusal(&shop.config_of(&["products"])), &["4.4"]);
-}
-
-#[test]
-fn an_account_without_privileges_gets_the_grant_command() {
-    let shop = Shop::on_standin();
-    let standin = shop.mongo.standin();
-    standin.inject("watch", Fault::Fail(Failure::unauthorized("aggregate")));
-    let text = refusal(&shop.config_of(&["products"]));
-    assert_contains(&text, &["change stream", "Unauthorized", "grantRolesToUser"]);
-    standin.clear_faults("watch");
-    // Optional information may be refused.
-    for command in ["replSetGetConfig", "appendOplogNote"] {
-        standin.inject(command, Fault::Fail(Failure::unauthorized(command)));
-    }
-    let server = shop.serve(&["products"]);
-    let mut client = server.client();
-    cached(&mut client, "/products/1");
-    shop.set_price(1, 1);
-    await_body(&mut client, "/products/1", &body(1, 1));
 }
 
 #[test]

@@ -55,6 +55,24 @@ pub(crate) fn past_the_bound_the_policy_acts<S: Shop>() {
     }
 }
 
+/// The kernel of a paused server accepts connections, on which nothing answers.
+pub(crate) fn a_server_that_never_answers_is_named_in_the_log<S: Shop>() {
+    let shop = S::open();
+    let server = Server::start(&config(&shop, "bypass"));
+    cached(&mut server.client(), &path(1));
+    let before = server.log().len();
+    shop.pause();
+    shop.cut();
+    await_readyz(&server, 503);
+    let silence = ["answer", "took longer", "Server selection timeout"];
+    await_until("the log to name what the feed waits for", SOON, || {
+        let is_it = |line: &str| silence.iter().any(|words| line.contains(words));
+        server.log()[before..].lines().any(|line| line.contains("trying again") && is_it(line))
+    });
+    shop.resume();
+    await_readyz(&server, 200);
+}
+
 /// Fewest looks of the test of a late stream.
 const JUDGED_MIN: u32 = 10;
 

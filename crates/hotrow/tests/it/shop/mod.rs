@@ -29,6 +29,7 @@ macro_rules! shop_tests {
             failures::past_the_bound_the_policy_acts,
             failures::a_late_stream_does_not_advance_freshness,
             failures::a_killed_server_under_load,
+            failures::a_server_that_never_answers_is_named_in_the_log,
             #[cfg(feature = "failpoints")]
             threads::a_feed_that_panics_is_a_loss_and_follows_again,
             #[cfg(feature = "failpoints")]

@@ -1,4 +1,5 @@
-//! The stand-in for MongoDB, or SecantusDB. The checker writes to the same members, so it is disturbed too.
+//! The stand-in for MongoDB, or SecantusDB. The checker writes to the same members, so it is
+//! disturbed too.
 
 use std::time::Duration;
 

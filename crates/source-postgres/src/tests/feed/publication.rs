@@ -1,5 +1,5 @@
 use super::*;
-use crate::session::sql_error;
+use crate::error::sql_error;
 use crate::tests::harness::refusal;
 
 fn lost_for(feed: &Feed, from: usize) -> String {

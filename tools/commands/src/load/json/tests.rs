@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use hotrow_load::latency_map::LatencyMap;
 use hotrow_load::objective;
+use hotrow_load::outcome::Outcome;
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
 use hotrow_trial::observe::Observer;
@@ -13,6 +14,7 @@ use super::*;
 use crate::cli::MeasureCommand;
 use crate::cli::tests::Cli;
 use crate::diagnosis;
+use crate::machine::MeasuredOn;
 use hotrow_testkit::doc_sync::assert_keys_documented;
 
 /// A second with one response.
@@ -48,12 +50,15 @@ fn each_key_is_described() {
     let watch = Observer::new(&[], true, "none".to_owned());
     let diagnosed = diagnosis::example();
     let measured_on = MeasuredOn::default();
-    let report = Report::new(
-        ("http://a/", &measured_on),
-        &config,
-        &outcome,
-        (&judged, Some(headroom), Diagnosis::of(&watch, &diagnosed)),
-    );
+    let result = LoadResult {
+        url: "http://a/",
+        config: &config,
+        measured_on: &measured_on,
+        outcome: &outcome,
+        judged: &judged,
+        diagnosed: &diagnosed,
+    };
+    let report = Report::new(&result, Some(headroom), Diagnosis::of(&watch, &diagnosed));
     let document = serde_json::from_str(&line(&report)).unwrap();
     assert_keys_documented(
         include_str!("../../../../../docs/load.md"),

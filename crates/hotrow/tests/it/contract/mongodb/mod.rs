@@ -1,5 +1,5 @@
-//! Contract over MongoDB: a stand-in with two members in this process, or SecantusDB. Writers use the
-//! official driver, with transactions.
+//! Contract over MongoDB: a stand-in with two members in this process, or SecantusDB. Writers use
+//! the official driver, with transactions.
 //!
 //! Reading order: this (the engine and its tests), [`session`] (a writer's connection).
 
