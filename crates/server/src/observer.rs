@@ -1,8 +1,8 @@
 //! Notes for operators of each request: lines of the access log, `Server-Timing`, and spans.
 //!
 //! A request that is answered at once is looked at where it lies; one that waits takes along a copy
-//! of what its note needs. Without a note to make, the one branch on the handler's [`Observer`] is all
-//! that a request pays.
+//! of what its note needs. Without a note to make, a request pays one branch on the handler's
+//! [`Observer`].
 
 use std::rc::Rc;
 use std::sync::Arc;
