@@ -173,7 +173,8 @@ mod overload {
 
 /// Tests of the real binary over a private PostgreSQL server.
 ///
-/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
+/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`],
+/// [`start`], [`grants`], [`reads`], [`failures`], [`history`],
 /// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`, `hub_fail_over`;
 /// [`common`] holds the tests that run over several engines; [`proxies`] tests a helper of the
 /// others.
