@@ -20,10 +20,12 @@ use tempfile::TempDir;
 use crate::process::{free_port, note_start, run, signal, state};
 
 mod backups;
+mod inherited;
 mod programs;
 mod role;
 
 pub use backups::Backup;
+pub use inherited::inherited;
 pub use role::ROLE;
 
 /// First port of the servers.
@@ -129,7 +131,11 @@ impl Server {
         let sockets = folder.path().to_str().expect("UTF-8").to_owned();
         let own = [("port", port.to_string()), ("unix_socket_directories", sockets)];
         let own = own.iter().map(|(name, value)| (*name, value.as_str()));
-        append_settings(&data, SETTINGS.into_iter().chain(own).chain(settings.iter().copied()));
+        let settings = settings.iter().copied();
+        append_settings(
+            &data,
+            SETTINGS.into_iter().chain(own).chain(inherited::of_run()).chain(settings),
+        );
         let guard = Some(guard(&folder));
         let folder = Arc::new(folder);
         let database = "postgres".to_owned();
@@ -215,6 +221,7 @@ impl Server {
     #[track_caller]
     pub fn try_query(&self, sql: &str) -> Result<String, String> {
         let mut psql = programs::as_owner("psql");
+        psql.env("PGOPTIONS", inherited::of_session());
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url()]);
         let mut psql = psql
             .stdin(Stdio::piped())

@@ -27,7 +27,7 @@ mod contract;
 /// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]); freshness ([`fresh`],
 /// [`expiry`], [`behind`]); the database's
 /// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
-/// [`limits`], [`timeouts`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
+/// [`limits`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
 /// [`documented`], [`page`], [`foreign_page`], [`start`], [`permissions`],
 /// [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`], [`systemd`],
 /// [`warm_start`], [`access_log`], `slow_queries`, [`sources`], [`traces`], [`history`], [`top`],
@@ -76,7 +76,6 @@ mod e2e {
     mod systemd;
     #[cfg(feature = "failpoints")]
     mod threads;
-    mod timeouts;
     mod top;
     mod traces;
     mod unfollowed;
@@ -173,7 +172,8 @@ mod overload {
 
 /// Tests of the real binary over a private PostgreSQL server.
 ///
-/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`], [`start`], [`grants`], [`reads`], [`failures`], [`history`],
+/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`],
+/// [`start`], [`grants`], [`reads`], [`failures`], [`history`],
 /// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`, `hub_fail_over`;
 /// [`common`] holds the tests that run over several engines; [`proxies`] tests a helper of the
 /// others.

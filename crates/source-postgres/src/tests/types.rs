@@ -9,7 +9,7 @@ mod cases;
 
 use self::cases::{Case, cases};
 use super::harness::{Reader, config, refusal};
-use super::server::Server;
+use super::server::{Server, inherited};
 use hotrow_source::{Row, SourceError};
 
 /// Rows per round, and rounds per type.
@@ -28,30 +28,9 @@ const TYPES: &str = r#"
     CREATE TYPE textrange AS RANGE (subtype = text);
 "#;
 
-/// Settings of a server, a database or a role on which answers would depend if a session inherited
-/// them: output and input of values, the plan, the snapshot, and Hotrow's own statements.
-const INHERITED: [(&str, &str); 16] = [
-    ("DateStyle", "SQL, DMY"),
-    ("IntervalStyle", "sql_standard"),
-    ("TimeZone", "Asia/Kathmandu"),
-    ("extra_float_digits", "-15"),
-    ("bytea_output", "escape"),
-    ("xmlbinary", "hex"),
-    ("standard_conforming_strings", "off"),
-    ("array_nulls", "off"),
-    ("transform_null_equals", "on"),
-    ("quote_all_identifiers", "on"),
-    ("row_security", "off"),
-    ("enable_indexscan", "off"),
-    ("enable_nestloop", "off"),
-    ("plan_cache_mode", "force_custom_plan"),
-    ("default_transaction_isolation", "serializable"),
-    ("default_transaction_deferrable", "on"),
-];
-
 /// Makes the settings those of a database, which count for more than those of the server.
 fn inherit(server: &Server) {
-    for (name, value) in INHERITED {
+    for (name, value) in inherited() {
         server.batch(&format!("ALTER DATABASE postgres SET {name} = '{value}'"));
         // Those of a role count for more.
         server.batch(&format!("ALTER ROLE postgres SET {name} = '{value}'"));

@@ -72,18 +72,6 @@ fn a_stop_is_announced_before_anything_is_closed() {
     assert_eq!(server.ended(SOON).code(), 1);
 }
 
-#[test]
-fn idle_connections_are_closed_after_the_delay() {
-    let (_database, server) = start(&[("limits.drain_delay", "\"200ms\"")]);
-    let mut idle = server.client();
-    assert_eq!(idle.get("/slow/2").status, 200);
-    let since = Instant::now();
-    server.signal(Signal::TERM);
-    idle.closed(SOON);
-    assert!(since.elapsed() >= Duration::from_millis(190), "{:?}", since.elapsed());
-    assert_eq!(server.ended(SOON).code(), 0);
-}
-
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_request_in_flight_is_finished_and_idle_connections_are_closed() {
@@ -105,24 +93,6 @@ fn a_request_in_flight_is_finished_and_idle_connections_are_closed() {
         assert_eq!(ended.code(), 0, "{ended:?}");
         assert!(ended.log.contains("stop requested"), "{}", ended.log);
     }
-}
-
-#[test]
-fn connections_in_the_accept_queue_are_answered() {
-    let (_database, server) = start(&[]);
-    // A stopped process accepts nothing; the kernel does.
-    server.stop();
-    let mut queued: Vec<Client> = (0..20).map(|_| server.client()).collect();
-    for (i, client) in queued.iter_mut().enumerate() {
-        client.send(format!("GET /slow/{} HTTP/1.1\r\nHost: h\r\n\r\n", i + 2));
-    }
-    server.signal(Signal::TERM);
-    server.signal(Signal::CONT);
-    for (i, client) in queued.iter_mut().enumerate() {
-        assert_eq!(client.answer().json()["id"], i + 2);
-        client.closed(SOON);
-    }
-    assert_eq!(server.ended(SOON).code(), 0);
 }
 
 #[cfg(feature = "failpoints")]

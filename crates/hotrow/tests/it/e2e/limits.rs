@@ -1,6 +1,8 @@
 //! Limits on the resources that a client can use.
 
-use hotrow_testkit::harness::{Client, Config, Database, SOON, Server, await_until};
+#[cfg(feature = "failpoints")]
+use hotrow_testkit::harness::{Client, await_until};
+use hotrow_testkit::harness::{Config, Database, SOON, Server};
 
 fn start(settings: &[(&str, &str)]) -> (Database, Server) {
     let database = Database::with_products(10);
@@ -61,36 +63,6 @@ fn heads_targets_and_bodies_over_their_limits_are_refused() {
     }
 }
 
-#[test]
-fn connections_over_the_limit_get_503() {
-    // None of them is idle for long enough to be evicted.
-    let (_database, server) =
-        start(&[("limits.connections", "3"), ("limits.idle_reclaim", "\"1h\"")]);
-    let mut kept: Vec<Client> = (0..3).map(|_| server.client()).collect();
-    for client in &mut kept {
-        assert_eq!(client.get("/products/1").status, 200);
-    }
-    let mut over = server.client();
-    let answer = over.answer();
-    answer.problem(503);
-    assert_eq!(answer.header("retry-after"), Some("1"));
-    over.closed(SOON);
-    assert_eq!(
-        server.admin_client().get("/readyz").status,
-        200,
-        "the admin side has limits of its own"
-    );
-    for client in &mut kept {
-        assert_eq!(client.get("/products/1").cache(), "hit", "open connections are served");
-    }
-    drop(kept.pop());
-    await_until("a free place", SOON, || {
-        let mut client = server.client();
-        client.send("GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n");
-        client.answer().status == 200
-    });
-}
-
 #[cfg(feature = "failpoints")]
 #[test]
 fn requests_in_flight_are_bounded_and_hits_do_not_count() {
@@ -118,4 +90,26 @@ fn requests_in_flight_are_bounded_and_hits_do_not_count() {
         server.metrics().sum("hotrow_requests_refused_total", &[("limit", "requests_in_flight")]),
         1.0
     );
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_read_that_takes_too_long_is_504() {
+    let database = Database::with_products(3);
+    let gate = hotrow_testkit::harness::Gate::new("slow/1");
+    database.add_table("slow", 2);
+    let settings = [("limits.request_timeout", "\"200ms\""), ("source.read_timeout", "\"1m\"")];
+    let config =
+        Config::new(database.path()).collection("products").collection("slow").with(&settings);
+    let server = Server::start(&config.gate(&gate));
+    let mut client = server.client();
+    let begun = std::time::Instant::now();
+    for path in ["/slow/1", "/slow?ids=1,2"] {
+        assert_eq!(client.get(path).problem(504).0, "Timed out", "{path}");
+    }
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(400));
+    await_until("another table's answer", SOON, || client.get("/products/1").status == 200);
+    // The read continues; its answer is then cached for the next request.
+    gate.open();
+    await_until("the answer", SOON, || client.get("/slow/1").status == 200);
 }
