@@ -38,8 +38,11 @@ fn readers_connections_are_bounded() {
 fn many_keys_in_one_answer() {
     let shop = Shop::with_products();
     shop.mongo.insert("large", (1..=60).map(|n| doc! { "_id": n, "text": "x".repeat(500_000) }));
-    let server =
-        Server::start(&shop.config_of(&["products", "large"]).set("limits.max_batch", "200"));
+    let server = Server::start(&shop.config_of(&["products", "large"]).with(&[
+        ("limits.max_batch", "200"),
+        ("limits.request_timeout", "\"60s\""),
+        ("source.read_timeout", "\"50s\""),
+    ]));
     let ids: Vec<String> = (1..=60).map(|id| id.to_string()).collect();
     // More than one message can hold, so the database answers in parts.
     let answer = server.get(&format!("/large?ids={}", ids.join(",")));

@@ -19,7 +19,7 @@ use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::Config;
 use hotrow_testkit::mongo::{Secantus, collection_of};
 use hotrow_testkit::standin::Fault;
-use session::MongoSession;
+use session::{MongoSession, has_transactions};
 
 mod session;
 
@@ -89,14 +89,13 @@ impl Networked for Mongo {
     const READS_WAIT_FOR_CHANGES: bool = true;
 
     fn mixed_plan() -> Plan {
-        Plan {
-            keys: 5_000,
-            sizes: Sizes { from: 100, to: 700 },
-            reserved: 20,
-            // The stand-in commits faster than a server; pauses keep readers from starving.
-            write_profile: WriteProfile { pause_us: 12_000, ..WriteProfile::default() },
-            ..Plan::default()
+        // The stand-in commits faster than a server; pauses keep readers from starving.
+        let mut write_profile = WriteProfile { pause_us: 12_000, ..WriteProfile::default() };
+        if !has_transactions() {
+            (write_profile.moves, write_profile.several) = (0, 0);
         }
+        let sizes = Sizes { from: 100, to: 700 };
+        Plan { keys: 5_000, sizes, reserved: 20, write_profile, ..Plan::default() }
     }
 
     fn disturbances() -> Vec<Disturbance<Self>> {

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use super::ITEMS;
 use crate::contract::board::Board;
 use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
+use hotrow_testkit::mongo::Secantus;
 
 /// A client with one session.
 pub(crate) struct MongoSession {
@@ -72,9 +73,12 @@ impl Session for MongoSession {
         let from = self.seen() + 1;
         let Self { runtime, items, session } = self;
         let outcome = runtime.block_on(async {
-            let one = steps.len() == 1
-                && !matches!(steps[0], Step::Move { .. } | Step::Update { way: 0, .. });
-            if one {
+            let is_several = match &steps[0] {
+                Step::Move { .. } => true,
+                Step::Update { way: 0, .. } if has_transactions() => true,
+                _ => steps.len() > 1,
+            };
+            if !is_several {
                 let begun_ns = board.now();
                 return (Some(begun_ns), make(items, session, &steps[0]).await);
             }
@@ -122,6 +126,12 @@ impl Session for MongoSession {
     }
 }
 
+/// Returns whether changes are committed in transactions. SecantusDB may send their events after
+/// later ones, and after the proof that there are none.
+pub(super) fn has_transactions() -> bool {
+    !Secantus::is_chosen()
+}
+
 async fn in_transaction(
     items: &Collection<Document>,
     session: &mut ClientSession,
@@ -155,12 +165,12 @@ async fn make(
             1
         }
         // Needs a transaction.
-        Step::Update { row, way: 0 } => {
+        Step::Update { row, way: 0 } if has_transactions() => {
             let deleted = items.delete_one(of(row.key)).session(&mut *session).await?.deleted_count;
             items.insert_one(whole(row)).session(session).await?;
             deleted
         }
-        Step::Update { row, way: 1 } => {
+        Step::Update { row, way: 0 | 1 } => {
             items.replace_one(of(row.key), whole(row)).session(session).await?.matched_count
         }
         Step::Update { row, .. } => {
