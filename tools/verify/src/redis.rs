@@ -6,7 +6,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ::redis::{Parser, PushKind, RedisError, Value};
+/// A reply.
+pub use ::redis::Value;
+use ::redis::{Parser, PushKind, RedisError};
 use hotrow_transport::stream::BlockingStream;
 use hotrow_transport::target::{Address, Url};
 use hotrow_transport::tls::Tls;

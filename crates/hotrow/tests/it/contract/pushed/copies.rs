@@ -13,8 +13,7 @@ use crate::contract::rows::{Random, Sizes};
 use hotrow_verify::history::Ns;
 use hotrow_verify::near_client::{NearClient, Replied, claim};
 use hotrow_verify::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
-use hotrow_verify::redis::reply::Reply;
-use hotrow_verify::redis::{RedisTarget, TrackingMode};
+use hotrow_verify::redis::{RedisTarget, TrackingMode, Value};
 
 /// Chances in per cent: of a key that was just changed or is about to change, of the copy that is
 /// held longest, and of a key from the whole range; the rest prefers low keys.
@@ -133,7 +132,7 @@ impl CopyReader {
         let arguments: Vec<&str> = [name].into_iter().chain(texts.iter().map(|t| &**t)).collect();
         let Replied { reply, sent_ns, received_ns } = client.ask(&arguments, &|| board.now())?;
         let replies = match (form, reply) {
-            (Form::RedisMget, Reply::Array(replies)) if replies.len() == keys.len() => replies,
+            (Form::RedisMget, Value::Array(replies)) if replies.len() == keys.len() => replies,
             // An error concerns all keys.
             (_, reply) => vec![reply; keys.len()],
         };
