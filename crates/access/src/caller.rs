@@ -1,6 +1,6 @@
 //! Who sends a request, as limits and answers know it.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use hotrow_types::tenant::Tenants;
 

@@ -6,8 +6,8 @@
 //! to a database and the changes that cannot be seen.
 //!
 //! Reading order: [`config`], `inspect` (table definitions), `triggers` and `log` (additions to the
-//! database), `plan`, `queue`, `reader` and [`json`] (a read), `connect`, `feed`, `session` (changes),
-//! `prune`; the tables for a first configuration (`discover`).
+//! database), `plan`, `queue`, `reader` and [`json`] (a read), `connect`, `feed`, `session`
+//! (changes), `prune`; the tables for a first configuration (`discover`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};

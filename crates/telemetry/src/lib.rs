@@ -6,7 +6,7 @@
 //!
 //! It imports words (`access`, `config`, `types`, `measure`), `http1` for fields of a request,
 //! `otel`, `net` for the collector, `supervisor`, and names of `cache` and `source`. It knows no
-//! handler and no connection: whoever observes passes what a line or a span says. Nothing here
+//! handler and no connection: its callers pass what a line or a span says. Nothing here
 //! delays a request: queues are bounded in bytes, what does not fit is dropped and counted, and one
 //! thread writes.
 
