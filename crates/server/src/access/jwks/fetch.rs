@@ -32,10 +32,7 @@ pub(crate) enum FetchError {
 
 /// Fetches the text at a URL. `ca`: roots to which the server's certificate must lead, read anew;
 /// `None`: the system's.
-pub(crate) async fn fetch(
-    url: &JwksUrl,
-    ca: Option<&Path>,
-) -> Result<Vec<u8>, FetchError> {
+pub(crate) async fn fetch(url: &JwksUrl, ca: Option<&Path>) -> Result<Vec<u8>, FetchError> {
     timeout(FETCH_TIMEOUT, within_time(url, ca)).await.unwrap_or(Err(FetchError::TimedOut))
 }
 
