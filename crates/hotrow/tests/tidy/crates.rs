@@ -43,7 +43,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    ("representation", &["cache", "config", "http1", "source", "supervisor", "types"]),
+    (
+        "representation",
+        &["admission", "cache", "config", "http1", "measure", "source", "supervisor", "types"],
+    ),
     (
         "server",
         &[
