@@ -325,6 +325,7 @@
           context.arc(box.x(this.x.scale.to(dot.x)), box.y(this.y.scale.to(dot.y)), 3, 0, 7);
           context.fillStyle = dot.hollow ? color("page") : curveColor(dot.curve);
           context.strokeStyle = curveColor(dot.curve);
+          context.setLineDash([]);
           context.lineWidth = 1.6;
           context.fill();
           if (dot.hollow) context.stroke();
