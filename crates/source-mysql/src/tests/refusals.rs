@@ -93,6 +93,10 @@ fn an_index_that_no_statement_may_use_is_no_key() {
     let text = refusal(config(&server.url(), &["t(id)"]));
     assert!(text.contains("the unique index `u` of `t` is INVISIBLE or IGNORED"), "{text}");
     assert!(text.contains(&format!("ALTER INDEX `u` {show};")), "{text}");
+    let mut alias = config(&server.url(), &["t(pk)", "t(id)"]);
+    alias.server.collections[1].is_alias = true;
+    let text = refusal(alias);
+    assert!(text.contains("the unique index `u` of `t` is INVISIBLE or IGNORED"), "{text}");
     server.batch("ALTER TABLE t ADD UNIQUE KEY w (id)");
     let reader = Reader::on(&server, &["t(id)"]);
     assert_eq!(reader.answers(0, &["7"]), [r#"{"pk":1,"id":7}"#], "by the other index");
