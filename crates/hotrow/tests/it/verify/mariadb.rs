@@ -88,3 +88,16 @@ fn a_sound_service_passes_while_its_server_is_killed() {
     assert_followers(&report);
     assert_writers_were_interrupted(&report);
 }
+
+#[test]
+fn positions_of_a_log_that_began_anew_are_not_compared() {
+    let deployment = Deployment::<Maria>::alone(&[]);
+    let mut checker = deployment
+        .check_at_work(&[&["-d", "6s", "--rate", "150", "--keys", "300"][..], &MODEST].concat());
+    pass_while(&mut checker, Duration::from_secs(2));
+    assert!(checker.runs(), "it ended too early");
+    deployment.stage.server.batch("RESET MASTER");
+    let report = checker.ended(Duration::from_secs(6)).assert_passed(100, 30);
+    assert_eq!(report["log_went_back"], true, "{report:#}");
+    assert!(report["checked"]["own_write"].as_u64() > Some(0), "before: {report:#}");
+}
