@@ -253,6 +253,9 @@ impl Tracer {
 }
 
 /// Starts the thread that exports spans, if any are recorded.
+///
+/// # Errors
+/// The system refuses the thread.
 #[cfg(feature = "otel")]
 pub fn start(
     tracer: Option<&Arc<Tracer>>,
@@ -263,8 +266,11 @@ pub fn start(
 }
 
 /// Starts nothing: the configuration refuses traces.
+///
+/// # Errors
+/// Never.
 #[cfg(not(feature = "otel"))]
-pub(crate) fn start(
+pub fn start(
     _: Option<&Arc<Tracer>>,
     _: &Shutdown,
     _: &Supervisor,
