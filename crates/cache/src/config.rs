@@ -104,6 +104,38 @@ pub struct Settings {
 }
 
 impl Config {
+    /// Returns settings of a small cache for simulations, benchmarks and tests: a feed, nothing
+    /// served past its time, no jitter, one query at a time. A service sets each by itself.
+    #[must_use]
+    pub fn small(capacity_bytes: u64) -> Self {
+        Self {
+            enabled: true,
+            capacity_bytes,
+            negative_share: 0.1,
+            entry_bytes_estimate: 100,
+            invalidation_mode: InvalidationMode::Feed,
+            max_staleness: Duration::from_secs(1),
+            when_stale: WhenStale::Bypass,
+            ttl_jitter: 0.0,
+            prefetch_on_change: false,
+            isolate_scans: true,
+            error_ttl: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+            reads_in_flight: 1,
+            query_keys: 10,
+            query_bytes: 1024,
+            waiting_keys: 20,
+            queue: queue::Config {
+                adaptive: false,
+                target: Duration::ZERO,
+                interval: Duration::ZERO,
+                query_target: Duration::ZERO,
+            },
+            seed: 1,
+        }
+    }
+
     /// Returns the settings of a source where there is only one.
     #[must_use]
     pub fn only_source(&self) -> SourceSettings {

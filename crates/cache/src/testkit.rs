@@ -13,7 +13,7 @@ use std::time::Duration;
 use hotrow_admission::concurrency::queue;
 use hotrow_measure::clock::Nanos;
 
-use crate::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
+use crate::config::{CollectionPolicy, Config};
 use crate::flight::{Waited, Waiter};
 use crate::record::{Epoch, Owner, RecordParts, Visibility};
 use crate::{Answers, Cache, Fetched, Lookup, Record};
@@ -41,21 +41,8 @@ pub(crate) const fn ms(n: u64) -> Nanos {
 
 pub(crate) fn config() -> Config {
     Config {
-        enabled: true,
-        capacity_bytes: 1 << 20,
-        negative_share: 0.1,
-        entry_bytes_estimate: 100,
-        invalidation_mode: InvalidationMode::Feed,
-        prefetch_on_change: false,
-        isolate_scans: true,
-        max_staleness: Duration::from_secs(1),
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
         error_ttl: Duration::from_millis(500),
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
         reads_in_flight: 2,
-        query_keys: 10,
         query_bytes: 1000,
         waiting_keys: 100,
         queue: queue::Config {
@@ -65,6 +52,7 @@ pub(crate) fn config() -> Config {
             query_target: Duration::from_millis(100),
         },
         seed: 7,
+        ..Config::small(1 << 20)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! It imports `config`, `measure` and `supervisor`, and knows no request, record or limit of the
 //! service. Errors name the file or the address that is wrong. A queue of connections is never
-//! closed while nobody takes it over.
+//! closed unless another process has taken it over.
 
 pub mod accept_budget;
 pub mod direct;

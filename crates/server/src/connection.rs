@@ -208,7 +208,7 @@ pub(crate) mod tests {
 
     use tokio::io::AsyncWrite;
 
-    use crate::config::Limits;
+    use hotrow_config::Limits;
 
     /// Takes so many bytes in every second call.
     pub(crate) struct SlowClient {
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             privileged_waiters: 4,
             checks_per_s: 0,
             send_bytes: 0,
-            bytes: crate::config::ByteLimits::default(),
+            bytes: hotrow_config::ByteLimits::default(),
             drain_rate_min: 0,
         }
     }

@@ -39,8 +39,8 @@ use tokio::sync::watch;
 pub(crate) use self::counts::{EndCause, FollowCounts};
 pub(crate) use self::worker::WorkerFollowers;
 use crate::collections::Collections;
-use crate::config::follow::Follow as Settings;
 use crate::connection::clients::{Clients, CountedConnection};
+use hotrow_config::follow::Follow as Settings;
 
 /// Bytes of events from which a follower gets no more at once.
 const FRAME_BYTES: usize = 4 << 10;

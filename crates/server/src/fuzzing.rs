@@ -8,7 +8,7 @@ use std::time::Duration;
 use hotrow_admission::concurrency::limit::Kind;
 use hotrow_admission::concurrency::queue;
 use hotrow_cache::Cache;
-use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig};
 use hotrow_config::{Collection, Concurrency, Config, Limits};
 use hotrow_http1::body::BodyDecoder;
 use hotrow_http1::head::HeadParser;
@@ -263,32 +263,9 @@ fn limits() -> Limits {
 }
 
 fn cache_config() -> CacheConfig {
-    CacheConfig {
-        enabled: true,
-        capacity_bytes: 1 << 20,
-        negative_share: 0.1,
-        entry_bytes_estimate: 100,
-        invalidation_mode: InvalidationMode::Feed,
-        prefetch_on_change: true,
-        isolate_scans: true,
-        max_staleness: Duration::from_secs(1),
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
-        error_ttl: Duration::ZERO,
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
-        reads_in_flight: 1,
-        query_keys: 10,
-        query_bytes: 1024,
-        waiting_keys: 20,
-        queue: queue::Config {
-            adaptive: true,
-            target: Duration::ZERO,
-            interval: Duration::ZERO,
-            query_target: Duration::ZERO,
-        },
-        seed: 1,
-    }
+    let small = CacheConfig::small(1 << 20);
+    let queue = queue::Config { adaptive: true, ..small.queue };
+    CacheConfig { prefetch_on_change: true, queue, ..small }
 }
 
 /// A database that is never read.

@@ -23,6 +23,7 @@ mod batch;
 mod body;
 mod breaker_probe;
 pub mod budgets;
+mod cache_in_force;
 pub mod collections;
 pub mod connection;
 mod consistency_check;
@@ -67,5 +68,3 @@ mod standby;
 mod tracking;
 mod warm_start;
 pub mod worker;
-
-use hotrow_config as config;

@@ -15,8 +15,7 @@ use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
 use hotrow_telemetry::exposition::{Exposition, Labels, Scale};
-use hotrow_telemetry::outcome::CacheOutcome;
-use hotrow_telemetry::outcome::OUTCOMES;
+use hotrow_telemetry::outcome::{CacheOutcome, OUTCOMES};
 
 pub use self::ids::DistinctIds;
 pub use self::redis::{RedisMetrics, RedisOutcome};

@@ -35,8 +35,8 @@ use tokio::task::JoinSet;
 use self::counts::TargetCounts;
 pub use self::request::{SecretError, check_secrets};
 use crate::collections::Collections;
-use crate::config::purge::{Purge as Settings, Target as TargetSettings};
 use crate::follow::Follows;
+use hotrow_config::purge::{Purge as Settings, Target as TargetSettings};
 
 /// Reason for which everything of a collection is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hotrow_admission::breaker::State;
 use hotrow_admission::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Waited, Waiter};
-use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, LookupError, Record};
+use hotrow_cache::{Answers, BatchLoader, Fetched, LookupError, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
@@ -18,13 +18,13 @@ use hotrow_telemetry::traces::{self, QuerySpan, ReadKind, TraceSlot, Tracer, Wai
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Version;
-use parking_lot::Mutex;
 
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
 use crate::admission::shed::LoadShedder;
 use crate::alias::rows::convert_row;
 use crate::budgets::Budgets;
+use crate::cache_in_force::CacheInForce;
 use crate::collections::{Collection, Collections};
 use crate::context::RequestContext;
 use crate::http_error::HttpError;
@@ -69,23 +69,6 @@ pub(crate) struct SourceReads {
     pub(crate) load_shedder: Arc<LoadShedder>,
 }
 
-/// The cache under the settings in force, for readers that outlive them. Locked once per query.
-pub(crate) struct CacheInForce(Mutex<Arc<Cache<ReadFailure>>>);
-
-impl CacheInForce {
-    pub(crate) fn new(cache: Arc<Cache<ReadFailure>>) -> Self {
-        Self(Mutex::new(cache))
-    }
-
-    pub(crate) fn get(&self) -> Arc<Cache<ReadFailure>> {
-        Arc::clone(&self.0.lock())
-    }
-
-    pub(crate) fn set(&self, cache: Arc<Cache<ReadFailure>>) {
-        *self.0.lock() = cache;
-    }
-}
-
 impl Fetcher {
     /// Returns the reads of the database that a collection is read from.
     pub(crate) fn of(&self, collection: CollectionId) -> &SourceReads {
@@ -115,7 +98,7 @@ impl Fetcher {
 }
 
 impl SourceReads {
-    fn primary<'a>(&'a self, cache: &'a Cache<ReadFailure>) -> Primary<'a> {
+    fn primary<'a>(&'a self, cache: &'a CacheInForce) -> Primary<'a> {
         let Self { id, standbys, progress, .. } = self;
         Primary { id: *id, source: &*self.source, standbys, progress, cache }
     }
@@ -174,8 +157,11 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
             Some(floor) => {
                 // A standby is subject to neither limit nor breaker, and teaches them nothing.
                 drop((limiter_permit, breaker_permit));
-                let cache = fetcher.cache.get();
-                match reads.primary(&cache).read_standby(id, keys, rows.clone(), floor).await {
+                match reads
+                    .primary(&fetcher.cache)
+                    .read_standby(id, keys, rows.clone(), floor)
+                    .await
+                {
                     Some(read) => (None, Ok(read)),
                     None => {
                         loader.read_primary();

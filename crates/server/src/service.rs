@@ -19,8 +19,7 @@ use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_telemetry::history::hot_keys::{KeyRing, KeySampler};
 use hotrow_telemetry::history::{self, History};
 use hotrow_telemetry::lookups::WorkerLookups;
-use hotrow_telemetry::miss_ratio_curve;
-use hotrow_telemetry::traces;
+use hotrow_telemetry::{miss_ratio_curve, traces};
 
 use crate::access::jwks;
 use crate::access::key_source::KeySource;
@@ -28,7 +27,6 @@ use crate::access::watch::GrantsInForce;
 use crate::admin::{Admin, View};
 use crate::admission::{pressure, rate};
 use crate::breaker_probe;
-use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::current::Current;
 use crate::handle::Handler;
@@ -43,6 +41,7 @@ use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
+use hotrow_config::{Config, Limits};
 
 /// Longest wait for readiness before listeners of another process are served.
 pub const READY_WAIT_MAX: Duration = Duration::from_secs(10);

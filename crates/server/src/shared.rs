@@ -27,20 +27,21 @@ use crate::admission::rate::{self, RateLimits};
 use crate::admission::shed::LoadShedder;
 use crate::breaker_probe::thread_name;
 use crate::budgets::{self, Budgets};
+use crate::cache_in_force::CacheInForce;
 use crate::collections::{Collection, Collections};
-use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
 use crate::follow::Follows;
 use crate::openapi::ApiDescription;
 use crate::purge::Purger;
-use crate::read::{CacheInForce, Fetcher, SourceReads};
+use crate::read::{Fetcher, SourceReads};
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
 use crate::sink::counts::FeedCounts;
 use crate::standby::StandbyReads;
 use crate::tracking::Tracking;
 use crate::warm_start::WarmProgress;
+use hotrow_config::{self as config, Config, Limits};
 
 /// All shared parts. A clone shares them too.
 #[derive(Clone)]

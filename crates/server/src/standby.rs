@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::{Cache, StandbyBound};
+use hotrow_cache::StandbyBound;
 use hotrow_source::standby::{RefusalCounts, StandbyRead, StandbyRefusal};
-use hotrow_source::{ReadFailure, ReadSet, RowBudget, Source};
+use hotrow_source::{ReadSet, RowBudget, Source};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
+use crate::cache_in_force::CacheInForce;
 use crate::sink::progress::FeedProgress;
 
 /// Longest wait for the feed to deliver what a standby's answer may show. The feed is ahead of a
@@ -40,7 +41,8 @@ pub(crate) struct Primary<'a> {
     pub(crate) standbys: &'a StandbyReads,
     /// Progress of its feed.
     pub(crate) progress: &'a FeedProgress,
-    pub(crate) cache: &'a Cache<ReadFailure>,
+    /// Its cache when the answer is there, which may be another than when the read began.
+    pub(crate) cache: &'a CacheInForce,
 }
 
 impl Primary<'_> {
@@ -58,7 +60,8 @@ impl Primary<'_> {
         let StandbyRead { rows, seen } =
             read.map_err(|refusal| standbys.refusals.count(refusal)).ok()?;
         let bound = StandbyBound { past: seen.past, end: seen.end };
-        let feed = (self.cache, self.id);
+        let cache = self.cache.get();
+        let feed = (&*cache, self.id);
         let Some(to) = progress.delivered_through(feed, floor, bound, FEED_WAIT_MAX).await else {
             standbys.refusals.count(StandbyRefusal::FeedBehind);
             return None;

@@ -36,7 +36,7 @@ pub(crate) use self::access::Judged;
 pub(crate) use self::counts::TrackingCounts;
 pub(crate) use self::mailbox::{CHANNEL, Mailbox, Owner, Redirect};
 pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};
-use crate::config::Config;
+use hotrow_config::Config;
 
 /// Bytes of released invalidations: a worker that is further behind has its clients give up
 /// everything.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use mongodb::error::{Error, ErrorKind};
 
 use super::target::TargetError;
-use hotrow_source::preflight;
 pub use hotrow_source::preflight::{Finding, PreflightErrors};
-use hotrow_source::{LossCause, SourceError};
+use hotrow_source::{LossCause, SourceError, preflight};
 
 /// Failure to serve a deployment.
 pub type OpenError = preflight::OpenError<TargetError, String>;

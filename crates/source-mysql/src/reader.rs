@@ -13,9 +13,8 @@ use super::plan::{Form, ReadPlan};
 use super::pool::{self, Lease};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
-use hotrow_source::preflight;
 use hotrow_source::spec::Follow;
-use hotrow_source::{ReadSet, RowBudget, SourceError};
+use hotrow_source::{ReadSet, RowBudget, SourceError, preflight};
 
 impl MysqlSource {
     pub(super) async fn read_keys(

@@ -33,11 +33,12 @@ use self::shared::Shared;
 use self::standby::Standbys;
 use self::target::Target;
 use hotrow_source::background::Background;
-use hotrow_source::catalog_watermark;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
+use hotrow_source::{
+    BoxFuture, ReadSet, RowBudget, Source, SourceError, catalog_watermark, preflight,
+};
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
 

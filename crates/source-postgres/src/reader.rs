@@ -21,9 +21,8 @@ use super::pool::{Connection, Lease, fault, is_unrepresentable};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::json::Pace;
-use hotrow_source::preflight;
 use hotrow_source::row_index::RowIndex;
-use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
+use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread, preflight};
 
 impl PostgresSource {
     pub(super) async fn read_keys(

@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use hotrow_access::caller::Caller;
-use hotrow_access::caller::Peer;
+use hotrow_access::caller::{Caller, Peer};
 use hotrow_config::access::Names;
 use hotrow_config::observability::AccessLog as Config;
 use hotrow_measure::clock::Nanos;

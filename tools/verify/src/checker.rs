@@ -106,7 +106,7 @@ impl Checker {
         }
     }
 
-    /// Joins a reader that was told to stop. It may wait until its last observations are taken.
+    /// Joins a reader whose stop flag is set. It may wait until its last observations are taken.
     pub(crate) fn join(&mut self, reader: JoinHandle<()>) -> std::thread::Result<()> {
         while !reader.is_finished() {
             std::thread::sleep(SWEEP_EVERY);

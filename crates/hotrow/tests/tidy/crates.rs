@@ -43,10 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    (
-        "representation",
-        &["admission", "cache", "config", "http1", "measure", "source", "supervisor", "types"],
-    ),
+    ("representation", &["cache", "config", "http1", "measure", "source", "supervisor", "types"]),
     (
         "server",
         &[

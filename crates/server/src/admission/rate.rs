@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotrow_access::caller::Caller;
-use hotrow_access::caller::Peer;
+use hotrow_access::caller::{Caller, Peer};
 use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::{Limit, Setting};

@@ -27,10 +27,8 @@ mod tests {
     use hotrow_types::key::{Collation, CollectionId, KeySchema, KeyType};
 
     use super::*;
-    use crate::config;
-
     fn alias(types: &[KeyType]) -> Alias {
-        let settings = config::Alias {
+        let settings = hotrow_config::Alias {
             of: CollectionId(0),
             of_name: "users".into(),
             columns: vec!["email".into()],

@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 use hotrow_types::key::{Key, KeyError, KeySchema};
 
 use super::seen::Seen;
-use crate::config::Limits;
 use crate::http_error::HttpError;
+use hotrow_config::Limits;
 
 /// Ids of a batch: each name once, as requested, and each key once.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use serde_json::error::Category;
 
 use super::ids::{Ids, NO_IDS};
 use super::number::Number;
-use crate::config::Limits;
 use crate::http_error::HttpError;
+use hotrow_config::Limits;
 
 /// Ids parsed before the worker's other connections get their turn: some tens of microseconds of
 /// work.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hotrow_admission::byte_budget::Reservation;
 use hotrow_measure::clock::Nanos;
 
-use crate::config::Limits;
+use hotrow_config::Limits;
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
 /// never early.

@@ -11,9 +11,9 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::config::Limits;
 use crate::connection::rejection::Rejection;
 use crate::connection::worker_context::WorkerContext;
+use hotrow_config::Limits;
 
 /// Longest time for which a closing connection's input is dropped.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);

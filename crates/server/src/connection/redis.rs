@@ -34,9 +34,9 @@ use super::registry::Registered;
 use super::serve::Serve;
 use super::worker_context::{READ_BYTES, REQUEST_WORK, WorkerContext};
 use crate::body::Body;
-use crate::config::Limits;
 use crate::context::ConnectionContext;
 use crate::redis::{Replied, Reply, Session};
+use hotrow_config::Limits;
 
 /// Work of a command, and of each key of one with many.
 const KEY_WORK: usize = REQUEST_WORK / 4;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use hotrow_http1::error::{Malformed, ParseError};
 use httpdate::HttpDate;
 
-use crate::config::Limits;
+use hotrow_config::Limits;
 
 /// Reason for which a connection's input is not read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

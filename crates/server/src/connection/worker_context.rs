@@ -16,8 +16,8 @@ use hotrow_resp::parser::Parser;
 use tokio::task::yield_now;
 
 use super::rejection::http_date;
-use crate::config::Limits;
 use crate::metrics::WorkerMetrics;
+use hotrow_config::Limits;
 
 /// Bytes that one read takes from a socket. A connection keeps at most this plus `header_bytes`.
 pub const READ_BYTES: usize = 32 * 1024;

@@ -18,10 +18,10 @@ use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, NotAdmitted};
 use crate::batch::parse_query;
 use crate::body::Body;
-use crate::config::Limits;
 use crate::context::RequestContext;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
+use hotrow_config::Limits;
 
 /// Header of a client that returns.
 const LAST_EVENT_ID: &str = "last-event-id";

@@ -9,8 +9,7 @@ use std::rc::Rc;
 use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::outcome::CacheOutcome;
-use hotrow_telemetry::request::Notes;
-use hotrow_telemetry::request::Protocol;
+use hotrow_telemetry::request::{Notes, Protocol};
 use hotrow_telemetry::server_timing::ServerTiming;
 
 use super::{Evaluation, Handler, Pending, ReceivedIds, Step};

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::access::wall_clock;
 use crate::collections::Collections;
-use crate::config::purge::{SECRET_BYTES_MIN, Secret, Target, TargetKind};
+use hotrow_config::purge::{SECRET_BYTES_MIN, Secret, Target, TargetKind};
 
 /// Field of the keys that Varnish purges.
 const XKEY_PURGE: &str = "xkey-purge";

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::request::{self, RequestError};
 use super::{Purger, Target, clock};
 use crate::admission::rate::seed;
-use crate::config::purge::TargetKind;
+use hotrow_config::purge::TargetKind;
 
 /// Longest time for what is due at the end of the process.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);

@@ -9,8 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hotrow_access::caller::Caller;
-use hotrow_access::caller::Peer;
+use hotrow_access::caller::{Caller, Peer};
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::Version;
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
@@ -19,10 +18,10 @@ use hotrow_types::key::CollectionId;
 use super::command_request::{Asked, CommandRequest};
 use super::commands::{Spec, UNKNOWN};
 use super::{Reply, Session};
-use crate::config::access::Names;
 use crate::handle::Handler;
 use crate::metrics::RedisOutcome;
 use crate::observer::Observer;
+use hotrow_config::access::Names;
 
 /// What a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use hotrow_access::caller::Peer;
-use hotrow_access::caller::Sender;
+use hotrow_access::caller::{Peer, Sender};
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_resp::{Version, write};
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
+use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode};
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeyPart, KeySchema, KeyType};
@@ -117,30 +117,14 @@ impl World {
     fn new() -> Self {
         let entry_bytes = ENTRY_OVERHEAD_BYTES + KEY_BYTES + BODY.len() as u64;
         let config = Config {
-            enabled: true,
-            capacity_bytes: FITTING * entry_bytes * 100 / 95,
             negative_share: 0.05,
             entry_bytes_estimate: BODY.len() as u64,
             invalidation_mode: InvalidationMode::TtlOnly,
-            max_staleness: Duration::from_secs(1),
-            when_stale: WhenStale::Bypass,
-            ttl_jitter: 0.0,
-            prefetch_on_change: false,
-            isolate_scans: true,
-            error_ttl: Duration::ZERO,
-            stale_while_revalidate: Duration::ZERO,
-            stale_if_error: Duration::ZERO,
-            reads_in_flight: 1,
             query_keys: 1,
             query_bytes: 1000,
             waiting_keys: 10,
-            queue: queue::Config {
-                adaptive: false,
-                target: Duration::ZERO,
-                interval: Duration::ZERO,
-                query_target: Duration::ZERO,
-            },
             seed: 7,
+            ..Config::small(FITTING * entry_bytes * 100 / 95)
         };
         let life = Duration::from_secs(3600);
         let mut world = Self {

@@ -10,10 +10,10 @@ use hotrow_types::key::KeyPart;
 use hotrow_types::version::{Position, Snapshot};
 
 use super::*;
-use crate::config::transport::Redis;
 use crate::follow::Follows;
 use crate::fuzzing::new_service;
 use crate::sink::CacheSink;
+use hotrow_config::transport::Redis;
 
 /// A client that reads when it is informed, at once and in the thread of the feed.
 struct Reader {

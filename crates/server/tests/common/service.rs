@@ -10,9 +10,9 @@ use std::time::Duration;
 use hotrow_access::grant::{Role, Roles, Scope};
 use hotrow_access::key::{NewKey, StoredKey};
 use hotrow_access::verify::TokenPolicy;
-use hotrow_admission::concurrency::{limit::Kind, queue};
+use hotrow_admission::concurrency::limit::Kind;
 use hotrow_cache::Cache;
-use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode};
 use hotrow_config::access::{Access, Granted};
 use hotrow_config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_measure::clock::Nanos;
@@ -240,30 +240,5 @@ fn cache() -> Arc<Cache<hotrow_source::ReadFailure>> {
 
 /// Returns the settings of a small cache without a feed.
 pub(crate) fn cache_config() -> CacheConfig {
-    CacheConfig {
-        enabled: true,
-        capacity_bytes: 1 << 20,
-        negative_share: 0.1,
-        entry_bytes_estimate: 100,
-        invalidation_mode: InvalidationMode::TtlOnly,
-        prefetch_on_change: false,
-        isolate_scans: true,
-        max_staleness: Duration::from_secs(1),
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
-        error_ttl: Duration::ZERO,
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
-        reads_in_flight: 1,
-        query_keys: 10,
-        query_bytes: 1024,
-        waiting_keys: 20,
-        queue: queue::Config {
-            adaptive: false,
-            target: Duration::ZERO,
-            interval: Duration::ZERO,
-            query_target: Duration::ZERO,
-        },
-        seed: 1,
-    }
+    CacheConfig { invalidation_mode: InvalidationMode::TtlOnly, ..CacheConfig::small(1 << 20) }
 }

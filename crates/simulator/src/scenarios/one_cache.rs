@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hotrow_admission::concurrency::queue;
-use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
+use hotrow_cache::config::{CollectionPolicy, Config};
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
@@ -346,19 +346,8 @@ impl<R: Rows> OneCache<R> {
 
 fn config(seed: u64, bound: Duration) -> Config {
     Config {
-        enabled: true,
-        capacity_bytes: if seed.is_multiple_of(5) { 2_000 } else { 100_000 },
-        negative_share: 0.1,
-        entry_bytes_estimate: 100,
-        invalidation_mode: InvalidationMode::Feed,
         prefetch_on_change: seed.is_multiple_of(3),
-        isolate_scans: true,
         max_staleness: bound,
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
-        error_ttl: Duration::ZERO,
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
         reads_in_flight: 2,
         query_keys: 1 + seed as usize % 3,
         query_bytes: 1_000,
@@ -370,5 +359,6 @@ fn config(seed: u64, bound: Duration) -> Config {
             query_target: bound,
         },
         seed: 7,
+        ..Config::small(if seed.is_multiple_of(5) { 2_000 } else { 100_000 })
     }
 }

@@ -44,8 +44,7 @@ use crate::load::{LoadError, html, resolve};
 use crate::machine::MeasuredOn;
 use crate::tui::ProgressDisplay;
 use hotrow_cli::Exit;
-use hotrow_cli::output::print_line;
-use hotrow_cli::output::{self, OutputFile};
+use hotrow_cli::output::{self, OutputFile, print_line};
 
 /// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]

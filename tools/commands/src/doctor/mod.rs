@@ -16,9 +16,8 @@ use hotrow_diagnose::root::Root;
 
 use self::args::DoctorArgs;
 pub use self::verify_limits::LimitCheckError;
-use hotrow_cli::Exit;
-use hotrow_cli::output;
 use hotrow_cli::output::OutputError;
+use hotrow_cli::{Exit, output};
 
 /// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]

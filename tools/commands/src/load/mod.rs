@@ -44,8 +44,7 @@ use crate::doctor;
 use crate::machine::MeasuredOn;
 use crate::tui::ProgressDisplay;
 use hotrow_cli::Exit;
-use hotrow_cli::output::print_line;
-use hotrow_cli::output::{self, OutputError};
+use hotrow_cli::output::{self, OutputError, print_line};
 
 /// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]

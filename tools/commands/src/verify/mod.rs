@@ -19,9 +19,8 @@ use hotrow_verify::run_error::RunError;
 
 use self::args::VerifyArgs;
 pub use self::plan_error::PlanError;
-use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
-use hotrow_cli::signals;
+use hotrow_cli::{Exit, signals};
 
 /// Reason for a missing result.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hotrow_cli::Exit;
-use hotrow_lab::experiment::SHIPPED;
-use hotrow_lab::experiment::{Experiment, Overrides};
+use hotrow_lab::experiment::{Experiment, Overrides, SHIPPED};
 use hotrow_lab::report::{self, ReportError};
 
 use super::{LabError, print};

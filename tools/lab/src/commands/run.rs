@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use hotrow_lab::experiment::{self, Experiment, ExperimentError, FILE_BYTES_MAX, Overrides};
-use hotrow_lab::experiment::{SHIPPED, Shipped, find_shipped};
+use hotrow_lab::experiment::{
+    self, Experiment, ExperimentError, FILE_BYTES_MAX, Overrides, SHIPPED, Shipped, find_shipped,
+};
 use hotrow_lab::results::{Results, SCHEMA};
 use hotrow_lab::run::store::{RunRequest, Store, StoredRun};
 use hotrow_lab::run::{self as runner, RunOptions, RunOutcome};
@@ -17,9 +18,8 @@ use hotrow_lab::workloads::find_elsewhere;
 
 use super::progress::ProgressDisplay;
 use super::{LabError, time_in_names};
-use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
-use hotrow_cli::signals;
+use hotrow_cli::{Exit, signals};
 use hotrow_trial::bottleneck_text;
 
 /// Arguments of `lab run`.

@@ -5,8 +5,7 @@ use super::summary::{RowState, RowSummary, Run};
 use crate::results::Load;
 use hotrow_report::document::{Block, Cell, Column, Table};
 use hotrow_report::numbers::micros;
-use hotrow_report::plot::CURVES_MAX;
-use hotrow_report::plot::{Line, Lines, Plot, latency_curve, latency_percentiles};
+use hotrow_report::plot::{CURVES_MAX, Line, Lines, Plot, latency_curve, latency_percentiles};
 
 type Percentile = fn(&Load) -> Option<f64>;
 const PERCENTILES: [(&str, Percentile); 6] = [

@@ -62,7 +62,7 @@ pub enum RequestError {
     #[error("the file of ids is empty; it must have one id per line")]
     NoIds,
     /// An id that is invalid in a URL.
-    #[error("line {line} of the ids: {id:?} cannot stand in a URL; write it percent-encoded")]
+    #[error("line {line} of the ids: a URL cannot contain {id:?}; write it percent-encoded")]
     BadId {
         /// Its line, from 1.
         line: usize,

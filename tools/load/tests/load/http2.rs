@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::posted;
 use crate::scripted::{config, outcome, try_run};
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{Arrivals, LoadModel, Rate};
-use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, RunError};
 use hotrow_transport::tls::{HttpVersion, Tls, TlsOptions, Trust};
 use rustls::ServerConfig;
@@ -187,16 +187,7 @@ fn a_body_larger_than_every_window_is_sent() {
     let server = Server::start(100, |_| Step::Answer(2));
     let body = vec![b'x'; 3 << 20];
     let mut config = http2(server.address, 12, 3);
-    let request = RequestSpec {
-        method: "POST",
-        path: "/",
-        host: "h",
-        headers: &[],
-        body: Some(&body),
-        weight: 1,
-        keepalive: true,
-    };
-    config.requests = RequestMix::new(&[request], None).expect("a request");
+    config.requests = posted(&body);
     let counts = outcome(&config).total.counts;
     assert_eq!((counts.ok, counts.errors.total()), (12, 0));
     assert!(counts.bytes_sent > 12 * (3 << 20), "{counts:?}");

@@ -10,3 +10,31 @@ mod scripted;
 mod unanswered;
 mod wall_clock;
 mod ways;
+
+use hotrow_load::request::{RequestMix, RequestSpec};
+use hotrow_load::stats::Errors;
+
+/// Counts of errors where there were none.
+const NO_ERRORS: Errors = Errors {
+    reset: 0,
+    closed: 0,
+    malformed: 0,
+    unexpected_status: 0,
+    goaway: 0,
+    refused_stream: 0,
+    stream_reset: 0,
+};
+
+/// Returns a POST with this body.
+fn posted(body: &[u8]) -> RequestMix {
+    let request = RequestSpec {
+        method: "POST",
+        path: "/",
+        host: "h",
+        headers: &[],
+        body: Some(body),
+        weight: 1,
+        keepalive: true,
+    };
+    RequestMix::new(&[request], None).expect("a request")
+}

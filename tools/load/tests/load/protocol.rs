@@ -4,20 +4,11 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::NO_ERRORS;
 use crate::scripted::{Server, Step, config, mix, ok, outcome, send, try_run};
 use hotrow_load::plan::StopCondition;
 use hotrow_load::run::{ExpectedStatus, RunError};
 use hotrow_load::stats::Errors;
-
-const NONE: Errors = Errors {
-    reset: 0,
-    closed: 0,
-    malformed: 0,
-    unexpected_status: 0,
-    goaway: 0,
-    refused_stream: 0,
-    stream_reset: 0,
-};
 
 /// Every answer of these kinds is accepted, in any split.
 #[test]
@@ -44,7 +35,7 @@ fn answers_of_every_kind_are_understood() {
             let counts = &outcome.total.counts;
             assert_eq!(
                 (counts.ok, counts.errors, counts.status.get(&status)),
-                (5, NONE, Some(&5)),
+                (5, NO_ERRORS, Some(&5)),
                 "{answer:?}"
             );
             assert_eq!(server.seen.connections.load(SeqCst), 1, "{answer:?}");
@@ -61,7 +52,7 @@ fn an_answer_to_head_has_no_body() {
     let mut config = config(server.address, 20);
     config.requests = mix("HEAD", true);
     let counts = outcome(&config).total.counts;
-    assert_eq!((counts.ok, counts.errors, counts.reconnects), (20, NONE, 0));
+    assert_eq!((counts.ok, counts.errors, counts.reconnects), (20, NO_ERRORS, 0));
 }
 
 #[test]
@@ -72,7 +63,11 @@ fn a_server_that_closes_after_each_answer_is_no_error() {
     ] {
         let server = Server::start(move |_| vec![send(answer), Step::Close]);
         let counts = outcome(&config(server.address, 20)).total.counts;
-        assert_eq!((counts.ok, counts.errors, counts.reconnects), (20, NONE, 19), "{answer:?}");
+        assert_eq!(
+            (counts.ok, counts.errors, counts.reconnects),
+            (20, NO_ERRORS, 19),
+            "{answer:?}"
+        );
         assert_eq!(server.requests(), 20);
     }
 }
@@ -96,8 +91,8 @@ fn an_idle_connection_that_is_closed_costs_no_request() {
         );
         config.connections = 2;
         let counts = outcome(&config).total.counts;
-        let fine =
-            (counts.ok, counts.errors, counts.unsent) == (20, NONE, 0) && counts.reconnects >= 5;
+        let fine = (counts.ok, counts.errors, counts.unsent) == (20, NO_ERRORS, 0)
+            && counts.reconnects >= 5;
         if fine { Ok(()) } else { Err(format!("{counts:?}")) }
     });
 }
@@ -106,20 +101,20 @@ fn an_idle_connection_that_is_closed_costs_no_request() {
 fn lost_requests_are_counted_by_kind() {
     type Steps = fn() -> Vec<Step>;
     let cases: [(Steps, Errors); 6] = [
-        (|| vec![Step::Close], Errors { closed: 9, ..NONE }),
+        (|| vec![Step::Close], Errors { closed: 9, ..NO_ERRORS }),
         (
             || vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"), Step::Close],
-            Errors { closed: 9, ..NONE },
+            Errors { closed: 9, ..NO_ERRORS },
         ),
-        (|| vec![Step::Reset], Errors { reset: 9, ..NONE }),
-        (|| vec![send("SSH-2.0-x\r\n")], Errors { malformed: 9, ..NONE }),
+        (|| vec![Step::Reset], Errors { reset: 9, ..NO_ERRORS }),
+        (|| vec![send("SSH-2.0-x\r\n")], Errors { malformed: 9, ..NO_ERRORS }),
         (
             || vec![send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n")],
-            Errors { malformed: 9, ..NONE },
+            Errors { malformed: 9, ..NO_ERRORS },
         ),
         (
             || vec![send("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")],
-            Errors { unexpected_status: 9, ..NONE },
+            Errors { unexpected_status: 9, ..NO_ERRORS },
         ),
     ];
     for (i, (steps, errors)) in cases.into_iter().enumerate() {
@@ -160,7 +155,7 @@ fn without_keep_alive_each_request_has_its_connection() {
     let counts = outcome(&config).total.counts;
     assert_eq!(
         (counts.ok, counts.errors, counts.connections_opened, counts.reconnects),
-        (50, NONE, 50, 0)
+        (50, NO_ERRORS, 50, 0)
     );
     assert_eq!(server.seen.connections.load(SeqCst), 51, "and one connection before the run");
 }
@@ -194,7 +189,7 @@ fn an_answer_without_an_end_delays_nothing() {
     let begun = std::time::Instant::now();
     let counts = outcome(&config).total.counts;
     assert!(
-        counts.ok > 100 && (1..=4).contains(&counts.timeouts) && counts.errors == NONE,
+        counts.ok > 100 && (1..=4).contains(&counts.timeouts) && counts.errors == NO_ERRORS,
         "{counts:?}"
     );
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
@@ -206,7 +201,7 @@ fn unrequested_bytes_are_reported() {
     let server = Server::start(|_| vec![send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokay")]);
     let outcome = outcome(&config(server.address, 5));
     let counts = &outcome.total.counts;
-    assert_eq!((counts.ok, counts.errors, counts.reconnects), (5, NONE, 4));
+    assert_eq!((counts.ok, counts.errors, counts.reconnects), (5, NO_ERRORS, 4));
     assert!(
         outcome
             .failure_messages

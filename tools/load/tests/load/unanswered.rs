@@ -4,21 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::NO_ERRORS;
 use crate::scripted::{Server, Step, config, mix, ok, open, outcome, send};
 use hotrow_load::objective::{self, ObjectiveStatus};
 use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::plan::Arrivals;
-use hotrow_load::stats::{CensoredNs, Errors};
-
-const NONE: Errors = Errors {
-    reset: 0,
-    closed: 0,
-    malformed: 0,
-    unexpected_status: 0,
-    goaway: 0,
-    refused_stream: 0,
-    stream_reset: 0,
-};
+use hotrow_load::stats::CensoredNs;
 
 fn met(objectives: &str, outcome: &Outcome) -> Vec<ObjectiveStatus> {
     let objectives = objective::parse(objectives).expect("objectives");
@@ -118,7 +109,7 @@ fn requests_behind_an_announced_close_are_sent_again() {
     run.depth = 8;
     let total = outcome(&run).total;
     let counts = &total.counts;
-    assert_eq!((counts.ok, counts.sent, counts.errors), (100, 100, NONE), "{counts:?}");
+    assert_eq!((counts.ok, counts.sent, counts.errors), (100, 100, NO_ERRORS), "{counts:?}");
     assert!(counts.resent > 0, "{counts:?}");
     assert_eq!(served.load(SeqCst), 100, "the server read none of them twice");
 

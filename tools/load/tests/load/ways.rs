@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::posted;
 use crate::scripted::{Server, Step, config, ok, outcome, try_run};
 use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::request::{RequestMix, RequestSpec};
@@ -186,21 +187,25 @@ fn a_self_signed_certificate_is_accepted_only_by_name() {
     }
 }
 
+/// Answers every request of every connection.
+fn answer_all<S: Read + Write + Send + 'static>(
+    accept: impl Fn() -> std::io::Result<S> + Send + 'static,
+) {
+    std::thread::spawn(move || {
+        while let Ok(mut stream) = accept() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(1..) = stream.read(&mut buffer) {
+                    stream.write_all(&ok()).expect("the client reads");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn names_and_ipv6_work() {
-    let answer = |listener: TcpListener| {
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { return };
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while let Ok(1..) = stream.read(&mut buffer) {
-                        stream.write_all(&ok()).expect("the client reads");
-                    }
-                });
-            }
-        });
-    };
+    let answer = |listener: TcpListener| answer_all(move || listener.accept().map(|of| of.0));
     let v4 = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut urls = vec![format!("http://localhost:{}/", v4.local_addr().expect("bound").port())];
     answer(v4);
@@ -250,19 +255,7 @@ fn large_bodies_arrive_whole() {
     });
     let mut config = config(address, 6);
     (config.connections, config.timeout) = (2, Duration::from_secs(60));
-    config.requests = RequestMix::new(
-        &[RequestSpec {
-            method: "POST",
-            path: "/",
-            host: "h",
-            headers: &[],
-            body: Some(&body),
-            weight: 1,
-            keepalive: true,
-        }],
-        None,
-    )
-    .expect("a request");
+    config.requests = posted(&body);
     let counts = outcome(&config).total.counts;
     assert_eq!((counts.ok, counts.errors.total(), counts.timeouts), (6, 0, 0));
 }
@@ -272,17 +265,7 @@ fn unix_sockets_work() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while let Ok(1..) = stream.read(&mut buffer) {
-                    stream.write_all(&ok()).expect("the client reads");
-                }
-            });
-        }
-    });
+    answer_all(move || listener.accept().map(|of| of.0));
     let mut config = config("127.0.0.1:1".parse().expect("an address"), 50);
     (config.address, config.connections) = (Address::Unix(path), 2);
     assert_eq!(outcome(&config).total.counts.ok, 50);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
+use hotrow_cache::config::{CollectionPolicy, Config};
 use hotrow_cache::miniature::Settings;
 use hotrow_cache::miniature::sampling::{Sample, SamplingRate};
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, ReadMode};
@@ -46,30 +46,13 @@ impl Hotrow {
     #[must_use]
     pub fn with_seed(capacity_bytes: u64, estimate_bytes: u64, seed: u64) -> Self {
         let config = Config {
-            enabled: true,
-            capacity_bytes,
             negative_share: 0.0,
             entry_bytes_estimate: estimate_bytes,
-            invalidation_mode: InvalidationMode::Feed,
-            prefetch_on_change: false,
-            isolate_scans: true,
-            max_staleness: Duration::from_secs(1),
-            when_stale: WhenStale::Bypass,
-            ttl_jitter: 0.0,
-            error_ttl: Duration::ZERO,
-            stale_while_revalidate: Duration::ZERO,
-            stale_if_error: Duration::ZERO,
-            reads_in_flight: 1,
             query_keys: 1,
             query_bytes: 1 << 20,
             waiting_keys: 1,
-            queue: queue::Config {
-                adaptive: false,
-                target: Duration::ZERO,
-                interval: Duration::ZERO,
-                query_target: Duration::ZERO,
-            },
             seed,
+            ..Config::small(capacity_bytes)
         };
         let day = Duration::from_secs(86_400);
         let cache = Cache::new(

@@ -10,6 +10,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_transport::explain::NO_HTTP2;
 use hotrow_transport::target::Address;
 use hotrow_transport::tls::{self, HttpVersion, Tls};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -86,7 +87,11 @@ impl Connection {
             on_send(sent_ns);
             let response = sender.send(request).await.map_err(|error| failure(&error))?;
             let (head, body) = response.into_parts();
-            if head.headers.values().any(|value| value.to_str().is_err()) {
+            let is_text = head.headers.values().all(|value| value.to_str().is_ok());
+            // Of two lengths a proxy may follow the other one (RFC 9112, section 6.3).
+            let has_two_lengths = head.headers.contains_key(CONTENT_LENGTH)
+                && head.headers.contains_key(TRANSFER_ENCODING);
+            if !is_text || has_two_lengths {
                 return Err(MALFORMED);
             }
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await;

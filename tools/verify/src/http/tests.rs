@@ -67,6 +67,12 @@ fn failures_are_distinguished() {
         (&["SSH-2.0-x\r\n\r\n"][..], RequestError::Malformed),
         (&["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], RequestError::Malformed),
         (&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"], RequestError::Malformed),
+        (
+            &[
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            ],
+            RequestError::Malformed,
+        ),
         (&["HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"], RequestError::Closed),
         (&["HTTP/1.1 200 OK\r\nContent"], RequestError::Closed),
     ] {

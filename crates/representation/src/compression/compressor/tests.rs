@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_admission::concurrency::queue;
-use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
+use hotrow_cache::config::{CollectionPolicy, Config};
 use hotrow_cache::{Answers, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
@@ -18,32 +17,7 @@ const ID: CollectionId = CollectionId(0);
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn config() -> Config {
-    Config {
-        enabled: true,
-        capacity_bytes: 1 << 20,
-        negative_share: 0.1,
-        entry_bytes_estimate: 100,
-        invalidation_mode: InvalidationMode::Feed,
-        prefetch_on_change: false,
-        isolate_scans: false,
-        max_staleness: Duration::from_secs(1),
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
-        error_ttl: Duration::ZERO,
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
-        reads_in_flight: 1,
-        query_keys: 10,
-        query_bytes: 1024,
-        waiting_keys: 20,
-        queue: queue::Config {
-            adaptive: true,
-            target: Duration::ZERO,
-            interval: Duration::ZERO,
-            query_target: Duration::ZERO,
-        },
-        seed: 1,
-    }
+    Config { isolate_scans: false, ..Config::small(1 << 20) }
 }
 
 struct Bench {

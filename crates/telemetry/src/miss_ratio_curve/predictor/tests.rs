@@ -1,6 +1,6 @@
 //! The predictor step by step, with time as an argument.
 
-use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
+use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode};
 use hotrow_cache::miniature::sampling::{Event, Sample, Weighed};
 use hotrow_cache::{Answers, Fetched, Lookup, Presence, ReadMode};
 use hotrow_types::key::{Key, KeyPart, KeySchema, KeyType};
@@ -18,30 +18,14 @@ const BODY: usize = 900;
 
 fn config(capacity_bytes: u64) -> Config {
     Config {
-        enabled: true,
-        capacity_bytes,
         negative_share: 0.05,
         entry_bytes_estimate: 900,
         invalidation_mode: InvalidationMode::TtlOnly,
-        prefetch_on_change: false,
         isolate_scans: false,
-        max_staleness: Duration::from_secs(1),
-        when_stale: WhenStale::Bypass,
-        ttl_jitter: 0.0,
-        error_ttl: Duration::ZERO,
-        stale_while_revalidate: Duration::ZERO,
-        stale_if_error: Duration::ZERO,
-        reads_in_flight: 1,
         query_keys: 1,
         query_bytes: 1 << 20,
         waiting_keys: 1,
-        queue: queue::Config {
-            adaptive: false,
-            target: Duration::ZERO,
-            interval: Duration::ZERO,
-            query_target: Duration::ZERO,
-        },
-        seed: 1,
+        ..Config::small(capacity_bytes)
     }
 }
 

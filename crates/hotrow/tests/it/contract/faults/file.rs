@@ -11,8 +11,7 @@ use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::{CREATE, payload};
 use crate::contract::run::Run;
 use crate::contract::writer::record;
-use hotrow_testkit::harness::await_until;
-use hotrow_testkit::harness::{Config, SOON};
+use hotrow_testkit::harness::{Config, SOON, await_until};
 use hotrow_verify::observation::{Claim, Observation, Outcome, Position};
 
 /// Start of the log points of the other database, beyond those of the first.
