@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use hotrow_types::key::KeySchema;
-use hotrow_types::version::{ChangeId, Gtid, Position};
+use hotrow_types::version::{ChangeId, Gtid, Position, Version};
 
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
@@ -23,12 +23,14 @@ use super::place::LogPosition;
 use hotrow_source::FlushCause;
 
 mod bind;
+mod doubts;
 mod statement;
 #[cfg(test)]
 mod tests;
 mod tx_changes;
 
 use self::bind::{Bound, Followed};
+use self::doubts::Doubts;
 use self::statement::{DefinitionKind, Statement};
 pub(crate) use self::tx_changes::ChangeReceivers;
 use self::tx_changes::{PreparedTransactions, TxChanges};
@@ -60,12 +62,7 @@ pub(crate) struct Delivery<'a> {
     delivered: u64,
     /// True within a compressed transaction, whose events have no positions of their own.
     in_payload: bool,
-    /// Number of doubts since the start.
-    doubts: u64,
-    /// Number of the last one that does not concern privileges alone, but what tables are.
-    newest_of_tables: u64,
-    /// Number of doubts before the last catalogue check.
-    settled: u64,
+    doubts: Doubts,
 }
 
 /// Transaction whose end has not arrived.
@@ -103,9 +100,7 @@ impl<'a> Delivery<'a> {
             delivered: position.point(),
             position,
             in_payload: false,
-            doubts: 0,
-            newest_of_tables: 0,
-            settled: 0,
+            doubts: Doubts::default(),
         };
         delivery.follow(tables, 0);
         delivery
@@ -133,20 +128,34 @@ impl<'a> Delivery<'a> {
     /// Confirms the tables after a catalogue check that began when [`Self::doubts`] was
     /// `doubts_before`.
     pub(crate) fn confirm(&mut self, doubts_before: u64) {
-        self.settled = doubts_before;
         // Doubts that arose during the check need another check.
-        let is_doubtful = doubts_before < self.newest_of_tables;
+        let is_doubtful = self.doubts.settle(doubts_before);
         self.followed.iter_mut().flatten().for_each(|f| f.is_doubtful = is_doubtful);
     }
 
-    /// Returns the number of doubts since the start.
+    /// Returns the number of doubts that a catalogue check sent now settles.
     pub(crate) fn doubts(&self) -> u64 {
-        self.doubts
+        self.doubts.seen()
     }
 
-    /// Returns true if the catalogue must be checked.
+    /// Returns true if there are doubts.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.settled < self.doubts
+        self.doubts.is_open()
+    }
+
+    /// Returns true if a catalogue check sent now settles doubts.
+    pub(crate) fn needs_check(&self) -> bool {
+        self.doubts.needs_check()
+    }
+
+    /// Returns true if a probe is to look whether definitions are visible.
+    pub(crate) fn awaits_visibility(&self) -> bool {
+        self.doubts.awaits_visibility()
+    }
+
+    /// Records that a read that begins now sees at least `visible`.
+    pub(crate) fn mark_visible(&mut self, visible: &Version) {
+        self.doubts.mark_visible(visible);
     }
 
     /// Sets the position after the current event by its header. `end` is the event's end modulo
@@ -180,6 +189,7 @@ impl<'a> Delivery<'a> {
             Event::Prepare { xid, is_one_phase: false } => {
                 let group = self.group.take().ok_or(DeliveryError::OutsideGroup("XA PREPARE"))?;
                 self.prepared.add(xid, group.changes);
+                self.doubts.end_group(None);
                 self.mark_delivered();
             }
             Event::Table(map) => self.table(&map)?,
@@ -232,11 +242,12 @@ impl<'a> Delivery<'a> {
             Statement::XaRollback(xid) => {
                 xid.and_then(|xid| self.prepared.remove(&xid));
                 self.group = None;
+                self.doubts.end_group(None);
                 self.mark_delivered();
             }
             Statement::Privileges => {
                 // The privileges on the tables may have changed.
-                self.doubts += 1;
+                self.doubts.raise_of_privileges();
                 self.end_of_statement()?;
             }
             Statement::Definition { kind, has_rows } => {
@@ -259,8 +270,7 @@ impl<'a> Delivery<'a> {
         for collection in 0..self.followed.len() {
             let Some(followed) = self.followed[collection].as_mut() else {
                 // This statement may make the collection servable.
-                self.doubts += 1;
-                self.newest_of_tables = self.doubts;
+                self.doubts.raise_of_tables();
                 continue;
             };
             let parts =
@@ -279,8 +289,7 @@ impl<'a> Delivery<'a> {
                 DefinitionKind::Truncate => FlushCause::Bulk,
                 DefinitionKind::Schema => {
                     followed.is_doubtful = true;
-                    self.doubts += 1;
-                    self.newest_of_tables = self.doubts;
+                    self.doubts.raise_of_tables();
                     FlushCause::Schema
                 }
             };
@@ -317,6 +326,7 @@ impl<'a> Delivery<'a> {
         }
         let mark = gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
         group.changes.deliver(self.receivers, mark, end);
+        self.doubts.end_group(Some(mark));
         self.bound.clear();
         self.mark_delivered();
         Ok(())
@@ -336,8 +346,7 @@ impl<'a> Delivery<'a> {
             group.changes.flush(*collection, FlushCause::Schema);
         }
         if !reshaped.is_empty() {
-            self.doubts += 1;
-            self.newest_of_tables = self.doubts;
+            self.doubts.raise_of_tables();
         }
         Ok(())
     }
@@ -381,8 +390,7 @@ impl<'a> Delivery<'a> {
             }
             if collected == Collected::Mismatch && !rows.is_unreadable() {
                 followed.is_doubtful = true;
-                self.doubts += 1;
-                self.newest_of_tables = self.doubts;
+                self.doubts.raise_of_tables();
             }
         }
         if rows.ends_statement {

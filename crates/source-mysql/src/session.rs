@@ -167,10 +167,11 @@ impl Session<'_> {
             supervisor::turn();
             self.report_progress(&mut reported);
             let is_behind = self.delivery.delivered() < self.kept.inspected_at;
-            if !is_checking && !is_behind && self.delivery.is_doubtful() {
+            if !is_checking && !is_behind && self.delivery.needs_check() {
                 is_checking = requests.try_send(self.delivery.doubts()).is_ok();
             }
-            let early_at = early_probe.due(self.sink.wants_visibility());
+            let is_wanted = self.sink.wants_visibility() || self.delivery.awaits_visibility();
+            let early_at = early_probe.due(is_wanted);
             tokio::select! {
                 event = self.dump.next() => {
                     silent = 0;
@@ -180,6 +181,7 @@ impl Session<'_> {
                     }
                 }
                 Some(probe) = probes.recv() => {
+                    self.delivery.mark_visible(&probe.visible);
                     if let Version::Gtids(visible) = &probe.visible {
                         self.recent.mark_visible_gtids(visible);
                     }
