@@ -1,0 +1,205 @@
+//! Admission of one request: shedding, rate limits and breaker, in the order of their cost.
+//!
+//! The order is the same for every request. First the head decides
+//! ([`Handler::check_shedding_by_head`]), then the rate limits, so that a shed request pays no
+//! tokens; then memory answers, and only then the cost of a read is weighed.
+
+use hotrow_admission::shed::{Kind, Load};
+use hotrow_answer::context::RequestContext;
+use hotrow_answer::http_error::HttpError;
+use hotrow_answer::read_requirement::ReadRequirement;
+use hotrow_cache::{Freshness, ReadMode, Record};
+use hotrow_gate::admission::priority;
+use hotrow_http1::fields::Fields;
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+
+use crate::handle::Handler;
+
+impl Handler {
+    /// Checks whether a request of this kind is admitted. Without load this reads one byte.
+    ///
+    /// # Errors
+    /// [`HttpError::Shed`]
+    #[inline]
+    pub(crate) fn check_shedding(
+        &self,
+        id: CollectionId,
+        kind: Kind,
+        request_headers: Fields<'_>,
+    ) -> Result<(), HttpError> {
+        match self.shared.admission.load_shedder(id).load() {
+            None => Ok(()),
+            Some(load) => self.check_load(load, id, kind, request_headers),
+        }
+    }
+
+    /// Applies [`Handler::check_shedding`] by the head of a request: `memory` is its cost when
+    /// memory answers it.
+    ///
+    /// # Errors
+    /// [`HttpError::Shed`]
+    #[inline]
+    pub(crate) fn check_shedding_by_head(
+        &self,
+        id: CollectionId,
+        memory: Kind,
+        request: &RequestContext<'_>,
+    ) -> Result<(), HttpError> {
+        match self.shared.admission.load_shedder(id).load() {
+            None => Ok(()),
+            Some(load) => {
+                self.check_load(load, id, self.kind_by_head(id, memory, request), request.headers)
+            }
+        }
+    }
+
+    #[cold]
+    fn kind_by_head(&self, id: CollectionId, memory: Kind, request: &RequestContext<'_>) -> Kind {
+        match ReadRequirement::of(request, self.shared.collections.get(id)) {
+            Ok(ReadRequirement::New) => Kind::Bypass,
+            // Memory may hold a single record that proves to be new enough.
+            Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
+            Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
+        }
+    }
+
+    /// Returns whether a hit of this freshness justifies a background read: not under load or
+    /// database pressure.
+    pub(crate) fn may_refresh(&self, id: CollectionId, quality: Freshness, now: Nanos) -> bool {
+        quality == Freshness::Expired
+            && self.shared.admission.load_shedder(id).load().is_none()
+            && !self.shared.fetcher.of(id).breaker.refuses(now)
+    }
+
+    /// Returns the deadline of a request whose missing keys may be read: `keys` keys that memory
+    /// did not answer.
+    ///
+    /// # Errors
+    /// [`HttpError::BadHeader`], [`HttpError::Shed`], [`HttpError::CircuitOpen`]
+    pub(crate) fn admit_reads(
+        &self,
+        id: CollectionId,
+        mode: ReadMode,
+        keys: usize,
+        request: &RequestContext<'_>,
+    ) -> Result<Nanos, HttpError> {
+        let deadline = self.shared.admission.deadline(request)?;
+        self.check_shedding(id, read_kind(mode), request.headers)?;
+        self.shared.fetcher.of(id).breaker.admit(keys, request.times.now)?;
+        Ok(deadline)
+    }
+
+    /// Records how long a read waited before its query was sent. A request that joined a query in
+    /// flight did not wait for it, and a cancelled one shows its client's patience, not the queue's
+    /// length.
+    pub(crate) fn waited(&self, arrived: Nanos, result: &Result<Record, HttpError>) {
+        if let Ok(record) = result
+            && record.read_at() >= arrived
+        {
+            let load_shedder = self.shared.admission.load_shedder(record.collection());
+            load_shedder.waited(record.read_at().since(arrived));
+        }
+    }
+
+    #[cold]
+    fn check_load(
+        &self,
+        load: Load,
+        id: CollectionId,
+        kind: Kind,
+        request_headers: Fields<'_>,
+    ) -> Result<(), HttpError> {
+        let load_shedder = self.shared.admission.load_shedder(id);
+        let collection = self.shared.collections.get(id);
+        let priority =
+            priority::of(self.shared.admission.priority_header, collection, request_headers);
+        match load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
+            None => Ok(()),
+            Some(disposition) => Err(HttpError::Shed(disposition)),
+        }
+    }
+}
+
+/// Returns the cost class of a read in this mode.
+pub(crate) fn read_kind(mode: ReadMode) -> Kind {
+    match mode {
+        ReadMode::Normal | ReadMode::NoAdmit => Kind::Miss,
+        ReadMode::Revalidate => Kind::Bypass,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hotrow_admission::shed::Level;
+    use hotrow_http1::fields::FieldsBuf;
+
+    use super::*;
+    use crate::fuzzing::new_shared;
+    use hotrow_access::caller::{Caller, Rights};
+    use hotrow_answer::context::RequestTimes;
+    use hotrow_answer::metrics::WorkerMetrics;
+    use hotrow_answer::shed::ConnectionDisposition;
+    use hotrow_answer::sight::Sight;
+    use hotrow_telemetry::lookups::WorkerLookups;
+
+    const NOW: Nanos = Nanos(1_000_000_000);
+
+    fn handler() -> Handler {
+        Handler::new(
+            new_shared(None),
+            Arc::new(WorkerMetrics::default()),
+            Arc::new(WorkerLookups::new(1)),
+        )
+    }
+
+    #[test]
+    fn expired_hits_are_refreshed_only_without_load() {
+        let handler = handler();
+        assert!(
+            handler.may_refresh(CollectionId(0), Freshness::Expired, NOW)
+                && !handler.may_refresh(CollectionId(0), Freshness::Fresh, NOW)
+        );
+        handler
+            .shared
+            .admission
+            .load_shedder(CollectionId(0))
+            .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
+        assert!(!handler.may_refresh(CollectionId(0), Freshness::Expired, NOW));
+    }
+
+    #[test]
+    fn the_head_gives_the_least_cost_of_a_request() {
+        let handler = handler();
+        let plain = FieldsBuf::default();
+        let id = CollectionId(0);
+        let no_cache = FieldsBuf::from_iter([("cache-control", "no-cache")]);
+        let connection = crate::fuzzing::connection();
+        let request = |headers| RequestContext {
+            connection: &connection,
+            headers,
+            times: RequestTimes::of_arrival(NOW),
+            caller: Caller::default(),
+            rights: Rights::ALL,
+            sight: Sight::All,
+            columns: None,
+            is_paid: false,
+            is_purgeable: false,
+            is_traced: true,
+        };
+        let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
+        handler
+            .shared
+            .admission
+            .load_shedder(CollectionId(0))
+            .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
+        assert_eq!(
+            handler.check_shedding_by_head(id, Kind::Hit, &no_cache),
+            Err(HttpError::Shed(ConnectionDisposition::KeepAlive))
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! The credential of a follower, checked again while it follows: at the expiry of its token, and
+//! whenever grants, keys or settings have changed.
+
+use std::rc::Rc;
+
+use hotrow_access::caller::{Caller, Rights};
+use hotrow_access::verify::UnixSeconds;
+use hotrow_answer::context::{ConnectionContext, RequestContext, RequestTimes};
+use hotrow_answer::sight::Sight;
+use hotrow_changes::follow::EndCause;
+use hotrow_gate::access::wall_clock;
+use hotrow_http1::fields::FieldsBuf;
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+
+use crate::handle::Handler;
+
+/// Credential of a follower.
+pub(super) struct Credential {
+    connection: Rc<ConnectionContext>,
+    headers: FieldsBuf,
+    /// Expiry of its token.
+    expires: Option<UnixSeconds>,
+    /// Handler, and version of its grants and keys, by which it was judged.
+    judged_by: (Rc<Handler>, Option<u64>),
+}
+
+impl Credential {
+    /// Takes the credential of a request that was judged by `handler`.
+    pub(crate) fn new(
+        request: &RequestContext<'_>,
+        expires: Option<UnixSeconds>,
+        handler: &Rc<Handler>,
+    ) -> Self {
+        Self {
+            connection: Rc::clone(request.connection),
+            headers: request.headers.to_buf(),
+            expires,
+            judged_by: (Rc::clone(handler), generation(handler)),
+        }
+    }
+
+    /// Returns the handler by which it was judged.
+    pub(crate) fn handler(&self) -> &Rc<Handler> {
+        &self.judged_by.0
+    }
+
+    /// Judges it again by `newest`, if anything that it depends on has changed.
+    ///
+    /// # Errors
+    /// The reason to end.
+    pub(super) fn judge(
+        &mut self,
+        newest: Option<Rc<Handler>>,
+        id: CollectionId,
+    ) -> Result<(), EndCause> {
+        // None while the worker ends.
+        let handler = newest.unwrap_or_else(|| Rc::clone(self.handler()));
+        let now_judged_by = generation(&handler);
+        let is_expired = self.expires.is_some_and(|expires| wall_clock() >= expires);
+        let is_same = Rc::ptr_eq(&handler, self.handler()) && self.judged_by.1 == now_judged_by;
+        if is_same && !is_expired {
+            return Ok(());
+        }
+        if handler.shared.collections.get(id).is_removed {
+            return Err(EndCause::Removed);
+        }
+        let request = RequestContext {
+            connection: &self.connection,
+            headers: self.headers.as_fields(),
+            times: RequestTimes::of_arrival(Nanos::now()),
+            caller: Caller::default(),
+            rights: Rights::ALL,
+            sight: Sight::All,
+            columns: None,
+            is_paid: true,
+            is_purgeable: false,
+            is_traced: false,
+        };
+        let sender = handler.authenticate(&request).map_err(|_| EndCause::Access)?;
+        if let Some(authenticator) = &handler.authenticator {
+            authenticator.rights(id, sender.caller.roles).map_err(|_| EndCause::Access)?;
+        }
+        self.expires = sender.expires;
+        self.judged_by = (handler, now_judged_by);
+        Ok(())
+    }
+}
+
+/// Returns the version of grants and keys.
+fn generation(handler: &Handler) -> Option<u64> {
+    handler.authenticator.as_ref().map(|authenticator| authenticator.generation())
+}

@@ -1,0 +1,62 @@
+//! A command as its function gets it.
+
+use std::rc::Rc;
+
+use hotrow_access::caller::{Caller, Rights, Sender};
+use hotrow_answer::commands::Spec;
+use hotrow_answer::context::{RequestContext, RequestTimes};
+use hotrow_answer::sight::Sight;
+use hotrow_http1::fields::Fields;
+use hotrow_measure::clock::Nanos;
+use hotrow_resp::arguments::Arguments;
+
+use super::Session;
+
+/// A command that has arrived in full.
+pub(crate) struct CommandRequest<'a> {
+    pub(crate) arguments: Arguments<'a>,
+    pub(crate) session: &'a Rc<Session>,
+    /// A time after the arrival of its last byte.
+    pub(crate) arrived: Nanos,
+    /// `true`: the settings changed while it waited, and an earlier evaluation has paid for it.
+    pub(crate) is_again: bool,
+}
+
+/// A command with its sender.
+pub(crate) struct Asked<'a> {
+    pub(crate) request: &'a CommandRequest<'a>,
+    pub(super) spec: &'static Spec,
+    /// As a request over HTTP, before the collection is known.
+    pub(crate) context: RequestContext<'a>,
+    pub(crate) sender: &'a Sender,
+}
+
+impl<'a> Asked<'a> {
+    /// Returns the keys that the command names; `None`: it names none.
+    pub(crate) fn keys(&self) -> Option<impl Iterator<Item = &'a [u8]>> {
+        self.spec.keys_of(self.request.arguments)
+    }
+}
+
+impl<'a> CommandRequest<'a> {
+    /// Returns the request over HTTP with these header fields.
+    pub(crate) fn context(&'a self, headers: Fields<'a>) -> RequestContext<'a> {
+        let arrival = RequestTimes::of_arrival(self.arrived);
+        let times = match self.is_again {
+            true => RequestTimes { now: Nanos::now(), ..arrival },
+            false => arrival,
+        };
+        RequestContext {
+            connection: &self.session.connection,
+            headers,
+            times,
+            caller: Caller::default(),
+            rights: Rights::ALL,
+            sight: Sight::All,
+            columns: None,
+            is_paid: self.is_again,
+            is_purgeable: false,
+            is_traced: false,
+        }
+    }
+}
