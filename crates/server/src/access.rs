@@ -39,7 +39,7 @@ pub(crate) use self::keys::TokenAccess;
 pub(crate) use self::principals::PrincipalsInForce;
 use self::principals::Version;
 use crate::admission::rate::RateLimits;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
@@ -205,7 +205,12 @@ impl Authenticator {
     ///
     /// # Errors
     /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
-    pub(crate) fn check(&self, rate: &RateLimits, request: &RequestContext<'_>) -> Checked {
+    pub(crate) fn check(
+        &self,
+        rate: &RateLimits,
+        credential: Result<Credential<'_>, Denial>,
+        request: &ReadRequest<'_>,
+    ) -> Checked {
         let known = &mut *self.known.borrow_mut();
         self.access.principals.update(&mut known.principals);
         let principals = &*known.principals.principals;
@@ -214,7 +219,7 @@ impl Authenticator {
             identity,
             rate_classes: principals.grants.rate_classes(roles),
         };
-        match Credential::of(request.headers) {
+        match credential {
             Ok(Credential::None) => {
                 let subject = request.connection.certificate_subject.as_deref();
                 match subject.and_then(|subject| principals.certificates.find(subject)) {
@@ -248,7 +253,7 @@ impl Authenticator {
     fn token(
         &self,
         rate: &RateLimits,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         token: &[u8],
         known: &mut Known,
     ) -> Checked {
@@ -304,7 +309,7 @@ impl Authenticator {
 
     /// Counts a refused credential against its client.
     #[cold]
-    fn refused(&self, rate: &RateLimits, request: &RequestContext<'_>, denial: Denial) -> Checked {
+    fn refused(&self, rate: &RateLimits, request: &ReadRequest<'_>, denial: Denial) -> Checked {
         let client = rate.client_key(request);
         self.access.failures.count(&client, request.times.now);
         (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))

@@ -10,7 +10,7 @@ pub(crate) use self::inflight::InflightGuard;
 use self::inflight::InflightLimits;
 use self::rate::RateLimits;
 use self::shed::LoadShedder;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::http_error::HttpError;
 
 pub(crate) mod breaker;
@@ -52,7 +52,7 @@ impl Admission {
     ///
     /// # Errors
     /// 400 for a malformed `Hotrow-Deadline-Ms`.
-    pub(crate) fn deadline(&self, request: &RequestContext<'_>) -> Result<Nanos, HttpError> {
+    pub(crate) fn deadline(&self, request: &ReadRequest<'_>) -> Result<Nanos, HttpError> {
         if self.deadline_header {
             deadline::of(request.headers, self.request_timeout, request.times)
         } else {
@@ -66,7 +66,7 @@ impl Admission {
     /// See [`Admission::deadline`] and [`InflightLimits::enter`].
     pub(crate) fn admit_privileged(
         &self,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(Nanos, InflightGuard), HttpError> {
         Ok((self.deadline(request)?, self.inflight.enter(true)?))
     }

@@ -23,11 +23,11 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
 use crate::admission::InflightGuard;
+use crate::answer::Answer;
 use crate::batch::Ids;
 use crate::collections::Alias;
-use crate::connection::request::RequestBody;
-use crate::context::RequestContext;
-use crate::handle::{Evaluation, Handler, Step};
+use crate::context::ReadRequest;
+use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 use crate::position::read_at_least;
@@ -35,7 +35,7 @@ use crate::read::lead;
 use crate::read_all::{Reading, Sought, read_all};
 use crate::read_requirement::{NO_TIME, ReadRequirement};
 use crate::respond::Provenance;
-use crate::route::{AliasRoute, AliasTargets};
+use crate::route::ReadTarget;
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
@@ -63,39 +63,22 @@ pub(crate) struct AliasDemand<'a> {
 /// Records, or their absence, in the order of the aliases.
 type Found = Vec<(Record, Provenance)>;
 
-impl Handler {
-    /// Answers a request on the path of an alias.
-    pub(crate) fn route_by_alias(
-        self: &Rc<Self>,
-        route: AliasRoute,
-        targets: AliasTargets<'_>,
-        (body, evaluation): (RequestBody, Evaluation),
-        context: &RequestContext<'_>,
-    ) -> Step {
-        let AliasRoute { alias, of } = route;
-        if let Err(problem) = self.check_alias_grant(alias, context) {
-            return Step::problem(&problem);
-        }
-        let schema = &self.shared.collections.get(alias).schema;
-        match targets {
-            AliasTargets::Item(text) => {
-                if let Err(problem) = self.check_shedding_by_head(of, Kind::Hit, context) {
-                    return Step::problem(&problem);
-                }
-                let parsed = schema.parse_url(text);
-                self.limited(of, 1, context, |handler, context| match parsed {
-                    Ok(alias) => handler.by_alias(alias, context),
-                    Err(error) => Step::problem(&HttpError::BadId(error)),
-                })
-            }
-            AliasTargets::BatchGet(query) => {
-                let parsed = self.parse_ids(schema, query);
-                self.limited_batch(of, parsed, context)
-            }
-            AliasTargets::BatchPost => self.posted((of, alias), body, evaluation, context),
-        }
-    }
+/// Returns the mode of the first attempt, and the position that the answer must reflect.
+///
+/// # Errors
+/// The request asks for what the collection does not permit.
+pub(crate) fn alias_requirement(
+    subject: ScanSubject<'_>,
+    request: &ReadRequest<'_>,
+) -> Result<(ReadMode, Option<Position>), HttpError> {
+    Ok(match request.required.map_err(HttpError::clone)? {
+        ReadRequirement::None => (subject.mode(), None),
+        ReadRequirement::New => (ReadMode::Revalidate, None),
+        ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),
+    })
+}
 
+impl Handler {
     /// Checks that the sender may read the columns of an alias: an answer shows that a record has
     /// the value.
     ///
@@ -103,11 +86,16 @@ impl Handler {
     /// 403 where it may not.
     pub(crate) fn check_alias_grant(
         &self,
-        alias: CollectionId,
-        request: &RequestContext<'_>,
+        target: ReadTarget,
+        request: &ReadRequest<'_>,
     ) -> Result<(), HttpError> {
+        if !target.is_alias() {
+            return Ok(());
+        }
         let Some(authenticator) = &self.authenticator else { return Ok(()) };
-        let Some(alias) = &self.shared.collections.get(alias).alias else { return Ok(()) };
+        let Some(alias) = &self.shared.collections.get(target.keys).alias else {
+            return Ok(());
+        };
         // Not those of the request, which a selection of fields may have narrowed.
         let columns = authenticator.columns(alias.settings.of, request.caller.roles);
         let may_read = columns.is_none_or(|own| alias.settings.columns.iter().all(|c| own.has(c)));
@@ -119,15 +107,15 @@ impl Handler {
     }
 
     /// Answers a request for the record with a value.
-    pub(crate) fn by_alias(self: &Rc<Self>, alias: Key, request: &RequestContext<'_>) -> Step {
+    pub(crate) fn by_alias(self: &Rc<Self>, alias: Key, request: &ReadRequest<'_>) -> Step {
         let Some(of) = self.alias_of(&alias).map(|alias| alias.settings.of) else {
-            return Step::problem(&HttpError::NoSuchPath);
+            return Step::refused(HttpError::NoSuchPath);
         };
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let (mode, wanted) = match self.alias_requirement(of, subject, request) {
+        let (mode, wanted) = match alias_requirement(subject, request) {
             Ok(requirement) => requirement,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
         if from_memory {
@@ -143,7 +131,7 @@ impl Handler {
                 let stale = from_memory.then(|| self.stale_by_alias(&alias, request.sight, now));
                 return match stale.flatten() {
                     Some((record, how)) => Step::Now(self.answer(record, how, request, None)),
-                    None => Step::problem(&problem),
+                    None => Step::refused(problem),
                 };
             }
         };
@@ -172,25 +160,8 @@ impl Handler {
             let stale = || handler.stale_by_alias(&alias, request.sight, Nanos::now());
             match from_memory.then(stale).flatten() {
                 Some((record, how)) => handler.answer(record, how, &request, None),
-                None => (problem.response().into(), CacheOutcome::None),
+                None => Answer::refused(problem),
             }
-        })
-    }
-
-    /// Returns the mode of the first attempt, and the position that the answer must reflect.
-    ///
-    /// # Errors
-    /// The request asks for what the collection does not permit.
-    pub(crate) fn alias_requirement(
-        &self,
-        of: CollectionId,
-        subject: ScanSubject<'_>,
-        request: &RequestContext<'_>,
-    ) -> Result<(ReadMode, Option<Position>), HttpError> {
-        Ok(match ReadRequirement::of(request, self.shared.collections.get(of))? {
-            ReadRequirement::None => (subject.mode(), None),
-            ReadRequirement::New => (ReadMode::Revalidate, None),
-            ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),
         })
     }
 
@@ -201,7 +172,7 @@ impl Handler {
         of: CollectionId,
         (mode, wanted): (ReadMode, Option<Position>),
         values: usize,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(Nanos, InflightGuard), HttpError> {
         if wanted.is_some() {
             self.check_shedding(of, Kind::Bypass, request.headers)?;
@@ -302,7 +273,7 @@ impl Handler {
         &self,
         aliases: &[Key],
         demand: AliasDemand<'_>,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         size: &mut AnswerReservation,
     ) -> Result<Found, HttpError> {
         let alias = aliases.first().and_then(|key| self.alias_of(key));
@@ -369,7 +340,7 @@ impl Handler {
         sought: Sought<'_>,
         AliasDemand { wanted, deadline, traced, .. }: AliasDemand<'_>,
         attempts: AliasAttempts,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(Found, AnswerReservation), HttpError> {
         let Shared { fetcher, cache, limits, budgets, .. } = &self.shared;
         let mut size = budgets.answer();

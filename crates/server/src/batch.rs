@@ -19,7 +19,7 @@ use hotrow_source::ReadFailure;
 use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, TraceSlot, WaitingRequest};
-use hotrow_types::key::{CollectionId, Key, KeySchema};
+use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
@@ -34,30 +34,22 @@ use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
-use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
+use crate::context::{ConnectionContext, PendingRequest, ReadRequest, RequestTimes};
 use crate::handle::{Handler, ReceivedIds, Step};
 use crate::http_error::HttpError;
 use crate::position;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
+use crate::route::ReadTarget;
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 use crate::sight::Sight;
 
 impl Handler {
-    /// Parses the ids of a batch by GET.
-    pub(crate) fn parse_ids(
-        &self,
-        schema: &KeySchema,
-        query: Option<&str>,
-    ) -> Result<Ids, HttpError> {
-        parse_query(schema, &self.shared.limits, self.shared.cache.hasher(), query)
-    }
-
     pub(crate) async fn batch_post(
         self: &Rc<Self>,
-        (id, ids_of): (CollectionId, CollectionId),
+        target: ReadTarget,
         body: RequestBody,
         request: PendingRequest,
         (ids, trace): &(ReceivedIds, Option<TraceSlot>),
@@ -66,7 +58,7 @@ impl Handler {
         let received =
             crate::receive::body(body, self.shared.limits.body_bytes, &self.shared.budgets.bodies)
                 .await;
-        let schema = &self.shared.collections.get(ids_of).schema;
+        let schema = &self.shared.collections.get(target.keys).schema;
         let parsed = match received {
             Ok(body) => {
                 let (limits, hasher) = (&self.shared.limits, self.shared.cache.hasher());
@@ -79,19 +71,19 @@ impl Handler {
         let complete = Nanos::now();
         let times = RequestTimes { arrived, complete, now: complete };
         let request = PendingRequest { times, ..request };
-        self.limited_batch(id, parsed, &request.context()).rest(trace.as_ref()).await
+        self.limited_batch(target.of, parsed, &request.context()).rest(trace.as_ref()).await
     }
 
     pub(crate) fn batch(
         self: &Rc<Self>,
         id: CollectionId,
         ids_kept: impl Borrow<Ids> + 'static,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let ids = ids_kept.borrow();
         let now = request.times.now;
         if precondition::excludes_untagged(request.headers) {
-            return Step::problem(&HttpError::PreconditionFailed(
+            return Step::refused(HttpError::PreconditionFailed(
                 "a batch has no entity tag that If-Match could name",
             ));
         }
@@ -99,15 +91,14 @@ impl Handler {
             return self.batch_by_alias(id, ids_kept, request);
         }
         let subject = self.scan_subject(request);
-        let required = ReadRequirement::of(request, self.shared.collections.get(id));
-        let sampled_mode = mode_of(&required, subject);
-        let mode = match required {
+        let sampled_mode = mode_of(request.required, subject);
+        let mode = match request.required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
                 return self.batch_at_least(id, ids_kept, wanted, request);
             }
-            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
+            Err(problem) => return Step::refused(problem.clone()),
         };
         let cache = &self.shared.cache;
         self.requested(&ids.keys, &ids.hashes, sampled_mode, now);
@@ -150,9 +141,9 @@ impl Handler {
         });
         let others = match others {
             Ok(others) => others,
-            Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
+            Err(problem @ HttpError::BadHeader(_)) => return Step::refused(problem),
             Err(problem) => {
-                return Step::Now(self.batch_refused(id, ids, mode, (request, subject), &problem));
+                return Step::Now(self.batch_refused(id, ids, mode, (request, subject), problem));
             }
         };
         if let Some(size) = size {
@@ -182,16 +173,13 @@ impl Handler {
                 Lookup::Refused(refusal) => match self.stale(&ids.keys[place], mode, sight, now) {
                     Some((record, provenance)) => _ = answers.put(place, record, provenance),
                     None => {
-                        return Step::Now((
-                            HttpError::from(&refusal).response().into(),
-                            CacheOutcome::None,
-                        ));
+                        return Step::refused(HttpError::from(&refusal));
                     }
                 },
             }
         }
         if let Err(refused) = answers.reserve_found(budgets.row_bytes(id)) {
-            return Step::problem(&budgets.refused(&refused, ids.keys.len()));
+            return Step::refused(budgets.refused(&refused, ids.keys.len()));
         }
         if refresh || !waiters.is_empty() {
             lead(&self.shared.fetcher, id);
@@ -214,8 +202,8 @@ impl Handler {
         id: CollectionId,
         ids: &Ids,
         mode: ReadMode,
-        (request, subject): (&RequestContext<'_>, ScanSubject<'_>),
-        problem: &HttpError,
+        (request, subject): (&ReadRequest<'_>, ScanSubject<'_>),
+        problem: HttpError,
     ) -> Outcome {
         let now = request.times.now;
         let sight = request.sight;
@@ -236,7 +224,7 @@ impl Handler {
         if all {
             self.render(request.connection, id, ids, answers)
         } else {
-            (problem.response().into(), CacheOutcome::None)
+            Answer::refused(problem)
         }
     }
 
@@ -271,7 +259,7 @@ impl Handler {
     ) -> Step {
         let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
-            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
+            Err(problem) => return Step::refused(problem),
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
@@ -294,10 +282,7 @@ impl Handler {
                         if let Err(refused) = answers.size.add_row(bytes, budgets.row_bytes(id)) {
                             // Keys queued for this batch alone are not read, and its query in
                             // flight is cancelled.
-                            return (
-                                budgets.refused(&refused, ids.keys.len()).response().into(),
-                                CacheOutcome::None,
-                            );
+                            return Answer::refused(budgets.refused(&refused, ids.keys.len()));
                         }
                     }
                     Err(problem) => {
@@ -310,7 +295,7 @@ impl Handler {
                             Some((record, provenance)) => {
                                 _ = answers.put(place, record, provenance)
                             }
-                            None => return (problem.response().into(), CacheOutcome::None),
+                            None => return Answer::refused(problem),
                         }
                     }
                 }
@@ -324,11 +309,11 @@ impl Handler {
         id: CollectionId,
         ids: impl Borrow<Ids> + 'static,
         wanted: Position,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
-            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
+            Err(problem) => return Step::refused(problem),
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
@@ -343,7 +328,7 @@ impl Handler {
             let wait = (limits.position_wait, waiting.as_ref());
             let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
-                Err(problem) => (problem.response().into(), CacheOutcome::None),
+                Err(problem) => Answer::refused(problem),
                 Ok((found, size)) => {
                     let mut answers = handler.answers(ids, size, view);
                     found
@@ -391,13 +376,13 @@ impl Handler {
         let Answers { items, unanswered, worst, token, size, is_described, read_at, .. } = answers;
         if unanswered > 0 {
             // It would be reported as missing.
-            return (HttpError::Unreadable.response().into(), CacheOutcome::None);
+            return Answer::refused(HttpError::Unreadable);
         }
         if connection.is_redis {
             return (Answer::Items(Box::new(BatchParts { items, size })), worst.outcome);
         }
         let Ok(segments) = render::render(ids, &items) else {
-            return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
+            return Answer::refused(budgets::NO_ROOM);
         };
         // From here on the answer alone holds the records, and releases each when it is written.
         drop(items);
@@ -409,7 +394,7 @@ impl Handler {
             }
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, ids.keys.len());
-                return (problem.response().into(), CacheOutcome::None);
+                return Answer::refused(problem);
             }
         };
         self.note_read(&mut response, read_at);

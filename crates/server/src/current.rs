@@ -121,7 +121,7 @@ impl Current {
         }
         let newest = self.handler();
         let (_, ending) = pending.into_parts();
-        let answer = newest.refuse(&CONFIGURATION_CHANGED, ending, request.arrived);
+        let answer = newest.refuse(CONFIGURATION_CHANGED, ending, request.arrived);
         AnswerBy { answer, handler: Some(newest) }
     }
 }

@@ -8,7 +8,7 @@ use hotrow_types::columns::Columns;
 use hotrow_types::key::{CollectionId, percent_decode};
 
 use crate::collections::Collection;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
 
@@ -23,7 +23,7 @@ impl Handler {
         &self,
         id: CollectionId,
         query: &str,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<Option<Arc<Columns>>, HttpError> {
         let collection = self.shared.collections.get(id);
         let catalogued = || self.shared.description.fields(id);

@@ -20,7 +20,7 @@ use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyTyp
 use http::Method;
 
 use crate::batch;
-use crate::route::Route;
+use crate::route::{ReadTarget, Route};
 use crate::shared::Shared;
 
 /// Follows every request in the bytes of a connection. The first byte decides how the others are
@@ -127,13 +127,11 @@ fn ask(shared: &Shared, method: &str, target: &str) {
         Ok(Route::Item(_, id)) => {
             shared.collections.all().iter().for_each(|collection| check_key(&collection.schema, id))
         }
-        Ok(Route::BatchGet(id, query) | Route::Changes(id, query)) => {
+        Ok(Route::BatchGet(ReadTarget { of: id, .. }, query) | Route::Changes(id, query)) => {
             let schema = &shared.collections.get(id).schema;
             drop(batch::parse_query(schema, &shared.limits, shared.cache.hasher(), query));
         }
-        // No collection of these parts has an alias.
-        Ok(Route::ByAlias(..) | Route::BatchPost(_) | Route::Capabilities | Route::Description)
-        | Err(_) => {}
+        Ok(Route::BatchPost(_) | Route::Capabilities | Route::Description) | Err(_) => {}
     }
 }
 

@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hotrow_access::caller::{Caller, Rights};
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
@@ -28,26 +27,30 @@ use hotrow_telemetry::miss_ratio_curve::WorkerSamples;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::request::Notes;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
-use hotrow_types::key::{CollectionId, Key};
-use http::{Method, StatusCode};
+use hotrow_types::key::{CollectionId, Key, KeyError};
+use http::Method;
 
 pub use self::step::Step;
 pub(crate) use self::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds};
 use crate::access::Authenticator;
+use crate::access::credential::Credential;
 use crate::answer::{Answer, Outcome};
+use crate::batch::parse_query;
+use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
-use crate::context::{RequestContext, RequestTimes};
+use crate::context::{ReadRequest, RequestTimes};
 use crate::follow::WorkerFollowers;
 use crate::http_error::HttpError;
-use crate::metrics::{AccessOutcome, WorkerMetrics};
+use crate::metrics::WorkerMetrics;
+use crate::narrow::view_of;
 use crate::observer::Observer;
 use crate::position;
 use crate::read::{lead, wait};
 use crate::read_requirement::{ReadRequirement, mode_of};
-use crate::record_answer::{RecordAnswer, RecordHeads};
-use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
-use crate::route::{METHODS, Route};
+use crate::record_answer::{OtherBody, RecordAnswer, RecordHeads};
+use crate::respond::{Provenance, capabilities, precondition_failed};
+use crate::route::{METHODS, ReadTarget, Route};
 use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
@@ -131,24 +134,17 @@ impl Handler {
             Evaluation::First => (arrival, false),
             Evaluation::Again(_) => (RequestTimes { now: Nanos::now(), ..arrival }, true),
         };
-        let mut context = RequestContext {
-            connection,
-            headers: head.fields(),
-            times,
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
+        let mut context = ReadRequest {
             is_paid,
-            is_purgeable: false,
             is_traced: true,
+            ..ReadRequest::new(connection, head.fields(), times)
         };
-        let columns;
+        let mut columns = None;
         // Before the path is looked at: without a credential nothing is revealed, not even which
         // collections exist.
-        let sender = match self.authenticate(&context) {
+        let sender = match self.authenticate(|| Credential::of(head.fields()), &context) {
             Ok(sender) => sender,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         // An extension method is none of ours, and costs a copy.
         let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
@@ -156,21 +152,13 @@ impl Handler {
         let routed = self.shared.collections.router.route(&method, path, query);
         let collection = routed.as_ref().ok().and_then(Route::collection);
         *notes = Notes { caller: sender.caller, collection };
-        if let (Some(authenticator), Some(id)) = (&self.authenticator, collection) {
-            context.caller = sender.caller;
-            match authenticator.rights(id, sender.caller.roles) {
-                Ok((rights, own)) => {
-                    context.rights = rights;
-                    columns = own;
-                    context.columns = columns.as_ref();
-                }
-                Err(problem) => {
-                    self.metrics.access.count(AccessOutcome::Forbidden);
-                    return Step::problem(&problem);
-                }
+        if let Some(id) = collection {
+            if let Err(problem) = self.authorise(id, &sender, &mut columns, &mut context) {
+                return Step::refused(problem);
             }
-            let tenancy = self.shared.collections.get(id).tenancy;
-            context.sight = Sight::new(tenancy, &sender.tenants);
+            let collection = self.shared.collections.get(id);
+            context.required =
+                ReadRequirement::of_fields(context.headers, context.rights, collection);
         }
         let selection;
         if let (Some(id), Some(query)) = (collection, query) {
@@ -181,12 +169,12 @@ impl Handler {
                 }
                 // As a malformed id.
                 Err(problem) => {
-                    return self.limited(id, 1, &context, move |_, _| Step::problem(&problem));
+                    return self.limited(id, 1, &context, move |_, _| Step::refused(problem));
                 }
             }
         }
         match routed {
-            Err(problem) => Step::problem(&problem),
+            Err(problem) => Step::refused(problem),
             Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
             Ok(Route::Description) => {
                 let roles = sender.caller.roles;
@@ -194,46 +182,59 @@ impl Handler {
                 let columns = |id| own.and_then(|authenticator| authenticator.columns(id, roles));
                 Step::ready(self.shared.description.answer(columns))
             }
-            Ok(Route::Item(id, text)) => {
-                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
-                    return Step::problem(&problem);
-                }
-                let parsed = self.shared.collections.get(id).schema.parse_url(text);
-                let collection = self.shared.collections.get(id);
-                context.is_purgeable = collection.is_purgeable(&parsed, (text, query.is_some()));
-                self.limited(id, 1, &context, |handler, context| match parsed {
-                    Ok(key) => handler.item(key, context),
-                    Err(error) => Step::problem(&HttpError::BadId(error)),
-                })
+            Ok(Route::Item(target, text)) => {
+                let parsed = self.shared.collections.get(target.keys).schema.parse_url(text);
+                let collection = self.shared.collections.get(target.of);
+                context.is_purgeable =
+                    !target.is_alias() && collection.is_purgeable(&parsed, (text, query.is_some()));
+                self.one(target, parsed, &context)
             }
-            Ok(Route::BatchGet(id, query)) => {
-                let parsed = self.parse_ids(&self.shared.collections.get(id).schema, query);
-                self.limited_batch(id, parsed, &context)
+            Ok(Route::BatchGet(target, query)) => {
+                let schema = &self.shared.collections.get(target.keys).schema;
+                let (limits, hasher) = (&self.shared.limits, self.shared.cache.hasher());
+                self.several(target, parse_query(schema, limits, hasher, query), &context)
             }
-            Ok(Route::BatchPost(id)) => self.posted((id, id), body, evaluation, &context),
+            Ok(Route::BatchPost(target)) => self.posted(target, body, evaluation, &context),
             Ok(Route::Changes(id, query)) => {
                 self.follow((id, query), (protocol, sender.expires), &context)
-            }
-            Ok(Route::ByAlias(route, targets)) => {
-                self.route_by_alias(route, targets, (body, evaluation), &context)
             }
         }
     }
 
     /// Answers a request for one record.
-    pub(crate) fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
+    #[inline]
+    pub(crate) fn one(
+        self: &Rc<Self>,
+        target: ReadTarget,
+        parsed: Result<Key, KeyError>,
+        request: &ReadRequest<'_>,
+    ) -> Step {
+        let admitted = self
+            .check_alias_grant(target, request)
+            .and_then(|()| self.check_shedding_by_head(target.of, Kind::Hit, request));
+        if let Err(problem) = admitted {
+            return Step::refused(problem);
+        }
+        self.limited(target.of, 1, request, move |handler, request| match parsed {
+            Ok(alias) if target.is_alias() => handler.by_alias(alias, request),
+            Ok(key) => handler.item(key, request),
+            Err(error) => Step::refused(HttpError::BadId(error)),
+        })
+    }
+
+    /// Answers a request for the record with a key.
+    fn item(self: &Rc<Self>, key: Key, request: &ReadRequest<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let required = ReadRequirement::of(request, self.shared.collections.get(id));
-        self.requested_one(&key, mode_of(&required, subject), now);
-        let mode = match required {
+        self.requested_one(&key, mode_of(request.required, subject), now);
+        let mode = match request.required {
             Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
                 return self.item_at_least(key, wanted, request);
             }
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem.clone()),
         };
         let cache = &self.shared.cache;
         // Computed only when memory does not answer: a hit does not need it.
@@ -247,10 +248,10 @@ impl Handler {
         };
         let lookup = match cache.lookup_if(&key, mode, now, admit) {
             Ok(lookup) => lookup,
-            Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
+            Err(problem @ HttpError::BadHeader(_)) => return Step::refused(problem),
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
-                return self.refused(&key, mode, request, &problem);
+                return self.refused(&key, mode, request, problem);
             }
         };
         if let Lookup::Hit(record, _) | Lookup::Negative(record, _) = &lookup
@@ -284,7 +285,7 @@ impl Handler {
                 let read = (waiter, deadline, size);
                 self.item_later(key, mode, read, CacheOutcome::Bypass, request)
             }
-            Lookup::Refused(refusal) => self.refused(&key, mode, request, &(&refusal).into()),
+            Lookup::Refused(refusal) => self.refused(&key, mode, request, (&refusal).into()),
         }
     }
 
@@ -293,13 +294,13 @@ impl Handler {
         &self,
         key: &Key,
         mode: ReadMode,
-        request: &RequestContext<'_>,
-        problem: &HttpError,
+        request: &ReadRequest<'_>,
+        problem: HttpError,
     ) -> Step {
         let now = request.times.now;
         match self.stale_if_error(key, mode, request.sight, now) {
             Some(record) => Step::Now(self.answer_stale(record, request, now)),
-            None => Step::problem(problem),
+            None => Step::refused(problem),
         }
     }
 
@@ -309,13 +310,13 @@ impl Handler {
         mode: ReadMode,
         (waiter, deadline, size): (Waiter<ReadFailure>, Nanos, Option<AnswerReservation>),
         outcome: CacheOutcome,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let outcome = if mode == ReadMode::Revalidate { CacheOutcome::Bypass } else { outcome };
         let arrived = Nanos::now();
         let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         let handler = Rc::clone(self);
         let logged = self.shared.fetcher.query_log.enter(&key, request.headers);
@@ -334,7 +335,7 @@ impl Handler {
                 }
                 Err(problem) => match handler.stale_if_error(&key, mode, request.sight, now) {
                     Some(record) => handler.answer_stale(record, &request, now),
-                    None => (problem.response().into(), CacheOutcome::None),
+                    None => Answer::refused(problem),
                 },
             }
         })
@@ -344,7 +345,7 @@ impl Handler {
         self: &Rc<Self>,
         key: Key,
         wanted: hotrow_types::version::Position,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let id = key.collection();
         let now = request.times.now;
@@ -355,11 +356,11 @@ impl Handler {
             return Step::Now(self.answer(record, provenance, request, None));
         }
         if let Err(problem) = self.check_shedding(id, Kind::Bypass, request.headers) {
-            return Step::problem(&problem);
+            return Step::refused(problem);
         }
         let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         let handler = Rc::clone(self);
         let fetcher = &self.shared.fetcher;
@@ -377,9 +378,9 @@ impl Handler {
                     Some((record, provenance)) => {
                         handler.answer(record, provenance, &request.context(), Some(size))
                     }
-                    None => (HttpError::Unreadable.response().into(), CacheOutcome::None),
+                    None => Answer::refused(HttpError::Unreadable),
                 },
-                Err(problem) => (problem.response().into(), CacheOutcome::None),
+                Err(problem) => Answer::refused(problem),
             }
         })
     }
@@ -407,7 +408,7 @@ impl Handler {
         &self,
         record: Record,
         provenance: Provenance,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         size: Option<AnswerReservation>,
     ) -> Outcome {
         if !request.sight.sees(&record) {
@@ -415,45 +416,50 @@ impl Handler {
         }
         request.connection.collect(&record, provenance.outcome);
         let is_found = record.presence() == Presence::Found;
-        if let Some(columns) = request.columns
-            && is_found
-        {
-            return self.narrow(&record, columns, provenance, (request, size));
-        }
         let collection = self.shared.collections.get(record.collection());
-        let compression = collection.compression.as_ref();
-        let form = self.shared.compressor.form(record, compression, request.headers);
+        let (form, view) = match request.columns {
+            Some(columns) if is_found => view_of(record, columns),
+            _ => {
+                let compression = collection.compression.as_ref();
+                (self.shared.compressor.form(record, compression, request.headers), None)
+            }
+        };
+        let hash = view.as_ref().map_or_else(|| form.record().body_hash(), |view| view.hash);
         let condition = if precondition::has_any(request.headers) {
-            let etag = header_writer::etag(form.record().body_hash());
+            let etag = header_writer::etag(hash);
             precondition::evaluate(request.headers, is_found.then_some(&etag), form.coding())
         } else {
             Precondition::Holds
         };
-        let (form, is_known) = match condition {
-            Precondition::Fails => {
-                let hash = is_found.then(|| form.record().body_hash());
-                let response =
-                    precondition_failed(form.record(), hash, provenance, &self.header_writer);
-                return (response.into(), provenance.outcome);
-            }
-            Precondition::NotModified(named) => (form.named(named), true),
-            Precondition::Holds => (form, false),
-        };
         let purges = (request.is_purgeable, &*self.shared.cache);
         let sharing = collection.sharing(form.record(), provenance.outcome, purges);
-        if is_known || (form.bytes().len() as u64) < COUNTED_BYTES_MIN {
-            let answer = RecordAnswer { form, provenance, is_known, sharing, rate_limit: None };
-            return (Answer::Record(answer), provenance.outcome);
+        let answer = |form, instead, is_known| {
+            let answer =
+                RecordAnswer { form, provenance, instead, is_known, sharing, rate_limit: None };
+            (Answer::Record(answer), provenance.outcome)
+        };
+        match condition {
+            Precondition::Fails => {
+                let hash = is_found.then_some(hash);
+                let response =
+                    precondition_failed(form.record(), hash, provenance, &self.header_writer);
+                (response.into(), provenance.outcome)
+            }
+            // A view has one form.
+            Precondition::NotModified(_) if view.is_some() => answer(form, view, true),
+            Precondition::NotModified(named) => answer(form.named(named), None, true),
+            Precondition::Holds => {
+                let bytes = view.as_ref().map_or(form.bytes().len(), |view| view.body.len());
+                if (bytes as u64) < COUNTED_BYTES_MIN {
+                    return answer(form, view, false);
+                }
+                let body = view.map_or_else(|| Body::Record(form.clone()), |view| view.body);
+                match self.shared.budgets.hold(body, size, request.connection) {
+                    Ok(body) => answer(form, Some(Box::new(OtherBody { body, hash })), false),
+                    Err(refused) => Answer::refused(refused),
+                }
+            }
         }
-        let read_at = form.record().read_at();
-        let shared = (provenance, sharing);
-        let mut response = large_record(form, shared, collection, &self.header_writer);
-        self.note_read(&mut response, Some(read_at));
-        let response = self.shared.budgets.hold(response, size, request.connection);
-        let is_refused = response.status().is_server_error()
-            || response.status() == StatusCode::PAYLOAD_TOO_LARGE;
-        let outcome = if is_refused { CacheOutcome::None } else { provenance.outcome };
-        (response.into(), outcome)
     }
 
     /// Returns a stale record that the sender sees, unless the request revalidates.
@@ -470,7 +476,7 @@ impl Handler {
         self.shared.cache.stale_if_error(key, now).filter(|record| sight.sees(record))
     }
 
-    fn answer_stale(&self, record: Record, request: &RequestContext<'_>, now: Nanos) -> Outcome {
+    fn answer_stale(&self, record: Record, request: &ReadRequest<'_>, now: Nanos) -> Outcome {
         let age = self.shared.cache.age(&record, now);
         self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request, None)
     }

@@ -244,8 +244,6 @@ impl HttpError {
             }
             _ => {}
         }
-        // For those who answer in another form.
-        response.extensions_mut().insert(self.clone());
         response
     }
 }

@@ -6,13 +6,13 @@ use hotrow_source::ReadFailure;
 use hotrow_telemetry::lookups::LookupKind;
 use hotrow_types::key::{CollectionId, Key};
 
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::handle::Handler;
 use crate::scan_detector::ScanSubject;
 
 impl Handler {
     /// Returns what the lookups of the request are counted for. Call it once per request.
-    pub(crate) fn scan_subject<'a>(&'a self, request: &RequestContext<'a>) -> ScanSubject<'a> {
+    pub(crate) fn scan_subject<'a>(&'a self, request: &ReadRequest<'a>) -> ScanSubject<'a> {
         let clients = self.shared.admission.rate.clients();
         request.connection.scan_subject(request.headers, clients, &self.client_detectors)
     }

@@ -26,7 +26,7 @@ use crate::alias::rows::convert_row;
 use crate::budgets::Budgets;
 use crate::cache_in_force::CacheInForce;
 use crate::collections::{Collection, Collections};
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::http_error::HttpError;
 use crate::sink::counts::FeedCounts;
 use crate::sink::progress::FeedProgress;
@@ -78,7 +78,7 @@ impl Fetcher {
     /// Begins the trace of a request, if it waits for `keys` from now on; `None`: it is not traced.
     pub(crate) fn trace(
         &self,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         keys: &[&Key],
         kind: ReadKind,
     ) -> Option<WaitingRequest> {

@@ -7,10 +7,8 @@
 //! module), `transaction`, `refusal` (texts of errors), `answered` (metrics and the access log),
 //! `describe` (`COMMAND` and `INFO`).
 //!
-//! A command becomes the [`RequestContext`](crate::context::RequestContext) of a request. Its
-//! header fields are those that say the same over HTTP: the credential of `AUTH` is an
-//! `Authorization`, and the position of `HOTROW.GET` a `Hotrow-Min-Position`. So each rule has one
-//! place, and every command is judged anew, as a request is.
+//! A command becomes a [`ReadRequest`](crate::context::ReadRequest), as a request over HTTP does. So
+//! each rule has one place, and every command is judged anew.
 
 mod answered;
 mod command_request;
@@ -34,7 +32,7 @@ use std::pin::Pin;
 pub(crate) use self::answered::{Answered, PendingCommand};
 pub(crate) use self::command_request::CommandRequest;
 pub(crate) use self::commands::{IS_READ, LABELS as COMMAND_LABELS};
-pub(crate) use self::session::Session;
+pub(crate) use self::session::{Session, credential_of};
 use crate::body::Body;
 use crate::http_error::HttpError;
 
@@ -82,10 +80,9 @@ impl Reply {
 
     /// Replaces it by a refusal.
     pub(crate) fn refused(self, error: &HttpError) -> Self {
-        let text = refusal::text(error);
         let mut bytes = Vec::new();
-        hotrow_resp::write::error(&mut bytes, &text);
-        let answered = Answered::error(error.status().as_u16(), &text);
+        let answered =
+            refusal::write_text(error.status().as_u16(), &refusal::text(error), &mut bytes);
         Self { bytes, body: None, due: self.due.map(|(command, _)| (command, answered)) }
     }
 

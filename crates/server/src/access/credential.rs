@@ -1,5 +1,6 @@
-//! The credential in a request's header fields: `Authorization: Bearer` with a token or an API key,
-//! or `X-API-Key`. Never in the target, which proxies write to their logs.
+//! The credential of a request. In header fields: `Authorization: Bearer` with a token or an API key,
+//! or `X-API-Key`, never in the target, which proxies write to their logs. In commands: the password
+//! of `AUTH`.
 
 use hotrow_access::key::is_api_key;
 use hotrow_access::verify::TokenError;
@@ -11,7 +12,7 @@ const X_API_KEY: &str = "x-api-key";
 
 /// A credential, not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Credential<'a> {
+pub(crate) enum Credential<'a> {
     /// There is none.
     None,
     /// Text that claims to be an API key.
@@ -64,7 +65,7 @@ impl<'a> Credential<'a> {
     ///
     /// # Errors
     /// [`Denial::Several`], [`Denial::Scheme`]
-    pub(super) fn of(headers: Fields<'a>) -> Result<Self, Denial> {
+    pub(crate) fn of(headers: Fields<'a>) -> Result<Self, Denial> {
         let mut found = Self::None;
         for (name, value) in headers.iter() {
             let credential = if name.eq_ignore_ascii_case(AUTHORIZATION.as_bytes()) {
@@ -88,8 +89,13 @@ impl<'a> Credential<'a> {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(Denial::Scheme);
         }
-        let token = token.trim_ascii_start();
-        Ok(if is_api_key(token) { Self::Key(token) } else { Self::Token(token) })
+        Ok(Self::of_password(token))
+    }
+
+    /// Returns a token or an API key without a scheme.
+    pub(crate) fn of_password(text: &'a [u8]) -> Self {
+        let text = text.trim_ascii_start();
+        if is_api_key(text) { Self::Key(text) } else { Self::Token(text) }
     }
 }
 

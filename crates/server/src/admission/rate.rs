@@ -28,7 +28,7 @@ use self::fields::{Fields, RuleState, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
 use crate::collections::Collection;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 
 /// All rules in operation.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct RateRequest<'a> {
 }
 
 impl<'a> RateRequest<'a> {
-    pub(crate) fn new(collection: CollectionId, ids: usize, request: &RequestContext<'a>) -> Self {
+    pub(crate) fn new(collection: CollectionId, ids: usize, request: &ReadRequest<'a>) -> Self {
         let peer = request.connection.peer;
         let (headers, caller) = (request.headers, request.caller);
         Self { collection, ids: ids as u64, peer, headers, caller }
@@ -181,7 +181,7 @@ impl RateLimits {
     }
 
     /// Returns the client behind a request, as a key.
-    pub(crate) fn client_key(&self, request: &RequestContext<'_>) -> [u8; 17] {
+    pub(crate) fn client_key(&self, request: &ReadRequest<'_>) -> [u8; 17] {
         self.clients.key(request.connection.peer, request.headers)
     }
 

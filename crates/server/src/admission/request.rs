@@ -11,7 +11,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
 use super::priority;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::read_requirement::ReadRequirement;
@@ -44,23 +44,11 @@ impl Handler {
         &self,
         id: CollectionId,
         memory: Kind,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(), HttpError> {
         match self.shared.admission.load_shedder(id).load() {
             None => Ok(()),
-            Some(load) => {
-                self.check_load(load, id, self.kind_by_head(id, memory, request), request.headers)
-            }
-        }
-    }
-
-    #[cold]
-    fn kind_by_head(&self, id: CollectionId, memory: Kind, request: &RequestContext<'_>) -> Kind {
-        match ReadRequirement::of(request, self.shared.collections.get(id)) {
-            Ok(ReadRequirement::New) => Kind::Bypass,
-            // Memory may hold a single record that proves to be new enough.
-            Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
-            Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
+            Some(load) => self.check_load(load, id, kind_by_head(memory, request), request.headers),
         }
     }
 
@@ -82,7 +70,7 @@ impl Handler {
         id: CollectionId,
         mode: ReadMode,
         keys: usize,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<Nanos, HttpError> {
         let deadline = self.shared.admission.deadline(request)?;
         self.check_shedding(id, read_kind(mode), request.headers)?;
@@ -121,6 +109,16 @@ impl Handler {
     }
 }
 
+#[cold]
+fn kind_by_head(memory: Kind, request: &ReadRequest<'_>) -> Kind {
+    match request.required {
+        Ok(ReadRequirement::New) => Kind::Bypass,
+        // Memory may hold a single record that proves to be new enough.
+        Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
+        Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
+    }
+}
+
 /// Returns the cost class of a read in this mode.
 pub(crate) fn read_kind(mode: ReadMode) -> Kind {
     match mode {
@@ -134,15 +132,12 @@ mod tests {
     use std::sync::Arc;
 
     use hotrow_admission::shed::Level;
-    use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
     use crate::admission::shed::ConnectionDisposition;
     use crate::context::RequestTimes;
     use crate::fuzzing::new_shared;
     use crate::metrics::WorkerMetrics;
-    use crate::sight::Sight;
-    use hotrow_access::caller::{Caller, Rights};
     use hotrow_telemetry::lookups::WorkerLookups;
 
     const NOW: Nanos = Nanos(1_000_000_000);
@@ -173,23 +168,11 @@ mod tests {
     #[test]
     fn the_head_gives_the_least_cost_of_a_request() {
         let handler = handler();
-        let plain = FieldsBuf::default();
         let id = CollectionId(0);
-        let no_cache = FieldsBuf::from_iter([("cache-control", "no-cache")]);
         let connection = crate::context::tests::connection();
-        let request = |headers| RequestContext {
-            connection: &connection,
-            headers,
-            times: RequestTimes::of_arrival(NOW),
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: false,
-            is_purgeable: false,
-            is_traced: true,
-        };
-        let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
+        let times = RequestTimes::of_arrival(NOW);
+        let plain = ReadRequest::new(&connection, Fields::default(), times);
+        let no_cache = ReadRequest { required: Ok(ReadRequirement::New), ..plain };
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
         handler
             .shared

@@ -15,7 +15,7 @@ use hotrow_types::version::Position;
 use super::ids::Ids;
 use super::render::Item;
 use crate::budgets::COUNTED_BYTES_MIN;
-use crate::context::{ConnectionContext, RequestContext};
+use crate::context::{ConnectionContext, ReadRequest};
 use crate::handle::Handler;
 use crate::respond::Provenance;
 use crate::sight::{SightBuf, absent_position};
@@ -29,7 +29,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn of(request: &RequestContext<'_>) -> Self {
+    pub(super) fn of(request: &ReadRequest<'_>) -> Self {
         let collector = request.connection.is_redis.then(|| Rc::clone(request.connection));
         Self { sight: request.sight.to_buf(), columns: request.columns.cloned(), collector }
     }

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use hotrow_cache::ReadMode;
 use hotrow_measure::clock::Nanos;
-use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 
 use super::answers::View;
 use super::ids::Ids;
-use crate::alias::AliasDemand;
-use crate::context::RequestContext;
+use crate::alias::{AliasDemand, alias_requirement};
+use crate::answer::Answer;
+use crate::context::ReadRequest;
 use crate::handle::{Handler, Step};
 
 impl Handler {
@@ -21,14 +21,14 @@ impl Handler {
         self: &Rc<Self>,
         id: CollectionId,
         ids_kept: impl Borrow<Ids> + 'static,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let ids = ids_kept.borrow();
         let now = request.times.now;
         let subject = self.scan_subject(request);
-        let (mode, wanted) = match self.alias_requirement(id, subject, request) {
+        let (mode, wanted) = match alias_requirement(subject, request) {
             Ok(requirement) => requirement,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
         if from_memory {
@@ -45,7 +45,7 @@ impl Handler {
             }
         }
         if let Err(refused) = answers.reserve_found(budgets.row_bytes(id)) {
-            return Step::problem(&budgets.refused(&refused, ids.keys.len()));
+            return Step::refused(budgets.refused(&refused, ids.keys.len()));
         }
         if cold.is_empty() {
             return Step::Now(self.render(request.connection, id, ids, answers));
@@ -63,7 +63,7 @@ impl Handler {
                 }
                 return match answers.unanswered {
                     0 => Step::Now(self.render(request.connection, id, ids, answers)),
-                    _ => Step::problem(&problem),
+                    _ => Step::refused(problem),
                 };
             }
         };
@@ -87,7 +87,7 @@ impl Handler {
                     let stale = || keys.iter().map(stale).collect::<Option<Vec<_>>>();
                     match from_memory.then(stale).flatten() {
                         Some(stale) => stale,
-                        None => return (problem.response().into(), CacheOutcome::None),
+                        None => return Answer::refused(problem),
                     }
                 }
             };

@@ -3,17 +3,15 @@
 
 use std::rc::Rc;
 
-use hotrow_access::caller::{Caller, Rights};
 use hotrow_access::verify::UnixSeconds;
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
 use super::EndCause;
-use crate::access::wall_clock;
-use crate::context::{ConnectionContext, RequestContext, RequestTimes};
+use crate::access::{self, wall_clock};
+use crate::context::{ConnectionContext, ReadRequest, RequestTimes};
 use crate::handle::Handler;
-use crate::sight::Sight;
 
 /// Credential of a follower.
 pub(super) struct Credential {
@@ -28,7 +26,7 @@ pub(super) struct Credential {
 impl Credential {
     /// Takes the credential of a request that was judged by `handler`.
     pub(super) fn new(
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         expires: Option<UnixSeconds>,
         handler: &Rc<Handler>,
     ) -> Self {
@@ -65,19 +63,11 @@ impl Credential {
         if handler.shared.collections.get(id).is_removed {
             return Err(EndCause::Removed);
         }
-        let request = RequestContext {
-            connection: &self.connection,
-            headers: self.headers.as_fields(),
-            times: RequestTimes::of_arrival(Nanos::now()),
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: true,
-            is_purgeable: false,
-            is_traced: false,
-        };
-        let sender = handler.authenticate(&request).map_err(|_| EndCause::Access)?;
+        let headers = self.headers.as_fields();
+        let times = RequestTimes::of_arrival(Nanos::now());
+        let request = ReadRequest::new(&self.connection, headers, times);
+        let credential = || access::credential::Credential::of(headers);
+        let sender = handler.authenticate(credential, &request).map_err(|_| EndCause::Access)?;
         if let Some(authenticator) = &handler.authenticator {
             authenticator.rights(id, sender.caller.roles).map_err(|_| EndCause::Access)?;
         }

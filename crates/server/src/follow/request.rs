@@ -18,7 +18,7 @@ use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, NotAdmitted};
 use crate::batch::parse_query;
 use crate::body::Body;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
 use hotrow_config::Limits;
@@ -38,21 +38,21 @@ impl Handler {
         self: &Rc<Self>,
         (id, query): (CollectionId, Option<&str>),
         (protocol, expires): (Protocol, Option<UnixSeconds>),
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let has_tenants = self.shared.collections.get(id).tenancy.is_some();
         let is_followed = self.shared.follows.as_ref().is_some_and(|own| own.is_followed(id));
         if !is_followed || has_tenants {
-            return Step::problem(&HttpError::NotFollowed);
+            return Step::refused(HttpError::NotFollowed);
         }
         if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
-            return Step::problem(&problem);
+            return Step::refused(problem);
         }
         let asked = self.asked((id, query), protocol, request);
         let cost = asked.as_ref().ok().and_then(|asked| asked.keys.as_ref().map(HashSet::len));
         self.limited(id, cost.unwrap_or(1), request, move |handler, request| match asked {
             Ok(asked) => handler.begin_following(id, asked, expires, request),
-            Err(problem) => Step::problem(&problem),
+            Err(problem) => Step::refused(problem),
         })
     }
 
@@ -61,7 +61,7 @@ impl Handler {
         &self,
         (id, query): (CollectionId, Option<&str>),
         protocol: Protocol,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<Asked, HttpError> {
         let mut has_ids = false;
         let mut after = None;
@@ -129,17 +129,17 @@ impl Handler {
         id: CollectionId,
         asked: Asked,
         expires: Option<UnixSeconds>,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let Some(follows) = &self.shared.follows else {
-            return Step::problem(&HttpError::NotFollowed);
+            return Step::refused(HttpError::NotFollowed);
         };
         let client = self.client(request.connection, request.headers);
         let guard: FollowerGuard = match follows.admit(client) {
             Ok(guard) => guard,
             Err(refusal) => {
                 follows.counts.refused();
-                return Step::problem(&match refusal {
+                return Step::refused(match refusal {
                     NotAdmitted::Full => HttpError::Overloaded(
                         "as many clients follow changes as this server allows (follow.followers)",
                     ),
@@ -149,7 +149,7 @@ impl Handler {
         };
         let framing = asked.framing;
         let Some(follower) = Follower::open(self, id, asked, (guard, expires), request) else {
-            return Step::problem(&HttpError::NotFollowed);
+            return Step::refused(HttpError::NotFollowed);
         };
         let body = FollowBody::new(follower, self, request, framing);
         let mut response = Response::new(Body::Endless(Box::new(body)));

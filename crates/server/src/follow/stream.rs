@@ -27,7 +27,7 @@ use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
 use crate::admission::rate::seed;
 use crate::body::EndlessBody;
 use crate::connection::activity::Activity;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::handle::Handler;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
@@ -55,7 +55,7 @@ impl Follower {
         id: CollectionId,
         asked: Asked,
         (guard, expires): (FollowerGuard, Option<UnixSeconds>),
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Option<Self> {
         let (cursor, opening) = guard.follows.open(id, asked.last)?;
         Some(Self {
@@ -207,7 +207,7 @@ impl FollowBody {
     pub(super) fn new(
         follower: Follower,
         handler: &Rc<Handler>,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         framing: Framing,
     ) -> Self {
         let next = Rc::new(NextFrame::default());

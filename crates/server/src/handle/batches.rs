@@ -9,21 +9,26 @@ use hotrow_types::key::CollectionId;
 use super::{CONFIGURATION_CHANGED, Evaluation, Handler, Pending, ReceivedIds, Step};
 use crate::batch::Ids;
 use crate::connection::request::RequestBody;
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::http_error::HttpError;
+use crate::route::ReadTarget;
 
 impl Handler {
-    /// Answers a batch whose ids are in its body. `ids_of`: the collection or alias whose they are.
+    /// Answers a batch whose ids are in its body.
     pub(crate) fn posted(
         self: &Rc<Self>,
-        (id, ids_of): (CollectionId, CollectionId),
+        target: ReadTarget,
         body: RequestBody,
         evaluation: Evaluation,
-        context: &RequestContext<'_>,
+        context: &ReadRequest<'_>,
     ) -> Step {
+        let id = target.of;
         // Before the body takes memory.
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, context) {
-            return Step::problem(&problem);
+        let admitted = self
+            .check_alias_grant(target, context)
+            .and_then(|()| self.check_shedding_by_head(id, Kind::Batch, context));
+        if let Err(problem) = admitted {
+            return Step::refused(problem);
         }
         match evaluation {
             Evaluation::First => {}
@@ -31,7 +36,7 @@ impl Handler {
                 let ids = ids.check_size(&self.shared.limits).map(|()| ids);
                 return self.limited_batch(id, ids, context);
             }
-            Evaluation::Again(None) => return Step::problem(&CONFIGURATION_CHANGED),
+            Evaluation::Again(None) => return Step::refused(CONFIGURATION_CHANGED),
         }
         if let Some(refusal) = self.limited_by_head(id, context) {
             return refusal;
@@ -42,10 +47,21 @@ impl Handler {
         let trace = self.shared.fetcher.trace_slot();
         let received = (Rc::clone(&ids), trace.clone());
         let future =
-            Box::pin(
-                async move { handler.batch_post((id, ids_of), body, request, &received).await },
-            );
+            Box::pin(async move { handler.batch_post(target, body, request, &received).await });
         Step::Later(Pending { future, ids: Some(ids), trace })
+    }
+
+    /// Answers a batch of these ids, or refuses it.
+    pub(crate) fn several(
+        self: &Rc<Self>,
+        target: ReadTarget,
+        parsed: Result<Ids, HttpError>,
+        request: &ReadRequest<'_>,
+    ) -> Step {
+        match self.check_alias_grant(target, request) {
+            Ok(()) => self.limited_batch(target.of, parsed, request),
+            Err(problem) => Step::refused(problem),
+        }
     }
 
     /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
@@ -54,15 +70,15 @@ impl Handler {
         self: &Rc<Self>,
         id: CollectionId,
         parsed: Result<impl Borrow<Ids> + 'static, HttpError>,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
-            return Step::problem(&problem);
+            return Step::refused(problem);
         }
         let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().len());
         self.limited(id, ids, request, move |handler, request| match parsed {
             Ok(ids) => handler.batch(id, ids, request),
-            Err(problem) => Step::problem(&problem),
+            Err(problem) => Step::refused(problem),
         })
     }
 }

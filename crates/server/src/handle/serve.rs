@@ -11,6 +11,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::request::{Notes, Protocol};
 use hotrow_telemetry::server_timing::ServerTiming;
+use http::Response;
 
 use super::{Evaluation, Handler, Pending, ReceivedIds, Step};
 use crate::answer::{Answer, Outcome};
@@ -126,11 +127,11 @@ impl Handler {
     /// Refuses a request that was waited for. No page of another origin may read why.
     pub(crate) fn refuse(
         self: &Rc<Self>,
-        problem: &HttpError,
+        problem: HttpError,
         ending: Ending,
         since: Nanos,
     ) -> AnswerTo {
-        let outcome = (problem.response().into(), CacheOutcome::None);
+        let outcome = Answer::refused(problem);
         self.complete(outcome, Ending { origin: RequestOrigin::Other, ..ending }, since)
     }
 
@@ -142,9 +143,7 @@ impl Handler {
         let written = match answer {
             Answer::Record(answer) => self.heads.write(answer, out),
             Answer::Absent(answer) => self.heads.write_absent(answer, out),
-            Answer::Http(response) => write_response(*response, out),
-            // Only for connections of another protocol, which do not come here.
-            Answer::Items(_) => write_response(HttpError::Unreadable.response(), out),
+            other => write_response(response_of(other), out),
         };
         if let Some(cors) = &self.shared.cors {
             cors.write(origin, out);
@@ -166,14 +165,8 @@ impl Handler {
         let written = match answer {
             Answer::Record(answer) => self.heads.write_fields(answer, text, out),
             Answer::Absent(answer) => self.heads.write_absent_fields(answer, text, out),
-            Answer::Http(response) => {
-                let written = write_response(*response, text);
-                encoder::head(out, written.status, text);
-                written
-            }
-            // As in `write_head`.
-            Answer::Items(_) => {
-                let written = write_response(HttpError::Unreadable.response(), text);
+            other => {
+                let written = write_response(response_of(other), text);
                 encoder::head(out, written.status, text);
                 written
             }
@@ -233,6 +226,18 @@ impl Handler {
             CacheOutcome::None => {}
         }
         answer
+    }
+}
+
+/// Returns an answer that has no head of its own.
+fn response_of(answer: Answer) -> Response<Body> {
+    match answer {
+        Answer::Http(response) => *response,
+        Answer::Refused(refusal) => refusal.response(),
+        // Heads of records are written without a response, and connections over HTTP get no parts.
+        Answer::Record(_) | Answer::Absent(_) | Answer::Items(_) => {
+            HttpError::Unreadable.response()
+        }
     }
 }
 

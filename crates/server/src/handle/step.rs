@@ -51,8 +51,8 @@ impl Step {
         Self::Now((response.into(), CacheOutcome::None))
     }
 
-    pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::ready(problem.response())
+    pub(crate) fn refused(error: HttpError) -> Self {
+        Self::Now(Answer::refused(error))
     }
 
     /// Returns the step of a request that waits. `trace`: where its trace is or will be, if it may

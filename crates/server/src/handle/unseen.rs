@@ -9,7 +9,7 @@ use hotrow_types::key::Key;
 
 use super::{Handler, Step};
 use crate::answer::{Answer, Outcome};
-use crate::context::RequestContext;
+use crate::context::ReadRequest;
 use crate::http_error::HttpError;
 use crate::read::lead;
 use crate::record_answer::AbsentAnswer;
@@ -25,7 +25,7 @@ impl Handler {
         self: &Rc<Self>,
         key: Key,
         (mode, subject): (ReadMode, ScanSubject<'_>),
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Step {
         let id = key.collection();
         let now = request.times.now;
@@ -38,10 +38,10 @@ impl Handler {
         };
         let lookup = match self.shared.cache.lookup_if(&key, ReadMode::Revalidate, now, admit) {
             Ok(lookup) => lookup,
-            Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
+            Err(problem @ HttpError::BadHeader(_)) => return Step::refused(problem),
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
-                return self.refused(&key, mode, request, &problem);
+                return self.refused(&key, mode, request, problem);
             }
         };
         self.looked_up(subject, id, mode, &lookup);
@@ -50,7 +50,7 @@ impl Handler {
             Lookup::Miss(waiter) => (waiter, CacheOutcome::Miss),
             Lookup::Bypass(waiter) => (waiter, CacheOutcome::Bypass),
             Lookup::Refused(refusal) => {
-                return self.refused(&key, mode, request, &(&refusal).into());
+                return self.refused(&key, mode, request, (&refusal).into());
             }
             // Not in this mode.
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {

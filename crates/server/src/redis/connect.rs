@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use hotrow_access::caller::{Peer, Sender};
-use hotrow_http1::fields::FieldsBuf;
 use hotrow_resp::{Version, write};
 
 use super::Replied;
@@ -14,7 +13,7 @@ use super::answered::Received;
 use super::command_request::{Asked, CommandRequest};
 use super::commands::{Command, Spec};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, unknown_subcommand, wrong_arity};
-use super::session::{credential_of, is_name};
+use super::session::{Password, credential_of, is_name};
 use super::track;
 use crate::handle::Handler;
 
@@ -66,27 +65,27 @@ impl Handler {
                  default user. Are you sure your configuration is correct?"
                 .to_owned());
         }
-        let (credential, sender) = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
-        request.session.set_credential(credential);
+        let (password, sender) = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
+        request.session.set_password(password);
         self.changed_credential(request.session, &sender);
         Ok(())
     }
 
-    /// Returns the credential of a user and a password, an API key or a token, and who sends it.
+    /// Returns the password of a user, an API key or a token, and who sends it.
     fn checked(
         &self,
         user: &[u8],
         password: &[u8],
         request: &CommandRequest<'_>,
-    ) -> Result<(Rc<FieldsBuf>, Sender), String> {
+    ) -> Result<(Password, Sender), String> {
         if user != DEFAULT_USER {
             return Err(WRONG_PASS.to_owned());
         }
         // As a user of Redis without a password: any is right.
         let is_open = self.authenticator.is_none();
-        let credential = if is_open { Rc::default() } else { credential_of(password) };
-        match self.authenticate(&request.context(credential.as_fields())) {
-            Ok(sender) => Ok((credential, sender)),
+        let password = (!is_open).then(|| Rc::from(password));
+        match self.authenticate(|| Ok(credential_of(&password)), &request.read()) {
+            Ok(sender) => Ok((password, sender)),
             Err(problem) => Err(of_credential(&problem)),
         }
     }
@@ -113,15 +112,15 @@ impl Handler {
         if version == Version::Resp2 && session.needs_pushes() {
             return Err(TRACKS.to_owned());
         }
-        let mut credential = session.credential();
+        let mut password = session.password();
         let mut has_credential = false;
         let mut name = None;
         let mut options = arguments.from(2);
         while let Some(option) = options.next() {
             if option.eq_ignore_ascii_case(b"auth")
-                && let (Some(user), Some(password)) = (options.next(), options.next())
+                && let (Some(user), Some(given)) = (options.next(), options.next())
             {
-                (credential, _) = self.checked(user, password, request)?;
+                (password, _) = self.checked(user, given, request)?;
                 has_credential = true;
             } else if option.eq_ignore_ascii_case(b"setname")
                 && let Some(given) = options.next()
@@ -132,7 +131,8 @@ impl Handler {
                 return Err(format!("ERR Syntax error in HELLO option '{shown}'"));
             }
         }
-        let Ok(sender) = self.authenticate(&request.context(credential.as_fields())) else {
+        let own = || Ok(credential_of(&password));
+        let Ok(sender) = self.authenticate(own, &request.read()) else {
             return Err("NOAUTH HELLO must be called with the client already authenticated, \
                  otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
                  authenticate the client and select the RESP protocol version at the same time"
@@ -141,7 +141,7 @@ impl Handler {
         if name.is_some_and(|name| !is_name(name)) {
             return Err(BAD_NAME.to_owned());
         }
-        session.set_credential(Rc::clone(&credential));
+        session.set_password(password);
         if has_credential {
             self.changed_credential(session, &sender);
         }

@@ -20,8 +20,10 @@ use crate::batch::render::BatchParts;
 use crate::batch::{Ids, Item};
 use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
+use crate::context::ReadRequest;
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
+use crate::route::ReadTarget;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub(super) enum Gathered {
 /// Keys of a command: a batch for each collection, and the place of each argument.
 #[derive(Default)]
 struct Plan {
-    batches: Vec<(CollectionId, Ids)>,
+    batches: Vec<(ReadTarget, Ids)>,
     /// By argument, the number of its batch and its place there.
     places: Vec<(usize, usize)>,
 }
@@ -52,12 +54,12 @@ enum BadKeys {
     /// With the text.
     Refused(String),
     /// It costs as much as one id.
-    BadId(CollectionId, KeyError),
+    BadId(ReadTarget, KeyError),
 }
 
 impl Handler {
     /// Replies with the records of all arguments.
-    pub(super) fn many(
+    pub(super) fn reply_many(
         self: &Rc<Self>,
         gathered: Gathered,
         asked: &Asked<'_>,
@@ -66,28 +68,22 @@ impl Handler {
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
             Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
-            Err(BadKeys::BadId(id, error)) => {
-                let of = self.shared.collections.base_of(id);
-                let step = self.on_collection(of, asked, |context| {
-                    self.limited(of, 1, context, move |_, _| {
-                        Step::problem(&HttpError::BadId(error))
-                    })
+            Err(BadKeys::BadId(ReadTarget { of, .. }, error)) => {
+                let step = self.on_collection(of, None, asked, |read| {
+                    self.limited(of, 1, read, move |_, _| Step::refused(HttpError::BadId(error)))
                 });
                 return self.gather((vec![step], Some(of)), gathered, Vec::new(), (asked, out));
             }
         };
         // A line of the access log names one collection.
         let only = match &batches[..] {
-            [(id, _)] => Some(self.shared.collections.base_of(*id)),
+            [(target, _)] => Some(target.of),
             _ => None,
         };
         let mut steps = Vec::with_capacity(batches.len());
-        for (id, ids) in batches {
-            let of = self.shared.collections.base_of(id);
-            let step = self.on_collection(of, asked, |context| {
-                let parsed = self.check_alias_grant(id, context).map(|()| ids);
-                self.limited_batch(of, parsed, context)
-            });
+        for (target, ids) in batches {
+            let several = |read: &ReadRequest<'_>| self.several(target, Ok(ids), read);
+            let step = self.on_collection(target.of, None, asked, several);
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
             if is_refused {
@@ -111,10 +107,10 @@ impl Handler {
         plan.places.reserve(keys.len());
         let mut batch_of = vec![None; self.shared.collections.count()];
         for key in keys.clone() {
-            let (id, key) = self.named_key(key).map_err(BadKeys::Refused)?;
-            let key = key.map_err(|error| BadKeys::BadId(id, error))?;
-            let batch = *batch_of[usize::from(id.0)].get_or_insert_with(|| {
-                plan.batches.push((id, Ids::without_names(self.shared.cache.hasher())));
+            let (target, key) = self.named_key(key).map_err(BadKeys::Refused)?;
+            let key = key.map_err(|error| BadKeys::BadId(target, error))?;
+            let batch = *batch_of[usize::from(target.keys.0)].get_or_insert_with(|| {
+                plan.batches.push((target, Ids::without_names(self.shared.cache.hasher())));
                 plan.batches.len() - 1
             });
             let place = plan.batches[batch].1.place_of(key);
@@ -174,16 +170,10 @@ impl Handler {
         let mut batches = Vec::with_capacity(outcomes.len());
         for (answer, outcome) in outcomes {
             let Answer::Items(parts) = answer else {
-                let refused = match &answer {
-                    Answer::Http(response) => refusal::text_of(response),
-                    _ => refusal::text(&HttpError::Unreadable),
-                };
-                write::error(out, &refused);
-                return (None, Answered::error(answer.status(), &refused));
+                return (None, refusal::write(&answer, out));
             };
             if outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
-                write::error(out, refusal::STALE);
-                return (None, Answered::error(503, refusal::STALE));
+                return (None, refusal::write_text(503, refusal::STALE, out));
             }
             if outcome.badness() > worst.badness() {
                 worst = outcome;
@@ -220,10 +210,9 @@ impl Handler {
                 answered(bytes),
             ),
             Err(refused) => {
-                let problem = self.shared.budgets.refused(&refused, places.len());
-                let text = refusal::text(&problem);
-                write::error(out, &text);
-                (None, Answered::error(problem.status().as_u16(), &text))
+                let (answer, _) =
+                    Answer::refused(self.shared.budgets.refused(&refused, places.len()));
+                (None, refusal::write(&answer, out))
             }
         }
     }
@@ -278,5 +267,5 @@ fn take_ready(parts: &mut Vec<Part>) -> Option<Vec<Outcome>> {
 }
 
 fn is_refusal((answer, _): &Outcome) -> bool {
-    matches!(answer, Answer::Http(response) if !response.status().is_success())
+    matches!(answer, Answer::Refused(_))
 }

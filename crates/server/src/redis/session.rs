@@ -8,12 +8,12 @@ use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
 use hotrow_access::caller::Sender;
-use hotrow_http1::fields::FieldsBuf;
 use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
 use super::tracked::Tracked;
 use super::transaction::Transaction;
+use crate::access::credential::Credential;
 use crate::context::ConnectionContext;
 use crate::tracking::{Mailbox, Owner, Tracking};
 
@@ -41,8 +41,8 @@ pub struct Session {
     /// Number of the connection in this process.
     pub(super) id: u64,
     pub(super) version: Cell<Version>,
-    /// The credential of `AUTH`, as HTTP has it; empty without one.
-    credential: RefCell<Rc<FieldsBuf>>,
+    /// Password of `AUTH`.
+    password: RefCell<Password>,
     pub(super) name: RefCell<Box<[u8]>>,
     pub(super) library_name: RefCell<Box<[u8]>>,
     pub(super) library_version: RefCell<Box<[u8]>>,
@@ -65,7 +65,7 @@ impl Session {
             connection,
             id: new_id(),
             version: Cell::default(),
-            credential: RefCell::default(),
+            password: RefCell::default(),
             name: RefCell::default(),
             library_name: RefCell::default(),
             library_version: RefCell::default(),
@@ -78,20 +78,20 @@ impl Session {
         })
     }
 
-    /// Returns the credential, as header fields.
-    pub(crate) fn credential(&self) -> Rc<FieldsBuf> {
-        Rc::clone(&self.credential.borrow())
+    /// Returns the password.
+    pub(crate) fn password(&self) -> Password {
+        self.password.borrow().clone()
     }
 
-    /// Replaces the credential.
-    pub(super) fn set_credential(&self, credential: Rc<FieldsBuf>) {
-        *self.credential.borrow_mut() = credential;
+    /// Replaces the password.
+    pub(super) fn set_password(&self, password: Password) {
+        *self.password.borrow_mut() = password;
     }
 
     /// Forgets what the connection has said, except for its library.
     pub(super) fn reset(&self) {
         self.version.set(Version::default());
-        self.credential.take();
+        self.password.take();
         self.name.take();
         self.is_subscribed.set(false);
         self.track(None);
@@ -191,10 +191,13 @@ impl Session {
     }
 }
 
-/// Returns a password as the header field that has the same credential.
-pub(super) fn credential_of(password: &[u8]) -> Rc<FieldsBuf> {
-    let value = [b"Bearer ", password].concat();
-    Rc::new(FieldsBuf::from_iter([("authorization", value)]))
+/// Password of `AUTH`, a token or an API key; `None`: there is none.
+pub(crate) type Password = Option<Rc<[u8]>>;
+
+/// Returns the credential that a password is.
+#[inline]
+pub(crate) fn credential_of(password: &Password) -> Credential<'_> {
+    password.as_deref().map_or(Credential::None, Credential::of_password)
 }
 
 /// Returns whether the text can be the name of a client: printable characters without spaces.
@@ -215,13 +218,12 @@ mod tests {
         ids.sort_unstable();
         let gaps = ids.windows(2).map(|pair| pair[1] - pair[0]);
         assert!(gaps.min() > Some(1_000), "about 2^53 / 1,000^2 without a pattern");
-        one.set_credential(credential_of(b"hrk_x"));
+        one.set_password(Some(b"hrk_x"[..].into()));
         one.version.set(Version::Resp3);
         *one.name.borrow_mut() = Box::from(&b"worker"[..]);
-        let credential = one.credential();
-        assert_eq!(credential.as_fields().get("Authorization"), Some(&b"Bearer hrk_x"[..]));
+        assert_eq!(credential_of(&one.password()), Credential::Key(b"hrk_x"));
         one.reset();
-        assert!(one.credential().as_fields().iter().next().is_none());
+        assert_eq!(credential_of(&one.password()), Credential::None);
         assert_eq!((one.version.get(), one.name.borrow().len()), (Version::Resp2, 0));
     }
 

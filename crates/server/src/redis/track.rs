@@ -259,10 +259,10 @@ impl Handler {
         let Some(keys) = asked.keys().filter(|_| is_wanted) else { return false };
         let collections = &self.shared.collections;
         let keys = keys.map(|text| {
-            let named = self.named_key(text).ok().and_then(|(id, key)| Some((id, key.ok()?)));
-            let key = named.filter(|(id, key)| {
+            let named = self.named_key(text).ok().and_then(|(named, key)| Some((named, key.ok()?)));
+            let key = named.filter(|(named, key)| {
                 // A change of the record that an alias names does not name the alias.
-                collections.get(*id).alias.is_none()
+                !named.is_alias()
                     // Broadcasts have one spelling.
                     && (!is_broadcast || spelling(collections, key).as_deref() == Some(text))
             });

@@ -7,16 +7,16 @@
 
 use std::rc::{Rc, Weak};
 
-use hotrow_access::caller::{Caller, Rights, Sender};
+use hotrow_access::caller::Sender;
 use hotrow_access::verify::UnixSeconds;
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 
 use crate::access::wall_clock;
-use crate::context::{RequestContext, RequestTimes};
+use crate::context::{ReadRequest, RequestTimes};
 use crate::handle::Handler;
 use crate::http_error::HttpError;
-use crate::redis::Session;
-use crate::sight::Sight;
+use crate::redis::{Session, credential_of};
 
 /// What a client was judged by.
 #[derive(Debug)]
@@ -68,20 +68,10 @@ impl Judged {
 
 /// Returns the sender of a session's commands, if it may still do what it does.
 fn judge(handler: &Rc<Handler>, session: &Session) -> Result<Sender, HttpError> {
-    let headers = session.credential();
-    let request = RequestContext {
-        connection: &session.connection,
-        headers: headers.as_fields(),
-        times: RequestTimes::of_arrival(Nanos::now()),
-        caller: Caller::default(),
-        rights: Rights::ALL,
-        sight: Sight::All,
-        columns: None,
-        is_paid: true,
-        is_purgeable: false,
-        is_traced: false,
-    };
-    let sender = handler.authenticate(&request)?;
+    let password = session.password();
+    let times = RequestTimes::of_arrival(Nanos::now());
+    let request = ReadRequest::new(&session.connection, Fields::default(), times);
+    let sender = handler.authenticate(|| Ok(credential_of(&password)), &request)?;
     if session.is_broadcasting() {
         let prefixes = session.prefixes();
         handler

@@ -7,7 +7,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
 use super::{Fields, RateDecision, RateRequest};
-use crate::context::{RequestContext, RequestTimes};
+use crate::context::{ReadRequest, RequestTimes};
 use crate::handle::{Handler, Pending, Step};
 use crate::http_error::HttpError;
 
@@ -22,8 +22,8 @@ impl Handler {
         self: &Rc<Self>,
         collection: CollectionId,
         ids: usize,
-        request: &RequestContext<'_>,
-        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
+        request: &ReadRequest<'_>,
+        then: impl FnOnce(&Rc<Self>, &ReadRequest<'_>) -> Step + 'static,
     ) -> Step {
         if self.shared.admission.rate.is_off() || request.is_paid {
             return then(self, request);
@@ -37,8 +37,8 @@ impl Handler {
             RateDecision::Permit => then(self, request),
             RateDecision::PermitWithFields(fields) => with_fields(then(self, request), fields),
             RateDecision::Wait(delay, fields) => self.after_delay(delay, fields, request, then),
-            RateDecision::Refuse(why) => Step::problem(&HttpError::TooManyRequests(why)),
-            RateDecision::Never(why) => Step::problem(&HttpError::BadBatch(why)),
+            RateDecision::Refuse(why) => Step::refused(HttpError::TooManyRequests(why)),
+            RateDecision::Never(why) => Step::refused(HttpError::BadBatch(why)),
         }
     }
 
@@ -47,12 +47,12 @@ impl Handler {
     pub(crate) fn limited_by_head(
         &self,
         collection: CollectionId,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Option<Step> {
         let asked = RateRequest::new(collection, 1, request);
         match self.shared.admission.rate.refusal(&asked, request.times.now)? {
-            RateDecision::Refuse(why) => Some(Step::problem(&HttpError::TooManyRequests(why))),
-            RateDecision::Never(why) => Some(Step::problem(&HttpError::BadBatch(why))),
+            RateDecision::Refuse(why) => Some(Step::refused(HttpError::TooManyRequests(why))),
+            RateDecision::Never(why) => Some(Step::refused(HttpError::BadBatch(why))),
             RateDecision::Permit | RateDecision::PermitWithFields(_) | RateDecision::Wait(..) => {
                 None
             }
@@ -65,17 +65,17 @@ impl Handler {
         self: &Rc<Self>,
         delay: Duration,
         fields: Option<Fields>,
-        request: &RequestContext<'_>,
-        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
+        request: &ReadRequest<'_>,
+        then: impl FnOnce(&Rc<Self>, &ReadRequest<'_>) -> Step + 'static,
     ) -> Step {
         match self.shared.admission.deadline(request) {
             Ok(deadline) if request.times.now.after(delay) < deadline => {}
-            Ok(_) => return Step::problem(&TOO_LATE),
-            Err(problem) => return Step::problem(&problem),
+            Ok(_) => return Step::refused(TOO_LATE),
+            Err(problem) => return Step::refused(problem),
         }
         let place = match self.shared.admission.inflight.enter(false) {
             Ok(place) => place,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
         let handler = Rc::clone(self);
         let mut request = request.to_pending();
