@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_access::caller::Peer;
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
@@ -46,6 +48,11 @@ impl Admission {
     #[inline]
     pub(crate) fn load_shedder(&self, CollectionId(id): CollectionId) -> &LoadShedder {
         &self.load_shedders[usize::from(id)]
+    }
+
+    /// Returns the client of a connection, which a trusted proxy may name.
+    pub(crate) fn client(&self, peer: Peer, headers: Fields<'_>) -> Peer {
+        self.rate.clients().client(peer, headers)
     }
 
     /// Returns the deadline of a request.

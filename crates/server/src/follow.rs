@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub(crate) use self::counts::{EndCause, FollowCounts};
+pub(crate) use self::request::Following;
 pub(crate) use self::worker::WorkerFollowers;
 use crate::collections::Collections;
 use crate::connection::clients::{Clients, CountedConnection};

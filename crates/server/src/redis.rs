@@ -28,13 +28,55 @@ mod transaction;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
 pub(crate) use self::answered::{Answered, PendingCommand};
 pub(crate) use self::command_request::CommandRequest;
 pub(crate) use self::commands::{IS_READ, LABELS as COMMAND_LABELS};
-pub(crate) use self::session::{Session, credential_of};
+pub(crate) use self::session::Session;
 use crate::body::Body;
+use crate::handle::{AnswerCounts, RequestNotes};
 use crate::http_error::HttpError;
+use crate::reads::Reads;
+use crate::shared::Shared;
+use crate::tracking::{TrackingRules, WorkerTracking};
+
+/// Commands of one worker's connections, under the settings in force.
+pub(crate) struct Commands {
+    reads: Rc<Reads>,
+    notes: Rc<RequestNotes>,
+    counts: Rc<AnswerCounts>,
+    /// What decides about tracking clients.
+    rules: Rc<TrackingRules>,
+    /// Clients of the worker that keep copies, if there are clients of the Redis protocol.
+    pub(crate) tracking: Option<Rc<WorkerTracking>>,
+    /// Whether answers are given that HTTP would mark as stale.
+    allows_stale: bool,
+}
+
+impl Commands {
+    pub(crate) fn new(
+        shared: &Shared,
+        reads: &Rc<Reads>,
+        notes: &Rc<RequestNotes>,
+        counts: &Rc<AnswerCounts>,
+        tracking: Option<Rc<WorkerTracking>>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            reads: Rc::clone(reads),
+            notes: Rc::clone(notes),
+            counts: Rc::clone(counts),
+            rules: Rc::new(TrackingRules::new(shared, &reads.authorisation)),
+            tracking,
+            allows_stale: shared.redis_allows_stale,
+        })
+    }
+
+    /// Has the worker's tracking clients judged by these settings.
+    pub(crate) fn take_over(&self) {
+        self.tracking.iter().for_each(|tracking| tracking.set_rules(&self.rules));
+    }
+}
 
 /// First step of a reply.
 pub enum Replied {

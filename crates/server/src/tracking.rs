@@ -32,7 +32,7 @@ use hotrow_types::version::{ChangeId, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use self::access::Judged;
+pub(crate) use self::access::{ClientSender, Judged, Password, TrackingRules, credential_of};
 pub(crate) use self::counts::TrackingCounts;
 pub(crate) use self::mailbox::{CHANNEL, Mailbox, Owner, Redirect};
 pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
-use hotrow_cache::{Presence, Record};
+use hotrow_cache::{Cache, Presence, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
@@ -16,7 +17,6 @@ use super::ids::Ids;
 use super::render::Item;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::context::{ConnectionContext, ReadRequest};
-use crate::handle::Handler;
 use crate::respond::Provenance;
 use crate::sight::{SightBuf, absent_position};
 
@@ -57,27 +57,6 @@ pub(super) struct Answers {
     pub(super) size: AnswerReservation,
 }
 
-impl Handler {
-    /// Returns room for the answers of a batch.
-    pub(super) fn answers(&self, ids: &Ids, size: AnswerReservation, view: View) -> Answers {
-        let is_limited = view.sight.is_limited();
-        let cache = &self.shared.cache;
-        let id = ids.keys.first().filter(|_| is_limited).map(Key::collection);
-        Answers {
-            items: vec![None; ids.keys.len()],
-            unanswered: ids.keys.len(),
-            applied: id.and_then(|id| cache.applied(cache.source_of(id))),
-            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
-            is_described: !is_limited,
-            token: Token::None,
-            read_at: None,
-            bytes: 0,
-            view,
-            size,
-        }
-    }
-}
-
 /// Token of several records: the largest of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
@@ -107,6 +86,29 @@ impl Token {
 }
 
 impl Answers {
+    /// Returns room for the answers of a batch.
+    pub(super) fn new(
+        cache: &Cache<ReadFailure>,
+        ids: &Ids,
+        size: AnswerReservation,
+        view: View,
+    ) -> Self {
+        let is_limited = view.sight.is_limited();
+        let id = ids.keys.first().filter(|_| is_limited).map(Key::collection);
+        Self {
+            items: vec![None; ids.keys.len()],
+            unanswered: ids.keys.len(),
+            applied: id.and_then(|id| cache.applied(cache.source_of(id))),
+            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
+            is_described: !is_limited,
+            token: Token::None,
+            read_at: None,
+            bytes: 0,
+            view,
+            size,
+        }
+    }
+
     /// Takes an answer. Returns the bytes of what the sender sees of it.
     pub(super) fn put(&mut self, place: usize, record: Record, how: Provenance) -> u64 {
         self.unanswered = self.unanswered.saturating_sub(1);

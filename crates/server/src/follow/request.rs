@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hotrow_access::verify::UnixSeconds;
 use hotrow_admission::shed::Kind;
+use hotrow_cache::Cache;
 use hotrow_push::ResumeId;
+use hotrow_source::ReadFailure;
 use hotrow_telemetry::request::Protocol;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
@@ -15,12 +18,15 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::asked::{Asked, Framing};
 use super::stream::{FollowBody, Follower};
-use super::{FollowerGuard, NotAdmitted};
+use super::{FollowerGuard, Follows, NotAdmitted, WorkerFollowers};
 use crate::batch::parse_query;
 use crate::body::Body;
+use crate::collections::Collection;
 use crate::context::ReadRequest;
-use crate::handle::{Handler, Step};
+use crate::handle::{Authorisation, Step};
 use crate::http_error::HttpError;
+use crate::reads::Reads;
+use crate::shared::Shared;
 use hotrow_config::Limits;
 
 /// Header of a client that returns.
@@ -32,7 +38,36 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 const FOREIGN: ResumeId =
     ResumeId { position: Position { incarnation: 0, at: 0 }, generation: None };
 
-impl Handler {
+/// Followers of one worker, under the settings in force.
+pub(crate) struct Following {
+    follows: Option<Arc<Follows>>,
+    reads: Rc<Reads>,
+    pub(crate) followers: Rc<WorkerFollowers<Self>>,
+}
+
+impl Following {
+    pub(crate) fn new(
+        shared: &Shared,
+        reads: &Rc<Reads>,
+        followers: Rc<WorkerFollowers<Self>>,
+    ) -> Self {
+        Self { follows: shared.follows.clone(), reads: Rc::clone(reads), followers }
+    }
+
+    /// Returns what credentials are judged by.
+    pub(super) fn authorisation(&self) -> &Authorisation {
+        &self.reads.authorisation
+    }
+
+    /// Returns a collection.
+    pub(super) fn collection(&self, id: CollectionId) -> &Collection {
+        self.reads.collections.get(id)
+    }
+
+    pub(super) fn cache(&self) -> &Cache<ReadFailure> {
+        &self.reads.cache
+    }
+
     /// Answers with the changes of a collection. `expires`: expiry of the sender's token.
     pub(crate) fn follow(
         self: &Rc<Self>,
@@ -40,19 +75,22 @@ impl Handler {
         (protocol, expires): (Protocol, Option<UnixSeconds>),
         request: &ReadRequest<'_>,
     ) -> Step {
-        let has_tenants = self.shared.collections.get(id).tenancy.is_some();
-        let is_followed = self.shared.follows.as_ref().is_some_and(|own| own.is_followed(id));
+        let has_tenants = self.reads.collections.get(id).tenancy.is_some();
+        let is_followed = self.follows.as_ref().is_some_and(|own| own.is_followed(id));
         if !is_followed || has_tenants {
             return Step::refused(HttpError::NotFollowed);
         }
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
+        if let Err(problem) = self.reads.admission.check_shedding_by_head(id, Kind::Batch, request)
+        {
             return Step::refused(problem);
         }
         let asked = self.asked((id, query), protocol, request);
         let cost = asked.as_ref().ok().and_then(|asked| asked.keys.as_ref().map(HashSet::len));
-        self.limited(id, cost.unwrap_or(1), request, move |handler, request| match asked {
-            Ok(asked) => handler.begin_following(id, asked, expires, request),
-            Err(problem) => Step::refused(problem),
+        self.reads.admission.limited(self, id, cost.unwrap_or(1), request, move |own, request| {
+            match asked {
+                Ok(asked) => own.begin_following(id, asked, expires, request),
+                Err(problem) => Step::refused(problem),
+            }
         })
     }
 
@@ -96,20 +134,20 @@ impl Handler {
         id: CollectionId,
         query: Option<&str>,
     ) -> Result<HashSet<Key, RandomState>, HttpError> {
-        let schema = &self.shared.collections.get(id).schema;
+        let schema = &self.reads.collections.get(id).schema;
         let refused = |why: &str| HttpError::BadBatch(why.to_owned());
         if schema.types().len() > 1 {
             return Err(refused(
                 "ids cannot name keys of several columns here: follow the whole collection",
             ));
         }
-        if self.shared.fetcher.of(id).source.has_aliases(id) {
+        if self.reads.fetcher.of(id).source.has_aliases(id) {
             return Err(refused(
                 "this collection's database finds one record by several spellings of its key, and \
                  events name the stored one: follow the whole collection",
             ));
         }
-        let most = self.shared.follows.as_ref().map_or(0, |follows| follows.settings().ids);
+        let most = self.follows.as_ref().map_or(0, |follows| follows.settings().ids);
         let pairs = query.unwrap_or_default().split('&');
         let lists = pairs.filter_map(|pair| pair.strip_prefix("ids="));
         let count: usize = lists.map(|list| list.split(',').count()).sum();
@@ -119,8 +157,8 @@ impl Handler {
                  collection, or several times"
             )));
         }
-        let limits = Limits { max_batch: most, ..Limits::clone(&self.shared.limits) };
-        let ids = parse_query(schema, &limits, self.shared.cache.hasher(), query)?;
+        let limits = Limits { max_batch: most, ..Limits::clone(&self.reads.limits) };
+        let ids = parse_query(schema, &limits, self.reads.cache.hasher(), query)?;
         Ok(ids.keys.into_iter().collect())
     }
 
@@ -131,10 +169,10 @@ impl Handler {
         expires: Option<UnixSeconds>,
         request: &ReadRequest<'_>,
     ) -> Step {
-        let Some(follows) = &self.shared.follows else {
+        let Some(follows) = &self.follows else {
             return Step::refused(HttpError::NotFollowed);
         };
-        let client = self.client(request.connection, request.headers);
+        let client = self.reads.admission.shared.client(request.connection.peer, request.headers);
         let guard: FollowerGuard = match follows.admit(client) {
             Ok(guard) => guard,
             Err(refusal) => {

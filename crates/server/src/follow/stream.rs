@@ -23,12 +23,11 @@ use super::asked::{Asked, Framing};
 use super::events::{BEHIND, EventText};
 use super::judge::Credential;
 use super::worker::Registration;
-use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
+use super::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Following, Follows};
 use crate::admission::rate::seed;
 use crate::body::EndlessBody;
 use crate::connection::activity::Activity;
 use crate::context::ReadRequest;
-use crate::handle::Handler;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,14 +43,14 @@ pub(super) struct Follower {
     /// Records that it follows; `None`: all.
     keys: Option<HashSet<Key, RandomState>>,
     credential: Credential,
-    registration: Registration<Handler>,
+    registration: Registration<Following>,
     guard: FollowerGuard,
 }
 
 impl Follower {
     /// Registers a follower and sets it to where its replay begins, in one step.
     pub(super) fn open(
-        handler: &Rc<Handler>,
+        following: &Rc<Following>,
         id: CollectionId,
         asked: Asked,
         (guard, expires): (FollowerGuard, Option<UnixSeconds>),
@@ -63,8 +62,8 @@ impl Follower {
             cursor,
             opening: Some(opening),
             keys: asked.keys,
-            credential: Credential::new(request, expires, handler),
-            registration: handler.followers.register(),
+            credential: Credential::new(request, expires, following),
+            registration: following.followers.register(),
             guard,
         })
     }
@@ -107,7 +106,7 @@ impl Follower {
             if is_called {
                 continue;
             }
-            if let Err(cause) = self.credential.judge(self.registration.newest_handler(), self.id) {
+            if let Err(cause) = self.credential.judge(self.registration.newest(), self.id) {
                 return cause;
             }
             if Instant::now() >= next_heartbeat {
@@ -119,7 +118,7 @@ impl Follower {
 
     /// Reads what waits, about a frame of it.
     fn read(&mut self, text: &mut EventText) -> Progress {
-        let schema = &self.credential.handler().shared.collections.get(self.id).schema;
+        let schema = &self.credential.following().collection(self.id).schema;
         let keys = &self.keys;
         let wants = |key: &Key| keys.as_ref().is_none_or(|keys| keys.contains(key));
         let follows = &self.guard.follows;
@@ -146,7 +145,7 @@ impl Follower {
 
     /// Adds a heartbeat, unless the feed is behind or this follower is.
     fn heartbeat(&self, text: &mut EventText) {
-        let cache = &self.credential.handler().shared.cache;
+        let cache = self.credential.following().cache();
         let now = Nanos::now();
         let source = self.follows().source(self.id);
         let id = self.follows().log(self.id).lock().resume_point(self.id, &self.cursor);
@@ -183,7 +182,7 @@ pub(super) struct FollowBody {
     run: Pin<Box<dyn Future<Output = EndCause>>>,
     next: Rc<NextFrame>,
     follows: Arc<Follows>,
-    handler: Rc<Handler>,
+    following: Rc<Following>,
     activity: Rc<Activity>,
     framing: Framing,
     /// Its client has taken nothing for too long.
@@ -206,7 +205,7 @@ impl fmt::Debug for FollowBody {
 impl FollowBody {
     pub(super) fn new(
         follower: Follower,
-        handler: &Rc<Handler>,
+        following: &Rc<Following>,
         request: &ReadRequest<'_>,
         framing: Framing,
     ) -> Self {
@@ -218,7 +217,7 @@ impl FollowBody {
             run: Box::pin(follower.run(Rc::clone(&next))),
             next,
             follows,
-            handler: Rc::clone(handler),
+            following: Rc::clone(following),
             activity: Rc::clone(&request.connection.activity),
             framing,
             is_stuck: false,
@@ -292,7 +291,7 @@ impl Drop for FollowBody {
         };
         self.follows.counts.ended(cause);
         if cause == EndCause::Slow {
-            let name = &self.handler.shared.collections.get(self.collection).name;
+            let name = &self.following.collection(self.collection).name;
             SLOW_FOLLOWER.warn(|suppressed| {
                 tracing::warn!(
                     collection = name,

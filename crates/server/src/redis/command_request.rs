@@ -45,7 +45,7 @@ impl<'a> CommandRequest<'a> {
             true => RequestTimes { now: Nanos::now(), ..arrival },
             false => arrival,
         };
-        let read = ReadRequest::new(&self.session.connection, Fields::default(), times);
+        let read = ReadRequest::new(self.session.connection(), Fields::default(), times);
         ReadRequest { is_paid: self.is_again, ..read }
     }
 }

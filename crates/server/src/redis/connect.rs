@@ -7,15 +7,15 @@ use std::rc::Rc;
 use hotrow_access::caller::{Peer, Sender};
 use hotrow_resp::{Version, write};
 
-use super::Replied;
 use super::Session;
 use super::answered::Received;
 use super::command_request::{Asked, CommandRequest};
 use super::commands::{Command, Spec};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, unknown_subcommand, wrong_arity};
-use super::session::{Password, credential_of, is_name};
+use super::session::is_name;
 use super::track;
-use crate::handle::Handler;
+use super::{Commands, Replied};
+use crate::tracking::{Password, credential_of};
 
 /// Name of the only user.
 const DEFAULT_USER: &[u8] = b"default";
@@ -24,7 +24,7 @@ const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or spec
 const TRACKS: &str = "ERR HELLO 2 is not possible while the connection tracks without REDIRECT; \
     send CLIENT TRACKING OFF first";
 
-impl Handler {
+impl Commands {
     /// Serves the commands that need no credential.
     pub(super) fn set_up(
         self: &Rc<Self>,
@@ -60,7 +60,7 @@ impl Handler {
             (Some(user), Some(password)) if arguments.len() == 3 => (Some(user), password),
             _ => return Err(SYNTAX.to_owned()),
         };
-        if self.authenticator.is_none() && user.is_none() {
+        if self.reads.authorisation.is_open() && user.is_none() {
             return Err("ERR AUTH <password> called without any password configured for the \
                  default user. Are you sure your configuration is correct?"
                 .to_owned());
@@ -82,9 +82,13 @@ impl Handler {
             return Err(WRONG_PASS.to_owned());
         }
         // As a user of Redis without a password: any is right.
-        let is_open = self.authenticator.is_none();
+        let is_open = self.reads.authorisation.is_open();
         let password = (!is_open).then(|| Rc::from(password));
-        match self.authenticate(|| Ok(credential_of(&password)), &request.read()) {
+        match self
+            .reads
+            .authorisation
+            .authenticate(|| Ok(credential_of(&password)), &request.read())
+        {
             Ok(sender) => Ok((password, sender)),
             Err(problem) => Err(of_credential(&problem)),
         }
@@ -132,7 +136,7 @@ impl Handler {
             }
         }
         let own = || Ok(credential_of(&password));
-        let Ok(sender) = self.authenticate(own, &request.read()) else {
+        let Ok(sender) = self.reads.authorisation.authenticate(own, &request.read()) else {
             return Err("NOAUTH HELLO must be called with the client already authenticated, \
                  otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
                  authenticate the client and select the RESP protocol version at the same time"
@@ -245,7 +249,7 @@ fn write_hello(session: &Session, out: &mut Vec<u8>) {
     write::array(out, 0);
 }
 
-impl Handler {
+impl Commands {
     /// Serves `CLIENT`.
     fn client_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         let (arguments, session) = (asked.request.arguments, asked.request.session);
@@ -262,7 +266,9 @@ impl Handler {
 
     /// Makes it possible that other connections name this one, whose client learns its number.
     fn name_connection(&self, session: &Session, sender: &Sender) {
-        self.shared.tracking.iter().for_each(|tracking| _ = session.mailbox(tracking, sender));
+        if let Some(tracking) = &self.tracking {
+            session.mailbox(tracking.shared(), sender);
+        }
     }
 }
 
@@ -332,7 +338,7 @@ fn info_line(session: &Session) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut line = format!("id={}", session.id);
     // Writing to a string does not fail.
-    let _ = match session.connection.peer {
+    let _ = match session.connection().peer {
         Peer::Address(address) => write!(line, " addr={address}"),
         Peer::User(user) => write!(line, " user-id={user}"),
     };

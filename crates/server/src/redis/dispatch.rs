@@ -10,15 +10,14 @@ use super::commands::{Command, Spec, find};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
-use super::session::credential_of;
-use super::{Replied, subscribe};
-use crate::handle::Handler;
+use super::{Commands, Replied, subscribe};
 use crate::metrics::RedisOutcome;
+use crate::tracking::credential_of;
 
 /// Status of commands that are not served, as of methods that are not.
 const NOT_SERVED: u16 = 405;
 
-impl Handler {
+impl Commands {
     /// Begins to answer a command, and writes the reply to `out` as far as it is ready.
     pub(crate) fn command(
         self: &Rc<Self>,
@@ -54,14 +53,15 @@ impl Handler {
         if spec.is_open() {
             return self.set_up(spec, request, out);
         }
-        let sender = match self.authenticate(|| Ok(credential_of(&password)), &read) {
-            Ok(sender) => sender,
-            Err(problem) => {
-                let text = request.session.transaction.refused(spec, refusal::text(&problem));
-                let received = Received::unknown_sender(request, spec);
-                return self.refuse_command(received, &text, out);
-            }
-        };
+        let sender =
+            match self.reads.authorisation.authenticate(|| Ok(credential_of(&password)), &read) {
+                Ok(sender) => sender,
+                Err(problem) => {
+                    let text = request.session.transaction.refused(spec, refusal::text(&problem));
+                    let received = Received::unknown_sender(request, spec);
+                    return self.refuse_command(received, &text, out);
+                }
+            };
         let asked = Asked { request, spec, read, sender: &sender };
         if request.session.transaction.is_queueing() && !spec.ends_queue() {
             return self.queue(&asked, out);
@@ -111,7 +111,7 @@ impl Handler {
 
     /// Counts a command that has nothing to do with records.
     pub(super) fn done(&self, spec: &Spec) -> Replied {
-        self.metrics.redis.count(spec.command as usize, RedisOutcome::None);
+        self.counts.metrics.redis.count(spec.command as usize, RedisOutcome::None);
         Replied::Done
     }
 }

@@ -14,14 +14,14 @@ use hotrow_types::key::{CollectionId, KeyError};
 use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal;
-use super::{Replied, Reply};
+use super::{Commands, Replied, Reply};
 use crate::answer::{Answer, Outcome};
 use crate::batch::render::BatchParts;
-use crate::batch::{Ids, Item};
+use crate::batch::{self, Ids, Item};
 use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::context::ReadRequest;
-use crate::handle::{Handler, Step};
+use crate::handle::Step;
 use crate::http_error::HttpError;
 use crate::route::ReadTarget;
 
@@ -57,7 +57,7 @@ enum BadKeys {
     BadId(ReadTarget, KeyError),
 }
 
-impl Handler {
+impl Commands {
     /// Replies with the records of all arguments.
     pub(super) fn reply_many(
         self: &Rc<Self>,
@@ -70,7 +70,9 @@ impl Handler {
             Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
             Err(BadKeys::BadId(ReadTarget { of, .. }, error)) => {
                 let step = self.on_collection(of, None, asked, |read| {
-                    self.limited(of, 1, read, move |_, _| Step::refused(HttpError::BadId(error)))
+                    self.reads.admission.limited(self, of, 1, read, move |_, _| {
+                        Step::refused(HttpError::BadId(error))
+                    })
                 });
                 return self.gather((vec![step], Some(of)), gathered, Vec::new(), (asked, out));
             }
@@ -82,7 +84,8 @@ impl Handler {
         };
         let mut steps = Vec::with_capacity(batches.len());
         for (target, ids) in batches {
-            let several = |read: &ReadRequest<'_>| self.several(target, Ok(ids), read);
+            let several =
+                |read: &ReadRequest<'_>| batch::several(&self.reads, target, Ok(ids), read);
             let step = self.on_collection(target.of, None, asked, several);
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
@@ -96,7 +99,7 @@ impl Handler {
 
     fn plan(&self, asked: &Asked<'_>) -> Result<Plan, BadKeys> {
         let keys = asked.request.arguments.from(1);
-        let max = self.shared.limits.max_batch;
+        let max = self.reads.limits.max_batch;
         if keys.len() > max {
             let (name, count) = (asked.spec.name.to_ascii_uppercase(), keys.len());
             return Err(BadKeys::Refused(format!(
@@ -105,12 +108,12 @@ impl Handler {
         }
         let mut plan = Plan::default();
         plan.places.reserve(keys.len());
-        let mut batch_of = vec![None; self.shared.collections.count()];
+        let mut batch_of = vec![None; self.reads.collections.count()];
         for key in keys.clone() {
             let (target, key) = self.named_key(key).map_err(BadKeys::Refused)?;
             let key = key.map_err(|error| BadKeys::BadId(target, error))?;
             let batch = *batch_of[usize::from(target.keys.0)].get_or_insert_with(|| {
-                plan.batches.push((target, Ids::without_names(self.shared.cache.hasher())));
+                plan.batches.push((target, Ids::without_names(self.reads.cache.hasher())));
                 plan.batches.len() - 1
             });
             let place = plan.batches[batch].1.place_of(key);
@@ -137,7 +140,7 @@ impl Handler {
             self.answered_at_once(asked, collection, answered);
             return Replied::of(body, is_last);
         }
-        let handler = Rc::clone(self);
+        let commands = Rc::clone(self);
         let command = self.pending_command(asked, collection);
         Replied::Later(Box::pin(async move {
             let outcomes = poll_fn(|cx| {
@@ -152,7 +155,7 @@ impl Handler {
             })
             .await;
             Reply::of(command, |out| {
-                handler.write_many(outcomes, &places, gathered, (&session, version), out)
+                commands.write_many(outcomes, &places, gathered, (&session, version), out)
             })
         }))
     }
@@ -172,7 +175,7 @@ impl Handler {
             let Answer::Items(parts) = answer else {
                 return (None, refusal::write(&answer, out));
             };
-            if outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
+            if outcome == CacheOutcome::Stale && !self.allows_stale {
                 return (None, refusal::write_text(503, refusal::STALE, out));
             }
             if outcome.badness() > worst.badness() {
@@ -203,15 +206,15 @@ impl Handler {
         }
         let segments = segments(&items, version);
         let mut sizes = batches.into_iter().map(|parts: BatchParts| parts.size);
-        let size = sizes.next().unwrap_or_else(|| self.shared.budgets.answer());
+        let size = sizes.next().unwrap_or_else(|| self.reads.budgets.answer());
         match size.finish(segments.len() as u64) {
             Ok(reservation) => (
-                Some(Body::held(segments, reservation, &session.connection.activity)),
+                Some(Body::held(segments, reservation, &session.connection().activity)),
                 answered(bytes),
             ),
             Err(refused) => {
                 let (answer, _) =
-                    Answer::refused(self.shared.budgets.refused(&refused, places.len()));
+                    Answer::refused(self.reads.budgets.refused(&refused, places.len()));
                 (None, refusal::write(&answer, out))
             }
         }

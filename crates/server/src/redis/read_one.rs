@@ -11,11 +11,11 @@ use hotrow_types::key::{CollectionId, Key, KeyError};
 use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal::{self, no_collection};
-use super::{Replied, Reply};
+use super::{Commands, Replied, Reply};
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
 use crate::context::ReadRequest;
-use crate::handle::{Handler, Step};
+use crate::handle::Step;
 use crate::read_requirement::ReadRequirement;
 use crate::record_answer::RecordAnswer;
 use crate::route::ReadTarget;
@@ -34,7 +34,7 @@ pub(super) enum Wanted {
 /// A key of the protocol: what it names records by, and its id as a key or the reason why it is none.
 pub(super) type NamedKey = (ReadTarget, Result<Key, KeyError>);
 
-impl Handler {
+impl Commands {
     /// Splits a key at its first colon. The id is what the URL's is after percent-decoding.
     ///
     /// # Errors
@@ -43,10 +43,10 @@ impl Handler {
     pub(super) fn named_key(&self, key: &[u8]) -> Result<NamedKey, String> {
         let colon = key.iter().position(|byte| *byte == b':').ok_or_else(no_colon)?;
         let (name, id) = (&key[..colon], &key[colon + 1..]);
-        let collections = &self.shared.collections;
+        let collections = &self.reads.collections;
         let named = std::str::from_utf8(name).ok().and_then(|name| collections.router.named(name));
         let target = named.ok_or_else(|| no_collection(name))?;
-        let limit = self.shared.limits.target_bytes;
+        let limit = self.reads.limits.target_bytes;
         if id.len() > limit {
             return Err(too_long(limit));
         }
@@ -65,11 +65,13 @@ impl Handler {
     ) -> Step {
         let mut columns = None;
         let mut read = asked.read;
-        if let Err(problem) = self.authorise(of, asked.sender, &mut columns, &mut read) {
+        if let Err(problem) =
+            self.reads.authorisation.authorise(of, asked.sender, &mut columns, &mut read)
+        {
             return Step::refused(problem);
         }
         if let Some(position) = position {
-            let collection = self.shared.collections.get(of);
+            let collection = self.reads.collections.get(of);
             read.required = ReadRequirement::at_least(position, read.rights, collection);
         }
         then(&read)
@@ -90,7 +92,8 @@ impl Handler {
                 Err(text) => return self.refuse_command(asked, &text, out),
             };
         let of = target.of;
-        let step = self.on_collection(of, position, asked, |read| self.one(target, parsed, read));
+        let step =
+            self.on_collection(of, position, asked, |read| self.reads.one(target, parsed, read));
         let version = asked.request.session.version.get();
         match step {
             Step::Now(outcome) => {
@@ -100,11 +103,11 @@ impl Handler {
                 Replied::of(body, is_last)
             }
             Step::Later(pending) => {
-                let handler = Rc::clone(self);
+                let commands = Rc::clone(self);
                 let command = self.pending_command(asked, Some(of));
                 Replied::Later(Box::pin(async move {
                     let outcome = pending.future.await;
-                    Reply::of(command, |out| handler.write_one(outcome, wanted, version, out))
+                    Reply::of(command, |out| commands.write_one(outcome, wanted, version, out))
                 }))
             }
         }
@@ -135,7 +138,7 @@ impl Handler {
             other => return (None, refusal::write(&other, out)),
         };
         // What the sender does not see is answered alike, whatever is in memory: see `sight`.
-        if answer.is_some() && outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
+        if answer.is_some() && outcome == CacheOutcome::Stale && !self.allows_stale {
             return (None, refusal::write_text(503, refusal::STALE, out));
         }
         let found = answer.filter(|answer| answer.form.record().presence() == Presence::Found);

@@ -8,14 +8,12 @@ use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
 use hotrow_access::caller::Sender;
-use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
 use super::tracked::Tracked;
 use super::transaction::Transaction;
-use crate::access::credential::Credential;
 use crate::context::ConnectionContext;
-use crate::tracking::{Mailbox, Owner, Tracking};
+use crate::tracking::{ClientSender, Mailbox, Owner, Password, Tracking};
 
 /// Longest name of a client, and of its library, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 256;
@@ -37,12 +35,11 @@ fn new_id() -> u64 {
 /// State of one connection between its commands.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) connection: Rc<ConnectionContext>,
+    /// Its connection, and the password of `AUTH`.
+    pub(super) sender: Rc<ClientSender>,
     /// Number of the connection in this process.
     pub(super) id: u64,
     pub(super) version: Cell<Version>,
-    /// Password of `AUTH`.
-    password: RefCell<Password>,
     pub(super) name: RefCell<Box<[u8]>>,
     pub(super) library_name: RefCell<Box<[u8]>>,
     pub(super) library_version: RefCell<Box<[u8]>>,
@@ -62,10 +59,9 @@ impl Session {
     #[must_use]
     pub fn new(connection: Rc<ConnectionContext>) -> Rc<Self> {
         Rc::new(Self {
-            connection,
+            sender: Rc::new(ClientSender { connection, password: RefCell::default() }),
             id: new_id(),
             version: Cell::default(),
-            password: RefCell::default(),
             name: RefCell::default(),
             library_name: RefCell::default(),
             library_version: RefCell::default(),
@@ -78,20 +74,24 @@ impl Session {
         })
     }
 
+    pub(crate) fn connection(&self) -> &Rc<ConnectionContext> {
+        &self.sender.connection
+    }
+
     /// Returns the password.
-    pub(crate) fn password(&self) -> Password {
-        self.password.borrow().clone()
+    pub(super) fn password(&self) -> Password {
+        self.sender.password.borrow().clone()
     }
 
     /// Replaces the password.
     pub(super) fn set_password(&self, password: Password) {
-        *self.password.borrow_mut() = password;
+        *self.sender.password.borrow_mut() = password;
     }
 
     /// Forgets what the connection has said, except for its library.
     pub(super) fn reset(&self) {
         self.version.set(Version::default());
-        self.password.take();
+        self.sender.password.take();
         self.name.take();
         self.is_subscribed.set(false);
         self.track(None);
@@ -137,20 +137,6 @@ impl Session {
         tracked.as_ref().is_some_and(|tracked| !tracked.options.is_redirected())
     }
 
-    pub(crate) fn tracked_client(&self) -> Option<TrackedClient> {
-        self.tracked.borrow().as_ref().map(|tracked| tracked.guard.id())
-    }
-
-    pub(crate) fn is_broadcasting(&self) -> bool {
-        self.tracked.borrow().as_ref().is_some_and(|tracked| tracked.options.is_broadcast)
-    }
-
-    /// Returns the beginnings of the keys whose changes it is informed of.
-    pub(crate) fn prefixes(&self) -> Vec<Box<[u8]>> {
-        let tracked = self.tracked.borrow();
-        tracked.as_ref().map(|tracked| tracked.options.prefixes.0.clone()).unwrap_or_default()
-    }
-
     /// Counts the connection, if it tracks: its client was too slow.
     pub(crate) fn was_slow(&self) {
         self.tracked.borrow().iter().for_each(|tracked| tracked.guard.was_slow());
@@ -191,15 +177,6 @@ impl Session {
     }
 }
 
-/// Password of `AUTH`, a token or an API key; `None`: there is none.
-pub(crate) type Password = Option<Rc<[u8]>>;
-
-/// Returns the credential that a password is.
-#[inline]
-pub(crate) fn credential_of(password: &Password) -> Credential<'_> {
-    password.as_deref().map_or(Credential::None, Credential::of_password)
-}
-
 /// Returns whether the text can be the name of a client: printable characters without spaces.
 pub(super) fn is_name(text: &[u8]) -> bool {
     text.len() <= NAME_BYTES_MAX && text.iter().all(u8::is_ascii_graphic)
@@ -208,7 +185,9 @@ pub(super) fn is_name(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::credential::Credential;
     use crate::context::tests::connection;
+    use crate::tracking::credential_of;
 
     #[test]
     fn sessions_have_numbers_without_pattern_and_forget_on_request() {
