@@ -13,7 +13,6 @@ use hotrow_admission::byte_budget::{
 use hotrow_config::{ByteLimits, Config};
 use hotrow_source::RowBudget;
 use hotrow_types::key::CollectionId;
-use http::Response;
 
 use crate::body::Body;
 use crate::context::ConnectionContext;
@@ -154,26 +153,26 @@ impl Budgets {
         self.too_large.load(Ordering::Relaxed)
     }
 
-    /// Makes the answer hold its reservation until it is sent over `connection`. Without room it
-    /// becomes an error.
+    /// Returns the body of an answer with a reservation, which lasts until it is sent over
+    /// `connection`; a small one needs none.
+    ///
+    /// # Errors
+    /// The answer is too large, or there is no room.
     pub fn hold(
         &self,
-        mut response: Response<Body>,
+        body: Body,
         reserved: Option<AnswerReservation>,
         connection: &ConnectionContext,
-    ) -> Response<Body> {
-        let bytes = response.body().len() as u64;
+    ) -> Result<Body, HttpError> {
+        let bytes = body.len() as u64;
         if bytes < COUNTED_BYTES_MIN {
-            return response;
+            return Ok(body);
         }
         match reserved.unwrap_or_else(|| self.answer()).finish(bytes) {
             Ok(reservation) => {
-                let body = std::mem::replace(response.body_mut(), Body::Empty);
-                let segments = body.into_segments();
-                *response.body_mut() = Body::held(segments, reservation, &connection.activity);
-                response
+                Ok(Body::held(body.into_segments(), reservation, &connection.activity))
             }
-            Err(refused) => self.refused(&refused, 1).response(),
+            Err(refused) => Err(self.refused(&refused, 1)),
         }
     }
 }
@@ -224,18 +223,18 @@ mod tests {
             budgets(&ByteLimits { answers_total: Some(100_000), ..ByteLimits::default() });
         let connection = connection();
         let of = |bytes: usize| {
-            let response = Response::new(Body::Bytes(vec![b'x'; bytes].into()));
-            budgets.hold(response, None, &connection)
+            let body = Body::Bytes(vec![b'x'; bytes].into());
+            budgets.hold(body, None, &connection).map_err(|refused| refused.status().as_u16())
         };
         let small = of(COUNTED_BYTES_MIN as usize - 1);
-        assert_eq!((small.status().as_u16(), budgets.answers.used_bytes()), (200, 0));
-        let large = of(60_000);
-        assert_eq!((large.body().len(), budgets.answers.used_bytes()), (60_000, 60_000));
-        assert_eq!(of(60_000).status().as_u16(), 503);
+        assert!(small.is_ok() && budgets.answers.used_bytes() == 0);
+        let large = of(60_000).unwrap();
+        assert_eq!((large.len(), budgets.answers.used_bytes()), (60_000, 60_000));
+        assert_eq!(of(60_000).err(), Some(503));
         drop(large);
-        assert_eq!(of(60_000).status().as_u16(), 503, "its last bytes are not sent");
+        assert_eq!(of(60_000).err(), Some(503), "its last bytes are not sent");
         connection.activity.all_sent();
-        assert_eq!(of(60_000).status().as_u16(), 200);
+        assert!(of(60_000).is_ok());
         connection.activity.all_sent();
         assert_eq!(budgets.answers.used_bytes(), 0);
     }

@@ -12,7 +12,7 @@ use hotrow_types::source::SourceId;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
-use crate::route::{AliasRoute, Router};
+use crate::route::{ReadTarget, Router};
 
 /// A collection, ready to serve.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Collections {
         let alias = |own: &Collection| {
             let (name, alias) = named(own);
             let of = own.alias.as_ref().map(|alias| alias.settings.of)?;
-            Some((name, AliasRoute { alias, of }))
+            Some((name, ReadTarget { keys: alias, of }))
         };
         let router = Router::new(own.into_iter().map(named), seed)
             .with_composite_keys(composite.map(|collection| collection.schema.collection()))
@@ -166,7 +166,7 @@ impl Collections {
 
     /// Returns the collection whose records are answered: that of which it is an alias, or itself.
     #[must_use]
-    pub fn base_of(&self, id: CollectionId) -> CollectionId {
+    pub(crate) fn base_of(&self, id: CollectionId) -> CollectionId {
         self.get(id).alias.as_ref().map_or(id, |alias| alias.settings.of)
     }
 

@@ -1,6 +1,6 @@
 //! Context of a request: what its handler knows besides its route and its body.
 //!
-//! The [`RequestContext`] borrows from the connection's [`ConnectionContext`] and from the bytes of
+//! HTTP and the Redis protocol parse to the same [`ReadRequest`]. It borrows from the connection's [`ConnectionContext`] and from the bytes of
 //! the request's head: a hit copies and allocates nothing. A request that waits becomes a
 //! [`PendingRequest`].
 
@@ -17,6 +17,7 @@ use hotrow_types::columns::Columns;
 
 use crate::activity::Activity;
 use crate::client::Clients;
+use crate::read_requirement::{ReadRequirement, Required};
 use crate::scan_detector::{ClientDetectors, ScanDetector, ScanSubject};
 use crate::sight::{Sight, SightBuf};
 
@@ -143,13 +144,15 @@ impl RequestTimes {
     }
 }
 
-/// A request in progress.
+/// A request for records, over whatever protocol, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestContext<'a> {
+pub struct ReadRequest<'a> {
     /// The connection over which it came.
     pub connection: &'a Rc<ConnectionContext>,
-    /// Its header fields.
+    /// What HTTP alone says: conditions, codings, priority, deadline, trace. A command has none.
     pub headers: Fields<'a>,
+    /// Requirement beyond the contract.
+    pub required: Required,
     /// Its times.
     pub times: RequestTimes,
     /// Its sender.
@@ -168,12 +171,34 @@ pub struct RequestContext<'a> {
     pub is_traced: bool,
 }
 
-impl RequestContext<'_> {
+impl<'a> ReadRequest<'a> {
+    /// Returns a request whose sender and collection are not known yet.
+    pub fn new(
+        connection: &'a Rc<ConnectionContext>,
+        headers: Fields<'a>,
+        times: RequestTimes,
+    ) -> Self {
+        Self {
+            connection,
+            headers,
+            required: Ok(ReadRequirement::None),
+            times,
+            caller: Caller::default(),
+            rights: Rights::ALL,
+            sight: Sight::All,
+            columns: None,
+            is_paid: false,
+            is_purgeable: false,
+            is_traced: false,
+        }
+    }
+
     /// Returns the request as a future can hold it. Allocates for the header fields.
     pub fn to_pending(self) -> PendingRequest {
         PendingRequest {
             connection: Rc::clone(self.connection),
             headers: self.headers.to_buf(),
+            required: self.required,
             times: self.times,
             caller: self.caller,
             rights: self.rights,
@@ -189,35 +214,37 @@ impl RequestContext<'_> {
 /// A request that waits for a delay, the database, the feed or its body.
 #[derive(Debug)]
 pub struct PendingRequest {
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub connection: Rc<ConnectionContext>,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub headers: FieldsBuf,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
+    pub required: Required,
+    /// See [`ReadRequest`].
     pub times: RequestTimes,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub caller: Caller,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub rights: Rights,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub sight: SightBuf,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub columns: Option<Arc<Columns>>,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub is_paid: bool,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub is_purgeable: bool,
-    /// See [`RequestContext`].
+    /// See [`ReadRequest`].
     pub is_traced: bool,
 }
 
 impl PendingRequest {
     /// Returns its context.
-    pub fn context(&self) -> RequestContext<'_> {
-        let headers = self.headers.as_fields();
-        RequestContext {
+    pub fn context(&self) -> ReadRequest<'_> {
+        ReadRequest {
             connection: &self.connection,
-            headers,
+            headers: self.headers.as_fields(),
+            required: self.required,
             times: self.times,
             caller: self.caller,
             rights: self.rights,

@@ -1,5 +1,6 @@
-//! The credential in a request's header fields: `Authorization: Bearer` with a token or an API key,
-//! or `X-API-Key`. Never in the target, which proxies write to their logs.
+//! The credential of a request. In header fields: `Authorization: Bearer` with a token or an API key,
+//! or `X-API-Key`, never in the target, which proxies write to their logs. In commands: the password
+//! of `AUTH`.
 
 use hotrow_access::key::is_api_key;
 use hotrow_access::verify::TokenError;
@@ -88,8 +89,13 @@ impl<'a> Credential<'a> {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(Denial::Scheme);
         }
-        let token = token.trim_ascii_start();
-        Ok(if is_api_key(token) { Self::Key(token) } else { Self::Token(token) })
+        Ok(Self::of_password(token))
+    }
+
+    /// Returns a token or an API key without a scheme.
+    pub fn of_password(text: &'a [u8]) -> Self {
+        let text = text.trim_ascii_start();
+        if is_api_key(text) { Self::Key(text) } else { Self::Token(text) }
     }
 }
 

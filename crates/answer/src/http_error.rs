@@ -245,8 +245,6 @@ impl HttpError {
             }
             _ => {}
         }
-        // For those who answer in another form.
-        response.extensions_mut().insert(self.clone());
         response
     }
 }

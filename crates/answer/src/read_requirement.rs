@@ -1,18 +1,15 @@
 //! Requirements of a request beyond the contract: a new read of the database, or a least position.
 //! Each counts only where the collection allows it and the sender has the grant.
 
+use hotrow_access::caller::Rights;
 use hotrow_cache::{NotReached, ReadMode};
+use hotrow_http1::fields::Fields;
 use hotrow_types::version::Position;
 
 use crate::collections::Collection;
-use crate::context::RequestContext;
 use crate::http_error::HttpError;
 use crate::respond::HOTROW_MIN_POSITION;
 use crate::scan_detector::ScanSubject;
-
-const NO_POSITION_GRANT: HttpError = HttpError::NotGranted(
-    "no role of this credential permits Hotrow-Min-Position (allow_min_position)",
-);
 
 /// Requirement of a request beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,32 +22,37 @@ pub enum ReadRequirement {
     AtLeast(Position),
 }
 
+/// A requirement, or why it is refused.
+pub(crate) type Required = Result<ReadRequirement, &'static HttpError>;
+
 impl ReadRequirement {
-    /// Parses the headers that ask for more than the contract.
-    ///
-    /// # Errors
-    /// 400 for a malformed position, or one that the collection does not permit, 403 without the
-    /// grant.
-    pub fn of(request: &RequestContext<'_>, collection: &Collection) -> Result<Self, HttpError> {
-        if let Some(wanted) = request.headers.get(HOTROW_MIN_POSITION) {
-            if !request.rights.may_require_position {
-                return Err(NO_POSITION_GRANT);
-            }
-            return parse_position(collection, wanted).map(Self::AtLeast);
+    /// Returns what header fields require of a collection.
+    pub fn of_fields(fields: Fields<'_>, rights: Rights, collection: &Collection) -> Required {
+        if let Some(position) = fields.get(HOTROW_MIN_POSITION) {
+            return Self::at_least(position, rights, collection);
         }
         let new = collection.allow_no_cache
-            && request.rights.may_bypass_cache
-            && request.headers.get_all("cache-control").any(says_no_cache);
+            && rights.may_bypass_cache
+            && fields.get_all("cache-control").any(says_no_cache);
         Ok(if new { Self::New } else { Self::None })
+    }
+
+    /// Returns the requirement of a least position.
+    pub fn at_least(position: &[u8], rights: Rights, collection: &Collection) -> Required {
+        if !rights.may_require_position {
+            return Err(&NO_POSITION_GRANT);
+        }
+        if !collection.allow_min_position {
+            return Err(&NO_POSITIONS_HERE);
+        }
+        let text = std::str::from_utf8(position).map_err(|_| &BAD)?;
+        Position::parse(text).map(Self::AtLeast).map_err(|_| &BAD)
     }
 }
 
 /// Returns the mode in which memory is asked; `None`: the request requires a read, or a minimal
 /// position.
-pub fn mode_of(
-    required: &Result<ReadRequirement, HttpError>,
-    subject: ScanSubject<'_>,
-) -> Option<ReadMode> {
+pub fn mode_of(required: Required, subject: ScanSubject<'_>) -> Option<ReadMode> {
     matches!(required, Ok(ReadRequirement::None)).then(|| subject.mode())
 }
 
@@ -58,21 +60,15 @@ pub fn mode_of(
 pub const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");
 
-/// Parses a requested position.
-///
-/// # Errors
-/// 400 if the collection does not permit it, or the text is not a position.
-fn parse_position(collection: &Collection, value: &[u8]) -> Result<Position, HttpError> {
-    if !collection.allow_min_position {
-        return Err(HttpError::BadHeader(
-            "this collection does not permit Hotrow-Min-Position (allow_min_position)",
-        ));
-    }
-    let text = std::str::from_utf8(value).map_err(|_| BAD)?;
-    Position::parse(text).map_err(|_| BAD)
-}
+static NO_POSITION_GRANT: HttpError = HttpError::NotGranted(
+    "no role of this credential permits Hotrow-Min-Position (allow_min_position)",
+);
 
-const BAD: HttpError = HttpError::BadHeader(
+static NO_POSITIONS_HERE: HttpError = HttpError::BadHeader(
+    "this collection does not permit Hotrow-Min-Position (allow_min_position)",
+);
+
+static BAD: HttpError = HttpError::BadHeader(
     "Hotrow-Min-Position is not a position: 16 hexadecimal digits, a hyphen and a decimal number, \
      as in an earlier Hotrow-Position",
 );

@@ -27,6 +27,8 @@ pub struct RecordAnswer {
     pub form: RecordForm,
     /// Where it comes from.
     pub provenance: Provenance,
+    /// What is sent instead of the form's bytes as they lie, where that differs.
+    pub instead: Option<Box<OtherBody>>,
     /// Whether the client has it already: 304.
     pub is_known: bool,
     /// What caches in front may do with it.
@@ -44,18 +46,38 @@ impl RecordAnswer {
             (Presence::Found, false) => 200,
         }
     }
-}
 
-impl RecordAnswer {
+    /// Returns the hash that its entity tag contains.
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.instead.as_ref().map_or_else(|| self.form.record().body_hash(), |own| own.hash)
+    }
+
+    /// Returns the bytes of its record, or of the view of it.
+    #[inline]
+    pub fn body_bytes(&self) -> u64 {
+        self.instead.as_ref().map_or(self.form.bytes().len(), |own| own.body.len()) as u64
+    }
+
     /// Returns what follows from the head with this status.
     fn into_written(self, status: u16) -> Written<Body> {
         let body = match status {
             304 => Body::Empty,
             404 => Body::Bytes(bytes::Bytes::from_static(MISSING)),
-            _ => Body::Record(self.form),
+            _ => self.instead.map_or_else(|| Body::Record(self.form), |own| own.body),
         };
         Written { status, closes: false, has_length: false, body }
     }
+}
+
+/// Body of an answer that is not the record as it lies: a view of it, or a large record, which holds
+/// a reservation.
+#[derive(Debug)]
+pub struct OtherBody {
+    /// Its body.
+    pub body: Body,
+    /// Hash of its bytes without a coding.
+    pub hash: u64,
 }
 
 /// 404 for a record that does not exist or that the sender does not see.
@@ -225,7 +247,7 @@ impl RecordHeads {
         self.fixed[usize::from(record.collection().0)].write(&answer, status, out);
         if status != 404 {
             out.extend_from_slice(b"etag: \"");
-            write::hexadecimal(out, record.body_hash());
+            write::hexadecimal(out, answer.hash());
             if let Some(coding) = answer.form.coding() {
                 write_coding(coding, status, out);
             } else {

@@ -1,17 +1,14 @@
-//! Conversion of a record to an answer with the headers of the contract.
+//! Header fields of the contract, and the answers over HTTP that consist of little else.
 
 use std::time::Duration;
 
-use hotrow_cache::{ContentCoding, Freshness, Record};
+use hotrow_cache::{Freshness, Record};
 use hotrow_representation::header_writer::HeaderWriter;
-use hotrow_representation::record_form::RecordForm;
-use hotrow_representation::surrogate_key::Sharing;
 use hotrow_telemetry::outcome::CacheOutcome;
-use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
+use http::header::{AGE, ALLOW, CACHE_CONTROL, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
-use crate::collections::Collection;
 use crate::http_error::HttpError;
 
 /// Outcome of the cache.
@@ -19,12 +16,11 @@ pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cach
 /// The session token.
 pub const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
 /// A session token that the answer must reflect.
-pub const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
+pub(crate) const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
 
 /// What answers of collections with compression vary by.
 pub(crate) const ACCEPT_ENCODING: &str = "accept-encoding";
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// `Cache-Control` of answers that no cache may keep.
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
@@ -55,72 +51,6 @@ impl Provenance {
         let outcome = if is_worse { other.outcome } else { self.outcome };
         Self { outcome, age: self.age.max(other.age) }
     }
-}
-
-/// Answers with a whole record that is too large for [`crate::record_answer`].
-#[must_use]
-pub fn large_record(
-    form: RecordForm,
-    (provenance, sharing): (Provenance, Sharing),
-    collection: &Collection,
-    header_writer: &HeaderWriter,
-) -> Response<Body> {
-    let purged = collection.surrogate_keys.as_ref().map(|keys| (keys, form.record().clone()));
-    let (hash, coding) = (form.record().body_hash(), form.coding());
-    let position = form.record().position().map(|position| header_writer.position(position));
-    let tag = (header_writer.etag(hash, coding), coding);
-    let mut response = tagged(Body::Record(form), tag, provenance, collection, position);
-    if let Some((keys, record)) = purged {
-        keys.add(&record, sharing, response.headers_mut());
-    }
-    response
-}
-
-/// Answers with a view of a record, or with 304 if `body` is empty.
-#[must_use]
-pub fn view_of_record(
-    record: &Record,
-    (body, hash): (Body, u64),
-    (provenance, sharing): (Provenance, Sharing),
-    collection: &Collection,
-    header_writer: &HeaderWriter,
-) -> Response<Body> {
-    let position = record.position().map(|position| header_writer.position(position));
-    let tag = (header_writer.etag(hash, None), None);
-    let mut response = tagged(body, tag, provenance, collection, position);
-    if let Some(keys) = &collection.surrogate_keys {
-        keys.add(record, sharing, response.headers_mut());
-    }
-    response
-}
-
-fn tagged(
-    body: Body,
-    (etag, coding): (HeaderValue, Option<ContentCoding>),
-    provenance: Provenance,
-    collection: &Collection,
-    position: Option<HeaderValue>,
-) -> Response<Body> {
-    let is_known = matches!(body, Body::Empty);
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.reserve(10);
-    if !is_known {
-        headers.insert(CONTENT_TYPE, JSON);
-    }
-    headers.insert(ETAG, etag);
-    headers.insert(CACHE_CONTROL, collection.cache_control.clone());
-    if collection.compression.is_some() {
-        headers.insert(VARY, HeaderValue::from_static(ACCEPT_ENCODING));
-    }
-    if let Some(coding) = coding {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.label()));
-    }
-    describe(headers, provenance, position);
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    response
 }
 
 /// Answers 412 with the tag of the record, or of the sender's view of it, by its `hash`. It holds

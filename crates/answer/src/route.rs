@@ -24,13 +24,11 @@ pub const METHODS: &str = "GET, HEAD, POST";
 #[derive(Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// One record; the id as in the URL.
-    Item(CollectionId, &'a str),
+    Item(ReadTarget, &'a str),
     /// Several records, listed in the query.
-    BatchGet(CollectionId, Option<&'a str>),
+    BatchGet(ReadTarget, Option<&'a str>),
     /// Several records, listed in the body.
-    BatchPost(CollectionId),
-    /// One or several records by an alias.
-    ByAlias(AliasRoute, AliasTargets<'a>),
+    BatchPost(ReadTarget),
     /// The changes of a collection, with the query.
     Changes(CollectionId, Option<&'a str>),
     /// The server's capabilities: `OPTIONS *`.
@@ -39,35 +37,36 @@ pub enum Route<'a> {
     Description,
 }
 
-/// An alias, and the collection of its records.
+/// Collection whose records are requested, and what the request names them by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AliasRoute {
-    /// The alias.
-    pub alias: CollectionId,
-    /// The collection of its records.
+pub struct ReadTarget {
+    /// The collection.
     pub of: CollectionId,
+    /// The same, or an alias of it.
+    pub keys: CollectionId,
 }
 
-/// What is looked up by an alias.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AliasTargets<'a> {
-    /// One value, as in the URL.
-    Item(&'a str),
-    /// Several values, listed in the query.
-    BatchGet(Option<&'a str>),
-    /// Several values, listed in the body.
-    BatchPost,
+impl ReadTarget {
+    /// Names records by their own keys.
+    pub(crate) fn own(of: CollectionId) -> Self {
+        Self { of, keys: of }
+    }
+
+    /// Returns whether the records are named by an alias.
+    #[inline]
+    pub fn is_alias(self) -> bool {
+        self.keys != self.of
+    }
 }
 
 impl Route<'_> {
     /// Returns the collection that it names.
     pub fn collection(&self) -> Option<CollectionId> {
         match self {
-            Self::Item(id, _)
-            | Self::BatchGet(id, _)
-            | Self::BatchPost(id)
-            | Self::Changes(id, _) => Some(*id),
-            Self::ByAlias(route, _) => Some(route.of),
+            Self::Item(target, _) | Self::BatchGet(target, _) | Self::BatchPost(target) => {
+                Some(target.of)
+            }
+            Self::Changes(id, _) => Some(*id),
             Self::Capabilities | Self::Description => None,
         }
     }
@@ -90,7 +89,7 @@ pub fn without_path(method: &Method, path: &str) -> Result<Route<'static>, HttpE
 pub struct Router {
     names: HashMap<String, CollectionId, FixedState>,
     /// By path, such as `users/by/email`.
-    aliases: HashMap<String, AliasRoute, FixedState>,
+    aliases: HashMap<String, ReadTarget, FixedState>,
     /// Collections whose keys have several columns.
     composite: HashSet<CollectionId, FixedState>,
     /// The description of the API has a path here.
@@ -110,7 +109,7 @@ impl Router {
     /// Routes to aliases too, by their paths.
     pub(crate) fn with_aliases(
         mut self,
-        aliases: impl Iterator<Item = (String, AliasRoute)>,
+        aliases: impl Iterator<Item = (String, ReadTarget)>,
     ) -> Self {
         self.aliases.extend(aliases);
         self
@@ -139,15 +138,12 @@ impl Router {
         self.names.get(&*decoded).copied().ok_or(HttpError::NoSuchCollection)
     }
 
-    /// Returns the collection of that name as it is, without percent-encoding.
+    /// Returns the collection of that name, or the alias with that path, as it is: without
+    /// percent-encoding.
     #[inline]
-    pub fn named(&self, name: &str) -> Option<CollectionId> {
-        self.names.get(name).copied()
-    }
-
-    /// Returns the alias with this path.
-    pub fn alias(&self, path: &str) -> Option<AliasRoute> {
-        self.aliases.get(path).copied()
+    pub fn named(&self, name: &str) -> Option<ReadTarget> {
+        let own = self.names.get(name).copied().map(ReadTarget::own);
+        own.or_else(|| self.aliases.get(name).copied())
     }
 
     /// Routes a request.
@@ -185,16 +181,11 @@ impl Router {
                 _ => Err(HttpError::Method(CHANGES_METHODS)),
             };
         }
-        let collection = self.collection(name)?;
+        let target = ReadTarget::own(self.collection(name)?);
         match id {
-            Some(id) if reads => Ok(Route::Item(collection, id)),
+            Some(id) if reads => Ok(Route::Item(target, id)),
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
-            None if *method == Method::POST => Ok(Route::BatchPost(collection)),
-            None if self.composite.contains(&collection) => {
-                Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
-            }
-            None if reads => Ok(Route::BatchGet(collection, query)),
-            None => Err(HttpError::Method(BATCH_METHODS)),
+            None => self.route_to_several(method, reads, target, query),
         }
     }
 
@@ -207,28 +198,41 @@ impl Router {
         query: Option<&'a str>,
     ) -> Result<Route<'a>, HttpError> {
         let (of_value, value) = path.rsplit_once('/').ok_or(HttpError::NoSuchPath)?;
-        if let Some(route) = self.alias(of_value) {
-            return match reads {
-                true => Ok(Route::ByAlias(route, AliasTargets::Item(value))),
-                false => Err(HttpError::Method(ITEM_METHODS)),
-            };
-        }
-        let route = self.alias(path).ok_or(HttpError::NoSuchPath)?;
-        let targets = match () {
-            () if *method == Method::POST => AliasTargets::BatchPost,
-            () if self.composite.contains(&route.alias) => {
-                return Err(HttpError::Method(COMPOSITE_BATCH_METHODS));
+        match self.aliases.get(of_value) {
+            Some(target) if reads => Ok(Route::Item(*target, value)),
+            Some(_) => Err(HttpError::Method(ITEM_METHODS)),
+            None => {
+                let target = self.aliases.get(path).ok_or(HttpError::NoSuchPath)?;
+                self.route_to_several(method, reads, *target, query)
             }
-            () if reads => AliasTargets::BatchGet(query),
-            () => return Err(HttpError::Method(BATCH_METHODS)),
-        };
-        Ok(Route::ByAlias(route, targets))
+        }
+    }
+
+    fn route_to_several<'a>(
+        &self,
+        method: &Method,
+        reads: bool,
+        target: ReadTarget,
+        query: Option<&'a str>,
+    ) -> Result<Route<'a>, HttpError> {
+        match () {
+            () if *method == Method::POST => Ok(Route::BatchPost(target)),
+            () if self.composite.contains(&target.keys) => {
+                Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
+            }
+            () if reads => Ok(Route::BatchGet(target, query)),
+            () => Err(HttpError::Method(BATCH_METHODS)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn own(id: u16) -> ReadTarget {
+        ReadTarget::own(CollectionId(id))
+    }
 
     fn router(names: &[&str]) -> Router {
         let named = names.iter().map(|name| (*name).to_owned()).zip((0..).map(CollectionId));
@@ -237,21 +241,21 @@ mod tests {
 
     #[test]
     fn paths_of_aliases() {
-        let route = AliasRoute { alias: CollectionId(2), of: CollectionId(0) };
-        let composite = AliasRoute { alias: CollectionId(3), of: CollectionId(0) };
+        let route = ReadTarget { keys: CollectionId(2), of: CollectionId(0) };
+        let composite = ReadTarget { keys: CollectionId(3), of: CollectionId(0) };
         let aliases = [("users/by/email".to_owned(), route), ("users/by/n".to_owned(), composite)];
         let router = router(&["users", "by"])
             .with_aliases(aliases.into_iter())
-            .with_composite_keys(std::iter::once(composite.alias));
+            .with_composite_keys(std::iter::once(composite.keys));
         let get = |path| router.route(&Method::GET, path, Some("ids=1"));
-        let item = |id| Ok(Route::ByAlias(route, AliasTargets::Item(id)));
+        let item = |id| Ok(Route::Item(route, id));
         assert_eq!(get("/users/by/email/a%2Fb"), item("a%2Fb"));
         assert_eq!(get("/users/by/email/"), item(""));
-        let batch = Route::ByAlias(route, AliasTargets::BatchGet(Some("ids=1")));
+        let batch = Route::BatchGet(route, Some("ids=1"));
         assert_eq!(get("/users/by/email"), Ok(batch));
         let post = |path| router.route(&Method::POST, path, None);
         for (path, route) in [("/users/by/email", route), ("/users/by/n", composite)] {
-            assert_eq!(post(path), Ok(Route::ByAlias(route, AliasTargets::BatchPost)));
+            assert_eq!(post(path), Ok(Route::BatchPost(route)));
         }
         assert_eq!(get("/users/by/n"), Err(HttpError::Method("POST")));
         assert_eq!(post("/users/by/email/x"), Err(HttpError::Method("GET, HEAD")));
@@ -259,7 +263,7 @@ mod tests {
             router.route(&Method::PUT, "/users/by/email", None),
             Err(HttpError::Method("GET, HEAD, POST"))
         );
-        assert_eq!(get("/users/by"), Ok(Route::Item(CollectionId(0), "by")));
+        assert_eq!(get("/users/by"), Ok(Route::Item(own(0), "by")));
         for path in ["/users/by/", "/users/by/phone", "/users/by/email/x/y", "/x/by/email/x"] {
             assert_eq!(get(path), Err(HttpError::NoSuchPath), "{path}");
         }
@@ -271,11 +275,11 @@ mod tests {
     fn paths_and_methods() {
         let router = router(&["products", "prices"]);
         let get = |path| router.route(&Method::GET, path, None);
-        assert_eq!(get("/products/7"), Ok(Route::Item(CollectionId(0), "7")));
-        assert_eq!(get("/prices/a%2Fb"), Ok(Route::Item(CollectionId(1), "a%2Fb")));
-        assert_eq!(get("/%70rices/7"), Ok(Route::Item(CollectionId(1), "7")));
-        assert_eq!(get("/products/"), Ok(Route::Item(CollectionId(0), "")));
-        assert_eq!(get("/products"), Ok(Route::BatchGet(CollectionId(0), None)));
+        assert_eq!(get("/products/7"), Ok(Route::Item(own(0), "7")));
+        assert_eq!(get("/prices/a%2Fb"), Ok(Route::Item(own(1), "a%2Fb")));
+        assert_eq!(get("/%70rices/7"), Ok(Route::Item(own(1), "7")));
+        assert_eq!(get("/products/"), Ok(Route::Item(own(0), "")));
+        assert_eq!(get("/products"), Ok(Route::BatchGet(own(0), None)));
         for path in ["/", "", "*", "//7", "/products/7/", "/products/7/8"] {
             assert_eq!(get(path), Err(HttpError::NoSuchPath), "{path}");
         }
@@ -285,10 +289,7 @@ mod tests {
         let delete = |path| router.route(&Method::DELETE, path, None);
         assert_eq!(delete("/products/7"), Err(HttpError::Method("GET, HEAD")));
         assert_eq!(delete("/products"), Err(HttpError::Method("GET, HEAD, POST")));
-        assert_eq!(
-            router.route(&Method::POST, "/products", None),
-            Ok(Route::BatchPost(CollectionId(0)))
-        );
+        assert_eq!(router.route(&Method::POST, "/products", None), Ok(Route::BatchPost(own(0))));
         assert_eq!(get("/openapi.json"), Err(HttpError::NoSuchCollection));
         assert_eq!(router.route(&Method::OPTIONS, "*", None), Ok(Route::Capabilities));
         assert_eq!(
@@ -308,10 +309,10 @@ mod tests {
         for method in [Method::GET, Method::HEAD] {
             let route = |path, query| router.route(&method, path, query);
             assert_eq!(route("/prices", Some("ids=1,2")), Err(HttpError::Method("POST")));
-            assert_eq!(route("/prices/1,2", None), Ok(Route::Item(CollectionId(1), "1,2")));
+            assert_eq!(route("/prices/1,2", None), Ok(Route::Item(own(1), "1,2")));
         }
         let post = router.route(&Method::POST, "/prices", None);
-        assert_eq!(post, Ok(Route::BatchPost(CollectionId(1))));
+        assert_eq!(post, Ok(Route::BatchPost(own(1))));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use self::counts::{EndCause, FollowCounts};
+
 pub use self::worker::WorkerFollowers;
 use hotrow_config::follow::Follow as Settings;
 

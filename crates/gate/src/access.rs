@@ -25,7 +25,7 @@ use hotrow_access::identity::Identity;
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, TokenPolicy, UnixSeconds, VerifiedToken, verify};
-use hotrow_answer::context::RequestContext;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::credential::{Credential, Denial};
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::metrics::AccessOutcome;
@@ -200,7 +200,12 @@ impl Authenticator {
     ///
     /// # Errors
     /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
-    pub fn check(&self, rate: &RateLimits, request: &RequestContext<'_>) -> Checked {
+    pub fn check(
+        &self,
+        rate: &RateLimits,
+        credential: Result<Credential<'_>, Denial>,
+        request: &ReadRequest<'_>,
+    ) -> Checked {
         let known = &mut *self.known.borrow_mut();
         self.access.principals.update(&mut known.principals);
         let principals = &*known.principals.principals;
@@ -209,7 +214,7 @@ impl Authenticator {
             identity,
             rate_classes: principals.grants.rate_classes(roles),
         };
-        match Credential::of(request.headers) {
+        match credential {
             Ok(Credential::None) => {
                 let subject = request.connection.certificate_subject.as_deref();
                 match subject.and_then(|subject| principals.certificates.find(subject)) {
@@ -243,7 +248,7 @@ impl Authenticator {
     fn token(
         &self,
         rate: &RateLimits,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         token: &[u8],
         known: &mut Known,
     ) -> Checked {
@@ -299,7 +304,7 @@ impl Authenticator {
 
     /// Counts a refused credential against its client.
     #[cold]
-    fn refused(&self, rate: &RateLimits, request: &RequestContext<'_>, denial: Denial) -> Checked {
+    fn refused(&self, rate: &RateLimits, request: &ReadRequest<'_>, denial: Denial) -> Checked {
         let client = rate.client_key(request);
         self.access.failures.count(&client, request.times.now);
         (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_answer::context::RequestContext;
+use hotrow_access::caller::Peer;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::shed::LoadShedder;
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
@@ -44,11 +46,16 @@ impl Admission {
         &self.load_shedders[usize::from(id)]
     }
 
+    /// Returns the client of a connection, which a trusted proxy may name.
+    pub fn client(&self, peer: Peer, headers: Fields<'_>) -> Peer {
+        self.rate.clients().client(peer, headers)
+    }
+
     /// Returns the deadline of a request.
     ///
     /// # Errors
     /// 400 for a malformed `Hotrow-Deadline-Ms`.
-    pub fn deadline(&self, request: &RequestContext<'_>) -> Result<Nanos, HttpError> {
+    pub fn deadline(&self, request: &ReadRequest<'_>) -> Result<Nanos, HttpError> {
         if self.deadline_header {
             deadline::of(request.headers, self.request_timeout, request.times)
         } else {
@@ -62,7 +69,7 @@ impl Admission {
     /// See [`Admission::deadline`] and [`InflightLimits::enter`].
     pub fn admit_privileged(
         &self,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(Nanos, InflightGuard), HttpError> {
         Ok((self.deadline(request)?, self.inflight.enter(true)?))
     }

@@ -10,7 +10,7 @@ use hotrow_admission::breaker::State;
 use hotrow_admission::concurrency::limit::Outcome;
 use hotrow_answer::budgets::Budgets;
 use hotrow_answer::collections::{Collection, Collections};
-use hotrow_answer::context::RequestContext;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::shed::LoadShedder;
 use hotrow_cache::flight::{Waited, Waiter};
@@ -79,7 +79,7 @@ impl Fetcher {
     /// Begins the trace of a request, if it waits for `keys` from now on; `None`: it is not traced.
     pub fn trace(
         &self,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         keys: &[&Key],
         kind: ReadKind,
     ) -> Option<WaitingRequest> {

@@ -235,9 +235,7 @@ impl Service {
                 let [seed, _] = rate::seed();
                 let sampler = ring.map(|ring| KeySampler::new(ring.clone(), seed));
                 let shared = in_force.newest().shared.clone();
-                let handler = Handler::new(shared, worker.metrics, lookups)
-                    .observed(index)
-                    .with_key_sampler(sampler);
+                let handler = Handler::new(shared, worker.metrics, lookups, sampler, index);
                 Current::new(Arc::clone(&in_force), index, &handler)
             }
         };

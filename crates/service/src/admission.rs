@@ -5,4 +5,4 @@
 mod breaker_tests;
 pub mod pressure;
 mod rate_pass;
-mod request;
+pub mod request;

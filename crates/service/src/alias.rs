@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
+use hotrow_answer::answer::Answer;
 use hotrow_answer::collections::Alias;
-use hotrow_answer::context::RequestContext;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
-use hotrow_answer::metrics::AccessOutcome;
 use hotrow_answer::read_requirement::{NO_TIME, ReadRequirement};
-use hotrow_answer::request::RequestBody;
 use hotrow_answer::respond::Provenance;
-use hotrow_answer::route::{AliasRoute, AliasTargets};
 use hotrow_answer::scan_detector::ScanSubject;
 use hotrow_answer::sight::Sight;
 use hotrow_cache::alias::{AliasAttempts, AliasTarget};
@@ -28,19 +26,14 @@ use hotrow_gate::admission::InflightGuard;
 use hotrow_gate::read::lead;
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::lookups::LookupKind;
-use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
-use crate::handle::{Evaluation, Handler, Step};
+use crate::handle::Step;
 use crate::position::read_at_least;
 use crate::read_all::{Reading, Sought, read_all};
-use crate::shared::Shared;
-
-const NOT_GRANTED: HttpError = HttpError::NotGranted(
-    "no role of this credential may read the columns by which this path looks records up",
-);
+use crate::reads::Reads;
 
 const MOVING: HttpError = HttpError::Unavailable(
     "the value moves between records faster than they can be read; send the request again",
@@ -61,334 +54,270 @@ pub(crate) struct AliasDemand<'a> {
 /// Records, or their absence, in the order of the aliases.
 type Found = Vec<(Record, Provenance)>;
 
-impl Handler {
-    /// Answers a request on the path of an alias.
-    pub(crate) fn route_by_alias(
-        self: &Rc<Self>,
-        route: AliasRoute,
-        targets: AliasTargets<'_>,
-        (body, evaluation): (RequestBody, Evaluation),
-        context: &RequestContext<'_>,
-    ) -> Step {
-        let AliasRoute { alias, of } = route;
-        if let Err(problem) = self.check_alias_grant(alias, context) {
-            return Step::problem(&problem);
-        }
-        let schema = &self.shared.collections.get(alias).schema;
-        match targets {
-            AliasTargets::Item(text) => {
-                if let Err(problem) = self.check_shedding_by_head(of, Kind::Hit, context) {
-                    return Step::problem(&problem);
-                }
-                let parsed = schema.parse_url(text);
-                self.limited(of, 1, context, |handler, context| match parsed {
-                    Ok(alias) => handler.by_alias(alias, context),
-                    Err(error) => Step::problem(&HttpError::BadId(error)),
-                })
-            }
-            AliasTargets::BatchGet(query) => {
-                let parsed = self.parse_ids(schema, query);
-                self.limited_batch(of, parsed, context)
-            }
-            AliasTargets::BatchPost => self.posted((of, alias), body, evaluation, context),
-        }
-    }
+/// Returns the mode of the first attempt, and the position that the answer must reflect.
+///
+/// # Errors
+/// The request asks for what the collection does not permit.
+pub(crate) fn alias_requirement(
+    subject: ScanSubject<'_>,
+    request: &ReadRequest<'_>,
+) -> Result<(ReadMode, Option<Position>), HttpError> {
+    Ok(match request.required.map_err(HttpError::clone)? {
+        ReadRequirement::None => (subject.mode(), None),
+        ReadRequirement::New => (ReadMode::Revalidate, None),
+        ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),
+    })
+}
 
-    /// Checks that the sender may read the columns of an alias: an answer shows that a record has
-    /// the value.
-    ///
-    /// # Errors
-    /// 403 where it may not.
-    pub(crate) fn check_alias_grant(
-        &self,
-        alias: CollectionId,
-        request: &RequestContext<'_>,
-    ) -> Result<(), HttpError> {
-        let Some(authenticator) = &self.authenticator else { return Ok(()) };
-        let Some(alias) = &self.shared.collections.get(alias).alias else { return Ok(()) };
-        // Not those of the request, which a selection of fields may have narrowed.
-        let columns = authenticator.columns(alias.settings.of, request.caller.roles);
-        let may_read = columns.is_none_or(|own| alias.settings.columns.iter().all(|c| own.has(c)));
-        if may_read {
-            return Ok(());
-        }
-        self.metrics.access.count(AccessOutcome::Forbidden);
-        Err(NOT_GRANTED)
+/// Answers a request for the record with a value.
+pub(crate) fn read(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>) -> Step {
+    let Some(of) = alias_of(reads, &alias).map(|alias| alias.settings.of) else {
+        return Step::refused(HttpError::NoSuchPath);
+    };
+    let now = request.times.now;
+    let subject = reads.lookups.scan_subject(request);
+    let (mode, wanted) = match alias_requirement(subject, request) {
+        Ok(requirement) => requirement,
+        Err(problem) => return Step::refused(problem),
+    };
+    let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
+    if from_memory {
+        reads.lookups.requested_by_alias(slice::from_ref(&alias), mode, now);
     }
-
-    /// Answers a request for the record with a value.
-    pub(crate) fn by_alias(self: &Rc<Self>, alias: Key, request: &RequestContext<'_>) -> Step {
-        let Some(of) = self.alias_of(&alias).map(|alias| alias.settings.of) else {
-            return Step::problem(&HttpError::NoSuchPath);
-        };
-        let now = request.times.now;
-        let subject = self.scan_subject(request);
-        let (mode, wanted) = match self.alias_requirement(of, subject, request) {
-            Ok(requirement) => requirement,
-            Err(problem) => return Step::problem(&problem),
-        };
-        let from_memory = wanted.is_none() && mode != ReadMode::Revalidate;
-        if from_memory {
-            self.requested_by_alias(slice::from_ref(&alias), mode, now);
-        }
-        if from_memory && let Some((record, how)) = self.held_by_alias(&alias, subject, now) {
-            return Step::Now(self.answer(record, how, request, None));
-        }
-        let admitted = self.admit_by_alias(of, (mode, wanted), 1, request);
-        let (deadline, place) = match admitted {
-            Ok(admitted) => admitted,
-            Err(problem) => {
-                let stale = from_memory.then(|| self.stale_by_alias(&alias, request.sight, now));
-                return match stale.flatten() {
-                    Some((record, how)) => Step::Now(self.answer(record, how, request, None)),
-                    None => Step::problem(&problem),
-                };
-            }
-        };
-        let fetcher = &self.shared.fetcher;
-        let logged = fetcher.query_log.enter(&alias, request.headers);
-        let kind = wanted.map_or(mode.into(), |_| ReadKind::MinPosition);
-        let waiting = fetcher.trace(request, &[&alias], kind);
-        let handler = Rc::clone(self);
-        let arrived = Nanos::now();
-        let request = request.to_pending();
-        Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
-            let _kept = (place, logged);
-            let request = request.context();
-            let demand = AliasDemand { mode, wanted, deadline, traced: waiting.as_ref() };
-            let mut size = handler.shared.budgets.answer();
-            let found =
-                handler.read_by_alias(slice::from_ref(&alias), demand, &request, &mut size).await;
-            let problem = match found.map(|mut found| found.pop()) {
-                Ok(Some((record, how))) => {
-                    handler.waited(arrived, &Ok(record.clone()));
-                    return handler.answer(record, how, &request, Some(size));
-                }
-                Ok(None) => HttpError::Unreadable,
-                Err(problem) => problem,
+    if from_memory && let Some((record, how)) = held_by_alias(reads, &alias, subject, now) {
+        return Step::Now(reads.answers.answer(record, how, request, None));
+    }
+    let admitted = admit_by_alias(reads, of, (mode, wanted), 1, request);
+    let (deadline, place) = match admitted {
+        Ok(admitted) => admitted,
+        Err(problem) => {
+            let stale = from_memory.then(|| stale_by_alias(reads, &alias, request.sight, now));
+            return match stale.flatten() {
+                Some((record, how)) => Step::Now(reads.answers.answer(record, how, request, None)),
+                None => Step::refused(problem),
             };
-            let stale = || handler.stale_by_alias(&alias, request.sight, Nanos::now());
-            match from_memory.then(stale).flatten() {
-                Some((record, how)) => handler.answer(record, how, &request, None),
-                None => (problem.response().into(), CacheOutcome::None),
-            }
-        })
-    }
-
-    /// Returns the mode of the first attempt, and the position that the answer must reflect.
-    ///
-    /// # Errors
-    /// The request asks for what the collection does not permit.
-    pub(crate) fn alias_requirement(
-        &self,
-        of: CollectionId,
-        subject: ScanSubject<'_>,
-        request: &RequestContext<'_>,
-    ) -> Result<(ReadMode, Option<Position>), HttpError> {
-        Ok(match ReadRequirement::of(request, self.shared.collections.get(of))? {
-            ReadRequirement::None => (subject.mode(), None),
-            ReadRequirement::New => (ReadMode::Revalidate, None),
-            ReadRequirement::AtLeast(wanted) => (ReadMode::Normal, Some(wanted)),
-        })
-    }
-
-    /// Admits the reads of a request by alias. Returns its deadline, and its place among the
-    /// requests in flight.
-    pub(crate) fn admit_by_alias(
-        &self,
-        of: CollectionId,
-        (mode, wanted): (ReadMode, Option<Position>),
-        values: usize,
-        request: &RequestContext<'_>,
-    ) -> Result<(Nanos, InflightGuard), HttpError> {
-        if wanted.is_some() {
-            self.check_shedding(of, Kind::Bypass, request.headers)?;
-            return self.shared.admission.admit_privileged(request);
         }
-        let deadline = self.admit_reads(of, mode, values, request)?;
-        let place = self.shared.admission.inflight.enter(mode == ReadMode::Revalidate)?;
-        Ok((deadline, place))
-    }
-
-    fn alias_of(&self, alias: &Key) -> Option<&Alias> {
-        self.shared.collections.get(alias.collection()).alias.as_ref()
-    }
-
-    /// Returns the answer of memory, if it has one: a row that confirms its alias, or the knowledge
-    /// that no row has the value.
-    pub(crate) fn held_by_alias(
-        &self,
-        alias: &Key,
-        subject: ScanSubject<'_>,
-        now: Nanos,
-    ) -> Option<(Record, Provenance)> {
-        let mode = subject.mode();
-        let cache = &self.shared.cache;
-        let (record, freshness) = self.held_entry(alias, mode, now)?;
-        let Some(target) = AliasTarget::of(&record) else {
-            self.answered_from_memory(alias, (&record, freshness), subject, now);
-            let how = Provenance::of_hit(freshness, cache.age(&record, now));
-            return Some((record, how));
+    };
+    let fetcher = &reads.fetcher;
+    let logged = fetcher.query_log.enter(&alias, request.headers);
+    let kind = wanted.map_or(mode.into(), |_| ReadKind::MinPosition);
+    let waiting = fetcher.trace(request, &[&alias], kind);
+    let reads = Rc::clone(reads);
+    let arrived = Nanos::now();
+    let request = request.to_pending();
+    Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
+        let _kept = (place, logged);
+        let request = request.context();
+        let demand = AliasDemand { mode, wanted, deadline, traced: waiting.as_ref() };
+        let mut size = reads.budgets.answer();
+        let found =
+            read_by_alias(&reads, slice::from_ref(&alias), demand, &request, &mut size).await;
+        let problem = match found.map(|mut found| found.pop()) {
+            Ok(Some((record, how))) => {
+                reads.admission.waited(arrived, &Ok(record.clone()));
+                return reads.answers.answer(record, how, &request, Some(size));
+            }
+            Ok(None) => HttpError::Unreadable,
+            Err(problem) => problem,
         };
-        let key = self.alias_of(alias)?.keys.restore(target.key)?;
-        let (row, own_freshness) = self.held_entry(&key, mode, now)?;
-        if !target.is_confirmed_by(&row) {
-            return None;
+        let stale = || stale_by_alias(&reads, &alias, request.sight, Nanos::now());
+        match from_memory.then(stale).flatten() {
+            Some((record, how)) => reads.answers.answer(record, how, &request, None),
+            None => Answer::refused(problem),
         }
-        self.answered_from_memory(alias, (&record, freshness), subject, now);
-        self.requested_one(&key, Some(mode), now);
-        self.answered_from_memory(&key, (&row, own_freshness), subject, now);
-        if own_freshness == Freshness::Fresh {
-            self.shared.consistency_check.offer(&key, &row);
+    })
+}
+
+/// Admits the reads of a request by alias. Returns its deadline, and its place among the
+/// requests in flight.
+pub(crate) fn admit_by_alias(
+    reads: &Reads,
+    of: CollectionId,
+    (mode, wanted): (ReadMode, Option<Position>),
+    values: usize,
+    request: &ReadRequest<'_>,
+) -> Result<(Nanos, InflightGuard), HttpError> {
+    if wanted.is_some() {
+        reads.admission.check_shedding(of, Kind::Bypass, request.headers)?;
+        return reads.admission.shared.admit_privileged(request);
+    }
+    let deadline = reads.admission.admit_reads(of, mode, values, request)?;
+    let place = reads.admission.shared.inflight.enter(mode == ReadMode::Revalidate)?;
+    Ok((deadline, place))
+}
+
+fn alias_of<'a>(reads: &'a Reads, alias: &Key) -> Option<&'a Alias> {
+    reads.collections.get(alias.collection()).alias.as_ref()
+}
+
+/// Returns the answer of memory, if it has one: a row that confirms its alias, or the knowledge
+/// that no row has the value.
+pub(crate) fn held_by_alias(
+    reads: &Reads,
+    alias: &Key,
+    subject: ScanSubject<'_>,
+    now: Nanos,
+) -> Option<(Record, Provenance)> {
+    let mode = subject.mode();
+    let cache = &reads.cache;
+    let (record, freshness) = held_entry(reads, alias, mode, now)?;
+    let Some(target) = AliasTarget::of(&record) else {
+        answered_from_memory(reads, alias, (&record, freshness), subject, now);
+        let how = Provenance::of_hit(freshness, cache.age(&record, now));
+        return Some((record, how));
+    };
+    let key = alias_of(reads, alias)?.keys.restore(target.key)?;
+    let (row, own_freshness) = held_entry(reads, &key, mode, now)?;
+    if !target.is_confirmed_by(&row) {
+        return None;
+    }
+    answered_from_memory(reads, alias, (&record, freshness), subject, now);
+    reads.lookups.requested_one(&key, Some(mode), now);
+    answered_from_memory(reads, &key, (&row, own_freshness), subject, now);
+    if own_freshness == Freshness::Fresh {
+        reads.consistency_check.offer(&key, &row);
+    }
+    // The row has the value, so that its age is that of the answer.
+    let own = Provenance::of_hit(own_freshness, cache.age(&row, now));
+    Some((row, own.with(Provenance::of_hit(freshness, Duration::ZERO))))
+}
+
+fn held_entry(reads: &Reads, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Freshness)> {
+    match reads.cache.lookup_if(key, mode, now, || Err(())) {
+        Ok(Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness)) => {
+            Some((record, freshness))
         }
-        // The row has the value, so that its age is that of the answer.
-        let own = Provenance::of_hit(own_freshness, cache.age(&row, now));
-        Some((row, own.with(Provenance::of_hit(freshness, Duration::ZERO))))
+        // Another lookup finds the same, and refuses or waits.
+        Ok(_) | Err(()) => None,
     }
+}
 
-    fn held_entry(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Freshness)> {
-        match self.shared.cache.lookup_if(key, mode, now, || Err(())) {
-            Ok(Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness)) => {
-                Some((record, freshness))
-            }
-            // Another lookup finds the same, and refuses or waits.
-            Ok(_) | Err(()) => None,
+/// Counts a lookup that memory answered, and refreshes the entry if it has expired.
+fn answered_from_memory(
+    reads: &Reads,
+    key: &Key,
+    (record, freshness): (&Record, Freshness),
+    subject: ScanSubject<'_>,
+    now: Nanos,
+) {
+    let id = key.collection();
+    reads.lookups.count_lookup(subject, id, LookupKind::of_memory(record, freshness));
+    if reads.admission.may_refresh(id, freshness, now) && reads.cache.refresh(key) {
+        lead(&reads.fetcher, id);
+    }
+}
+
+/// Returns a stale answer that the sender sees (`stale_if_error`).
+pub(crate) fn stale_by_alias(
+    reads: &Reads,
+    alias: &Key,
+    sight: Sight<'_>,
+    now: Nanos,
+) -> Option<(Record, Provenance)> {
+    let stale = |key: &Key, sight| reads.answers.stale_if_error(key, ReadMode::Normal, sight, now);
+    let (record, how) = stale(alias, Sight::All)?;
+    let Some(target) = AliasTarget::of(&record) else { return Some((record, how)) };
+    let key = alias_of(reads, alias)?.keys.restore(target.key)?;
+    stale(&key, sight).filter(|(row, _)| target.is_confirmed_by(row))
+}
+
+/// Looks up distinct values, all of one alias, and waits for what is read. `size` is the
+/// reservation of the answer.
+///
+/// # Errors
+/// The first value without an answer.
+pub(crate) async fn read_by_alias(
+    reads: &Reads,
+    aliases: &[Key],
+    demand: AliasDemand<'_>,
+    request: &ReadRequest<'_>,
+    size: &mut AnswerReservation,
+) -> Result<Found, HttpError> {
+    let alias = aliases.first().and_then(|key| alias_of(reads, key));
+    let alias = alias.ok_or(HttpError::NoSuchPath)?;
+    let budgets = &reads.budgets;
+    let row_bytes = budgets.row_bytes(alias.settings.of);
+    let mut attempts = AliasAttempts::new(demand.mode);
+    let mut answers: Vec<Option<(Record, Provenance)>> = vec![None; aliases.len()];
+    let mut open: Vec<usize> = (0..aliases.len()).collect();
+    let mut is_first = true;
+    loop {
+        let keys: Vec<Key> = open.iter().map(|place| aliases[*place].clone()).collect();
+        if !is_first && let Some(traced) = demand.traced {
+            traced.continue_with(&keys);
         }
-    }
-
-    /// Counts a lookup that memory answered, and refreshes the entry if it has expired.
-    fn answered_from_memory(
-        &self,
-        key: &Key,
-        (record, freshness): (&Record, Freshness),
-        subject: ScanSubject<'_>,
-        now: Nanos,
-    ) {
-        let id = key.collection();
-        self.count_lookup(subject, id, LookupKind::of_memory(record, freshness));
-        if self.may_refresh(id, freshness, now) && self.shared.cache.refresh(key) {
-            lead(&self.shared.fetcher, id);
-        }
-    }
-
-    /// Returns a stale answer that the sender sees (`stale_if_error`).
-    pub(crate) fn stale_by_alias(
-        &self,
-        alias: &Key,
-        sight: Sight<'_>,
-        now: Nanos,
-    ) -> Option<(Record, Provenance)> {
-        let record = self.stale_if_error(alias, ReadMode::Normal, Sight::All, now)?;
-        let row = match AliasTarget::of(&record) {
-            None => record,
-            Some(target) => {
-                let key = self.alias_of(alias)?.keys.restore(target.key)?;
-                let row = self.stale_if_error(&key, ReadMode::Normal, sight, now)?;
-                target.is_confirmed_by(&row).then_some(row)?
-            }
-        };
-        let age = self.shared.cache.age(&row, now);
-        Some((row, Provenance { outcome: CacheOutcome::Stale, age }))
-    }
-
-    /// Looks up distinct values, all of one alias, and waits for what is read. `size` is the
-    /// reservation of the answer.
-    ///
-    /// # Errors
-    /// The first value without an answer.
-    pub(crate) async fn read_by_alias(
-        &self,
-        aliases: &[Key],
-        demand: AliasDemand<'_>,
-        request: &RequestContext<'_>,
-        size: &mut AnswerReservation,
-    ) -> Result<Found, HttpError> {
-        let alias = aliases.first().and_then(|key| self.alias_of(key));
-        let alias = alias.ok_or(HttpError::NoSuchPath)?;
-        let budgets = &self.shared.budgets;
-        let row_bytes = budgets.row_bytes(alias.settings.of);
-        let mut attempts = AliasAttempts::new(demand.mode);
-        let mut answers: Vec<Option<(Record, Provenance)>> = vec![None; aliases.len()];
-        let mut open: Vec<usize> = (0..aliases.len()).collect();
-        let mut is_first = true;
-        loop {
-            let keys: Vec<Key> = open.iter().map(|place| aliases[*place].clone()).collect();
-            if !is_first && let Some(traced) = demand.traced {
-                traced.continue_with(&keys);
-            }
-            let of_aliases = (&keys[..], Sight::All, None);
-            let (found, _) = self.read_attempt(of_aliases, demand, attempts, request).await?;
-            let mut rows = Ids::without_names(self.shared.cache.hasher());
-            let mut named = Vec::with_capacity(open.len());
-            for (place, (record, how)) in open.drain(..).zip(found) {
-                match AliasTarget::of(&record) {
-                    None => answers[place] = Some((record, how)),
-                    Some(target) => {
-                        let key = alias.keys.restore(target.key).ok_or(HttpError::Unreadable)?;
-                        named.push((place, rows.place_of(key), record, how));
-                    }
+        let of_aliases = (&keys[..], Sight::All, None);
+        let (found, _) = read_attempt(reads, of_aliases, demand, attempts, request).await?;
+        let mut rows = Ids::without_names(reads.cache.hasher());
+        let mut named = Vec::with_capacity(open.len());
+        for (place, (record, how)) in open.drain(..).zip(found) {
+            match AliasTarget::of(&record) {
+                None => answers[place] = Some((record, how)),
+                Some(target) => {
+                    let key = alias.keys.restore(target.key).ok_or(HttpError::Unreadable)?;
+                    named.push((place, rows.place_of(key), record, how));
                 }
             }
-            if is_first {
-                let mode = (demand.wanted.is_none()).then_some(demand.mode);
-                let mode = mode.filter(|mode| *mode != ReadMode::Revalidate);
-                self.requested(&rows.keys, &rows.hashes, mode, Nanos::now());
-                is_first = false;
-            }
-            if let Some(traced) = demand.traced.filter(|_| !rows.keys.is_empty()) {
-                traced.continue_with(&rows.keys);
-            }
-            let of_rows = (&rows.keys[..], request.sight, request.columns);
-            let (records, _size) = self.read_attempt(of_rows, demand, attempts, request).await?;
-            for (place, row, record, how) in named {
-                let (row, own) = records.get(row).ok_or(HttpError::Unreadable)?;
-                if AliasTarget::of(&record).is_some_and(|target| target.is_confirmed_by(row)) {
-                    let bytes = request.sight.bytes(row);
-                    let kept = size.add_known(bytes, row_bytes);
-                    kept.map_err(|refused| budgets.refused(&refused, aliases.len()))?;
-                    answers[place] = Some((row.clone(), how.with(*own)));
-                } else {
-                    self.shared.cache.drop_alias(&aliases[place]);
-                    open.push(place);
-                }
-            }
-            if open.is_empty() {
-                return Ok(answers.into_iter().flatten().collect());
-            }
-            if !attempts.retry() {
-                return Err(MOVING);
+        }
+        if is_first {
+            let mode = (demand.wanted.is_none()).then_some(demand.mode);
+            let mode = mode.filter(|mode| *mode != ReadMode::Revalidate);
+            reads.lookups.requested(&rows.keys, &rows.hashes, mode, Nanos::now());
+            is_first = false;
+        }
+        if let Some(traced) = demand.traced.filter(|_| !rows.keys.is_empty()) {
+            traced.continue_with(&rows.keys);
+        }
+        let of_rows = (&rows.keys[..], request.sight, request.columns);
+        let (records, _size) = read_attempt(reads, of_rows, demand, attempts, request).await?;
+        for (place, row, record, how) in named {
+            let (row, own) = records.get(row).ok_or(HttpError::Unreadable)?;
+            if AliasTarget::of(&record).is_some_and(|target| target.is_confirmed_by(row)) {
+                let bytes = request.sight.bytes(row);
+                let kept = size.add_known(bytes, row_bytes);
+                kept.map_err(|refused| budgets.refused(&refused, aliases.len()))?;
+                answers[place] = Some((row.clone(), how.with(*own)));
+            } else {
+                reads.cache.drop_alias(&aliases[place]);
+                open.push(place);
             }
         }
+        if open.is_empty() {
+            return Ok(answers.into_iter().flatten().collect());
+        }
+        if !attempts.retry() {
+            return Err(MOVING);
+        }
     }
+}
 
-    /// Looks up keys of one collection for one attempt.
-    async fn read_attempt(
-        &self,
-        sought: Sought<'_>,
-        AliasDemand { wanted, deadline, traced, .. }: AliasDemand<'_>,
-        attempts: AliasAttempts,
-        request: &RequestContext<'_>,
-    ) -> Result<(Found, AnswerReservation), HttpError> {
-        let Shared { fetcher, cache, limits, budgets, .. } = &self.shared;
-        let mut size = budgets.answer();
-        let Some(id) = sought.0.first().map(Key::collection) else {
-            return Ok((Vec::new(), size));
-        };
-        let mode = attempts.mode();
-        if let Some(wanted) = wanted
-            && mode != ReadMode::Revalidate
-        {
-            let wait = (limits.position_wait, traced);
-            return read_at_least((fetcher, cache), wait, sought, wanted, deadline).await;
-        }
-        let subject = self.scan_subject(request);
-        let note = |lookup: &_| self.looked_up(subject, id, mode, lookup);
-        let reading = Reading { mode, wanted, deadline, note: &note };
-        let found = read_all((fetcher, cache), sought, &reading, &mut size).await?;
-        // Such an answer proves no position (Race B).
-        if wanted.is_some() && found.iter().any(|(record, _)| record.is_behind()) {
-            return Err(NO_TIME);
-        }
-        Ok((found, size))
+/// Looks up keys of one collection for one attempt.
+async fn read_attempt(
+    reads: &Reads,
+    sought: Sought<'_>,
+    AliasDemand { wanted, deadline, traced, .. }: AliasDemand<'_>,
+    attempts: AliasAttempts,
+    request: &ReadRequest<'_>,
+) -> Result<(Found, AnswerReservation), HttpError> {
+    let Reads { fetcher, cache, limits, budgets, .. } = reads;
+    let mut size = budgets.answer();
+    let Some(id) = sought.0.first().map(Key::collection) else {
+        return Ok((Vec::new(), size));
+    };
+    let mode = attempts.mode();
+    if let Some(wanted) = wanted
+        && mode != ReadMode::Revalidate
+    {
+        let wait = (limits.position_wait, traced);
+        return read_at_least((fetcher, cache), wait, sought, wanted, deadline).await;
     }
+    let subject = reads.lookups.scan_subject(request);
+    let note = |lookup: &_| reads.lookups.looked_up(subject, id, mode, lookup);
+    let reading = Reading { mode, wanted, deadline, note: &note };
+    let found = read_all((fetcher, cache), sought, &reading, &mut size).await?;
+    // Such an answer proves no position (Race B).
+    if wanted.is_some() && found.iter().any(|(record, _)| record.is_behind()) {
+        return Err(NO_TIME);
+    }
+    Ok((found, size))
 }

@@ -65,8 +65,7 @@ impl Current {
     pub fn new(in_force: Arc<InForce>, index: usize, handler: &Handler) -> Self {
         let snapshot = in_force.newest();
         let handler = Rc::new(handler.replaced_by(snapshot.shared.clone()));
-        handler.followers.set_newest(&handler);
-        handler.tracking.iter().for_each(|tracking| tracking.set_newest(&handler));
+        handler.take_over();
         in_force.taken(index, &snapshot);
         Self { in_force, index, handler: RefCell::new(handler) }
     }
@@ -78,9 +77,8 @@ impl Current {
     /// Takes over new settings: between two requests, for nothing else runs on this thread.
     fn take_over(&self, snapshot: &Snapshot, worker: &WorkerContext) {
         let next = Rc::new(self.handler.borrow().replaced_by(snapshot.shared.clone()));
-        next.followers.set_newest(&next);
         *self.handler.borrow_mut() = Rc::clone(&next);
-        next.tracking.iter().for_each(|tracking| tracking.set_newest(&next));
+        next.take_over();
         worker.set_limits(&snapshot.shared.limits);
         self.in_force.taken(self.index, snapshot);
     }
@@ -114,7 +112,7 @@ impl Current {
             };
             match newest.begin(again, Evaluation::Again(ids)) {
                 Begun::Now(answer) => {
-                    newest.turn_ended();
+                    newest.counts.turn_ended();
                     return AnswerBy { answer, handler: Some(newest) };
                 }
                 Begun::Later(later) => pending = later,
@@ -123,7 +121,7 @@ impl Current {
         }
         let newest = self.handler();
         let (_, ending) = pending.into_parts();
-        let answer = newest.refuse(&CONFIGURATION_CHANGED, ending, request.arrived);
+        let answer = newest.refuse(CONFIGURATION_CHANGED, ending, request.arrived);
         AnswerBy { answer, handler: Some(newest) }
     }
 }
@@ -148,10 +146,10 @@ impl Current {
             let reply = (&mut pending).await;
             let newest = self.handler();
             if Rc::ptr_eq(&newest, &handler) {
-                return reply.counted_by(&handler);
+                return reply.counted_by(&handler.commands);
             }
             if evaluations == EVALUATIONS_MAX {
-                return reply.refused(&CONFIGURATION_CHANGED).counted_by(&newest);
+                return reply.refused(&CONFIGURATION_CHANGED).counted_by(&newest.commands);
             }
             evaluations += 1;
             let again = CommandRequest {
@@ -162,7 +160,7 @@ impl Current {
             };
             let mut bytes = Vec::new();
             // What is ready has been counted.
-            match newest.command(&again, &mut bytes) {
+            match newest.commands.command(&again, &mut bytes) {
                 Replied::Done | Replied::Last | Replied::Commands(_) => {
                     return commands::Reply { bytes, body: None };
                 }
@@ -243,7 +241,7 @@ impl Serve for Current {
     }
 
     fn turn_ended(&self) {
-        self.handler.borrow().turn_ended();
+        self.handler.borrow().counts.turn_ended();
     }
 
     fn command(
@@ -255,7 +253,7 @@ impl Serve for Current {
     ) -> commands::Replied {
         let handler = self.handler.borrow();
         let request = CommandRequest { arguments, session, arrived: now, is_again: false };
-        match handler.command(&request, out) {
+        match handler.commands.command(&request, out) {
             Replied::Later(pending) => {
                 let session = Rc::clone(session);
                 let kept = KeptCommand { arguments: arguments.to_buf(), session, arrived: now };
@@ -271,7 +269,7 @@ impl Serve for Current {
     }
 
     fn input_refused(&self, session: &Session, status: u16) {
-        self.handler.borrow().note_refused_input(session, status);
+        self.handler.borrow().commands.note_refused_input(session, status);
     }
 
     fn input_budget(&self) -> Option<Arc<ByteBudget>> {
@@ -283,9 +281,9 @@ impl Serve for Current {
         worker: Rc<WorkerContext>,
     ) -> Pin<Box<dyn Future<Output = Infallible>>> {
         Box::pin(async move {
-            let followers = Rc::clone(&self.handler().followers);
+            let followers = Rc::clone(&self.handler().following.followers);
             let follows = self.handler().shared.follows.clone();
-            let tracking = self.handler().tracking.clone();
+            let tracking = self.handler().commands.tracking.clone();
             let mut published = self.in_force.subscribe();
             let taking_over = async {
                 loop {

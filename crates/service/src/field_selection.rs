@@ -1,35 +1,15 @@
 //! Selection of fields by a request: `?fields=name,price`. The answer is a view, cut from the whole
-//! record in memory (see [`narrow`](crate::narrow)), so that one entry serves every selection.
+//! record in memory (see [`AnswerBuilder`](crate::answer_builder::AnswerBuilder)), so that one entry serves every selection.
 
 use std::sync::Arc;
 
 use hotrow_answer::collections::Collection;
-use hotrow_answer::context::RequestContext;
 use hotrow_answer::http_error::HttpError;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_types::columns::Columns;
-use hotrow_types::key::{CollectionId, percent_decode};
-
-use crate::handle::Handler;
+use hotrow_types::key::percent_decode;
 
 const PARAMETER: &str = "fields=";
-
-impl Handler {
-    /// Returns the columns of which the answer consists; `None`: all.
-    ///
-    /// # Errors
-    /// See [`select`].
-    pub(crate) fn select_fields(
-        &self,
-        id: CollectionId,
-        query: &str,
-        request: &RequestContext<'_>,
-    ) -> Result<Option<Arc<Columns>>, HttpError> {
-        let collection = self.shared.collections.get(id);
-        let catalogued = || self.shared.description.fields(id);
-        select(query, collection, request.columns, catalogued)
-    }
-}
 
 /// Returns the columns of which the answer consists; `None`: those that the sender may see, or all
 /// if these are `None` too. A selection is at most as long as `limits.target_bytes`.
@@ -42,7 +22,7 @@ impl Handler {
 /// # Errors
 /// 400 for a selection that is empty, given twice, malformed or not offered, and for an unknown
 /// name.
-fn select(
+pub(crate) fn select_fields(
     query: &str,
     collection: &Collection,
     own: Option<&Arc<Columns>>,
@@ -86,6 +66,8 @@ fn refuse<T>(detail: String) -> Result<T, HttpError> {
 mod tests {
     use hotrow_source::field_schema::JsonForm;
 
+    use hotrow_types::key::CollectionId;
+
     use super::*;
     use crate::fuzzing::new_shared;
 
@@ -99,7 +81,7 @@ mod tests {
         let field = |name: &&str| FieldSchema::new(name, JsonForm::Any, true);
         let catalogued = catalogued.map(|all| all.iter().map(field).collect());
         let collection = shared.collections.get(CollectionId(0));
-        match select(query, collection, own.as_ref(), || catalogued) {
+        match select_fields(query, collection, own.as_ref(), || catalogued) {
             Ok(columns) => Ok(columns.map(|columns| columns.names().collect())),
             Err(HttpError::BadFields(detail)) => Err(detail),
             Err(other) => panic!("{other:?}"),

@@ -6,3 +6,5 @@ mod events;
 mod judge;
 mod request;
 mod stream;
+
+pub(crate) use self::request::Following;

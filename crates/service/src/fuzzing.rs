@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotrow_admission::concurrency::limit::Kind;
 use hotrow_admission::concurrency::queue;
-use hotrow_answer::route::Route;
+use hotrow_answer::route::{ReadTarget, Route};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig};
 use hotrow_config::{Collection, Concurrency, Config, Limits};
@@ -127,13 +127,16 @@ fn ask(shared: &Shared, method: &str, target: &str) {
         Ok(Route::Item(_, id)) => {
             shared.collections.all().iter().for_each(|collection| check_key(&collection.schema, id))
         }
-        Ok(Route::BatchGet(id, query) | Route::Changes(id, query)) => {
+        Ok(Route::BatchGet(ReadTarget { of: id, .. }, query) | Route::Changes(id, query)) => {
             let schema = &shared.collections.get(id).schema;
-            drop(batch::parse_query(schema, &shared.limits, shared.cache.hasher(), query));
+            drop(hotrow_answer::ids::parse_query(
+                schema,
+                &shared.limits,
+                shared.cache.hasher(),
+                query,
+            ));
         }
-        // No collection of these parts has an alias.
-        Ok(Route::ByAlias(..) | Route::BatchPost(_) | Route::Capabilities | Route::Description)
-        | Err(_) => {}
+        Ok(Route::BatchPost(_) | Route::Capabilities | Route::Description) | Err(_) => {}
     }
 }
 

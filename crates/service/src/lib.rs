@@ -1,12 +1,13 @@
 //! From a request or a command to its answer.
 //!
 //! Reading order: [`shared`] (what threads share), [`current`], [`in_force`] (settings that change),
-//! [`handle`], `batch`, `alias`, `position` (from request to answer), `redis` (the same for commands),
-//! `tracking`, `follow` (clients that get changes), `lookups`, `narrow`, `field_selection`, `observer`
+//! [`handle`], `reads`, `answer_builder`, `batch`, `alias`, `position` (from request to answer), `redis` (the same for commands),
+//! `tracking`, `follow` (clients that get changes), `lookups`, `field_selection`, `observer`
 //! (notes of requests), [`openapi`], [`consistency_check`].
 
 pub mod admission;
 mod alias;
+mod answer_builder;
 pub mod apply;
 mod batch;
 pub mod consistency_check;
@@ -18,11 +19,11 @@ pub mod fuzzing;
 pub mod handle;
 pub mod in_force;
 mod lookups;
-mod narrow;
 mod observer;
 pub mod openapi;
 mod position;
 mod read_all;
+mod reads;
 mod redis;
 pub mod shared;
 mod tracking;

@@ -16,9 +16,11 @@ use hotrow_gate::admission::rate::seed;
 use hotrow_http1::head::Head;
 use hotrow_measure::clock::Nanos;
 use hotrow_otel::context::TraceParent;
-use hotrow_telemetry::access_log::{AccessLog, WorkerAccessLog};
+use hotrow_telemetry::access_log::WorkerAccessLog;
 use hotrow_telemetry::request::{Notes, Protocol};
 use hotrow_telemetry::traces::{TraceSlot, Tracer};
+
+use crate::shared::Shared;
 
 /// Notes of one worker.
 #[derive(Debug)]
@@ -30,17 +32,14 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// Creates the notes that are configured; `None`: none are.
-    pub(crate) fn new(
-        access_log: Option<Arc<AccessLog>>,
-        has_server_timing: bool,
-        tracer: Option<Arc<Tracer>>,
-        worker: usize,
-    ) -> Option<Self> {
+    pub(crate) fn new(shared: &Shared, worker: usize) -> Option<Self> {
         let of_worker = |log| {
             let [seed, _] = seed();
             WorkerAccessLog::new(log, worker, seed)
         };
-        let access_log = access_log.map(of_worker);
+        let access_log = shared.access_log.clone().map(of_worker);
+        let has_server_timing = shared.has_server_timing;
+        let tracer = shared.fetcher.tracer.clone();
         (access_log.is_some() || has_server_timing || tracer.is_some()).then_some(Self {
             access_log,
             has_server_timing,

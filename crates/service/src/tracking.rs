@@ -5,7 +5,7 @@
 mod access;
 mod worker;
 
-pub(crate) use self::access::Judged;
+pub(crate) use self::access::{ClientSender, Judged, Password, TrackingRules, credential_of};
 pub(crate) use self::worker::{ClientGuard, Registered, WorkerTracking, spelling};
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl RecordHeads {
             encoder::named_field(out, keys.field().as_bytes(), text);
         }
         if status != 404 {
-            write_tag(record.body_hash(), answer.form.coding(), status, out);
+            write_tag(answer.hash(), answer.form.coding(), status, out);
         }
         let age = age_seconds(answer.provenance.age);
         encoder::field(out, name::AGE, itoa::Buffer::new().format(age).as_bytes());

@@ -32,7 +32,7 @@ pub struct WorkerFollowers<H> {
     places: RefCell<Places>,
     /// The queue has followers.
     has_queue: Notify,
-    /// The handler under the newest settings.
+    /// What serves followers under the newest settings.
     newest: RefCell<Weak<H>>,
 }
 
@@ -81,12 +81,12 @@ impl<H> Default for WorkerFollowers<H> {
 }
 
 impl<H> WorkerFollowers<H> {
-    /// Notes the handler under the newest settings.
-    pub fn set_newest(&self, handler: &Rc<H>) {
-        *self.newest.borrow_mut() = Rc::downgrade(handler);
+    /// Notes what serves followers under the newest settings.
+    pub fn set_newest(&self, newest: &Rc<H>) {
+        *self.newest.borrow_mut() = Rc::downgrade(newest);
     }
 
-    /// Returns the handler under the newest settings; `None` while the worker ends.
+    /// Returns what serves followers under the newest settings; `None` while the worker ends.
     pub(crate) fn newest(&self) -> Option<Rc<H>> {
         self.newest.borrow().upgrade()
     }
@@ -191,8 +191,8 @@ impl<H> Registration<H> {
         self.called().await;
     }
 
-    /// Returns the handler under the newest settings.
-    pub fn newest_handler(&self) -> Option<Rc<H>> {
+    /// Returns what serves followers under the newest settings.
+    pub fn newest(&self) -> Option<Rc<H>> {
         self.worker.newest()
     }
 }

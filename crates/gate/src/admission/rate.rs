@@ -19,8 +19,8 @@ use hotrow_admission::rate::limit::{Limit, Setting};
 use hotrow_admission::rate::{Cell, Decision, Policy};
 use hotrow_answer::client::Clients;
 use hotrow_answer::collections::Collection;
-use hotrow_answer::context::RequestContext;
-pub use hotrow_answer::rate_fields::{Fields, RuleState, TooMany};
+use hotrow_answer::context::ReadRequest;
+use hotrow_answer::rate_fields::{Fields, RuleState, TooMany};
 use hotrow_config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
@@ -84,7 +84,7 @@ pub struct RateRequest<'a> {
 
 impl<'a> RateRequest<'a> {
     /// Describes what a request costs.
-    pub fn new(collection: CollectionId, ids: usize, request: &RequestContext<'a>) -> Self {
+    pub fn new(collection: CollectionId, ids: usize, request: &ReadRequest<'a>) -> Self {
         let peer = request.connection.peer;
         let (headers, caller) = (request.headers, request.caller);
         Self { collection, ids: ids as u64, peer, headers, caller }
@@ -175,7 +175,7 @@ impl RateLimits {
     }
 
     /// Returns the client behind a request, as a key.
-    pub(crate) fn client_key(&self, request: &RequestContext<'_>) -> [u8; 17] {
+    pub(crate) fn client_key(&self, request: &ReadRequest<'_>) -> [u8; 17] {
         self.clients.key(request.connection.peer, request.headers)
     }
 

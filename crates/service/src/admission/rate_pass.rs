@@ -3,42 +3,43 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotrow_answer::context::{RequestContext, RequestTimes};
+use hotrow_answer::context::{ReadRequest, RequestTimes};
 use hotrow_answer::http_error::HttpError;
-use hotrow_gate::admission::rate::{Fields, RateDecision, RateRequest};
+use hotrow_answer::rate_fields::Fields;
+use hotrow_gate::admission::rate::{RateDecision, RateRequest};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
-use crate::handle::{Handler, Pending, Step};
+use crate::admission::request::RequestAdmission;
+use crate::handle::{Pending, Step};
 
 const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");
 
-impl Handler {
+impl RequestAdmission {
     /// Continues with `then` if the rate limits allow it: at once, or after a delay that the rule
-    /// bounds and that takes a permit of the waiting requests. `ids`: number of requested ids.
+    /// bounds and that takes a permit of the waiting requests. `own`: what `then` needs. `ids`: number
+    /// of requested ids.
     #[inline]
-    pub(crate) fn limited(
-        self: &Rc<Self>,
+    pub(crate) fn limited<T: 'static>(
+        &self,
+        own: &Rc<T>,
         collection: CollectionId,
         ids: usize,
-        request: &RequestContext<'_>,
-        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
+        request: &ReadRequest<'_>,
+        then: impl FnOnce(&Rc<T>, &ReadRequest<'_>) -> Step + 'static,
     ) -> Step {
-        if self.shared.admission.rate.is_off() || request.is_paid {
-            return then(self, request);
+        if self.shared.rate.is_off() || request.is_paid {
+            return then(own, request);
         }
-        match self
-            .shared
-            .admission
-            .rate
-            .ask(&RateRequest::new(collection, ids, request), request.times.now)
-        {
-            RateDecision::Permit => then(self, request),
-            RateDecision::PermitWithFields(fields) => with_fields(then(self, request), fields),
-            RateDecision::Wait(delay, fields) => self.after_delay(delay, fields, request, then),
-            RateDecision::Refuse(why) => Step::problem(&HttpError::TooManyRequests(why)),
-            RateDecision::Never(why) => Step::problem(&HttpError::BadBatch(why)),
+        match self.shared.rate.ask(&RateRequest::new(collection, ids, request), request.times.now) {
+            RateDecision::Permit => then(own, request),
+            RateDecision::PermitWithFields(fields) => with_fields(then(own, request), fields),
+            RateDecision::Wait(delay, fields) => {
+                self.after_delay(own, (delay, fields), request, then)
+            }
+            RateDecision::Refuse(why) => Step::refused(HttpError::TooManyRequests(why)),
+            RateDecision::Never(why) => Step::refused(HttpError::BadBatch(why)),
         }
     }
 
@@ -47,12 +48,12 @@ impl Handler {
     pub(crate) fn limited_by_head(
         &self,
         collection: CollectionId,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Option<Step> {
         let asked = RateRequest::new(collection, 1, request);
-        match self.shared.admission.rate.refusal(&asked, request.times.now)? {
-            RateDecision::Refuse(why) => Some(Step::problem(&HttpError::TooManyRequests(why))),
-            RateDecision::Never(why) => Some(Step::problem(&HttpError::BadBatch(why))),
+        match self.shared.rate.refusal(&asked, request.times.now)? {
+            RateDecision::Refuse(why) => Some(Step::refused(HttpError::TooManyRequests(why))),
+            RateDecision::Never(why) => Some(Step::refused(HttpError::BadBatch(why))),
             RateDecision::Permit | RateDecision::PermitWithFields(_) | RateDecision::Wait(..) => {
                 None
             }
@@ -61,31 +62,31 @@ impl Handler {
 
     /// The deadline counts from the arrival: where the delay alone is longer, the request is
     /// answered at once.
-    fn after_delay(
-        self: &Rc<Self>,
-        delay: Duration,
-        fields: Option<Fields>,
-        request: &RequestContext<'_>,
-        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
+    fn after_delay<T: 'static>(
+        &self,
+        own: &Rc<T>,
+        (delay, fields): (Duration, Option<Fields>),
+        request: &ReadRequest<'_>,
+        then: impl FnOnce(&Rc<T>, &ReadRequest<'_>) -> Step + 'static,
     ) -> Step {
-        match self.shared.admission.deadline(request) {
+        match self.shared.deadline(request) {
             Ok(deadline) if request.times.now.after(delay) < deadline => {}
-            Ok(_) => return Step::problem(&TOO_LATE),
-            Err(problem) => return Step::problem(&problem),
+            Ok(_) => return Step::refused(TOO_LATE),
+            Err(problem) => return Step::refused(problem),
         }
-        let place = match self.shared.admission.inflight.enter(false) {
+        let place = match self.shared.inflight.enter(false) {
             Ok(place) => place,
-            Err(problem) => return Step::problem(&problem),
+            Err(problem) => return Step::refused(problem),
         };
-        let handler = Rc::clone(self);
+        let own = Rc::clone(own);
         let mut request = request.to_pending();
-        let trace = self.shared.fetcher.trace_slot();
+        let trace = self.fetcher.trace_slot();
         Step::later(trace.clone(), async move {
             tokio::time::sleep(delay).await;
             // If the database is needed, that takes a permit of its own.
             drop(place);
             request.times = RequestTimes { now: Nanos::now(), ..request.times };
-            let step = then(&handler, &request.context());
+            let step = then(&own, &request.context());
             let step = match fields {
                 Some(fields) => with_fields(step, fields),
                 None => step,

@@ -1,22 +1,44 @@
 //! Admission of one request: shedding, rate limits and breaker, in the order of their cost.
 //!
 //! The order is the same for every request. First the head decides
-//! ([`Handler::check_shedding_by_head`]), then the rate limits, so that a shed request pays no
+//! ([`RequestAdmission::check_shedding_by_head`]), then the rate limits, so that a shed request pays no
 //! tokens; then memory answers, and only then the cost of a read is weighed.
 
+use std::sync::Arc;
+
 use hotrow_admission::shed::{Kind, Load};
-use hotrow_answer::context::RequestContext;
+use hotrow_answer::collections::Collections;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
+use hotrow_answer::metrics::WorkerMetrics;
 use hotrow_answer::read_requirement::ReadRequirement;
 use hotrow_cache::{Freshness, ReadMode, Record};
-use hotrow_gate::admission::priority;
+use hotrow_gate::admission::{Admission, priority};
+use hotrow_gate::read::Fetcher;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
-use crate::handle::Handler;
+use crate::shared::Shared;
 
-impl Handler {
+/// Admission of the requests of one worker, under the settings in force.
+pub(crate) struct RequestAdmission {
+    pub(crate) shared: Arc<Admission>,
+    pub(crate) fetcher: Arc<Fetcher>,
+    collections: Arc<Collections>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl RequestAdmission {
+    pub(crate) fn new(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> Self {
+        Self {
+            shared: Arc::clone(&shared.admission),
+            fetcher: Arc::clone(&shared.fetcher),
+            collections: Arc::clone(&shared.collections),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
     /// Checks whether a request of this kind is admitted. Without load this reads one byte.
     ///
     /// # Errors
@@ -28,13 +50,13 @@ impl Handler {
         kind: Kind,
         request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
-        match self.shared.admission.load_shedder(id).load() {
+        match self.shared.load_shedder(id).load() {
             None => Ok(()),
             Some(load) => self.check_load(load, id, kind, request_headers),
         }
     }
 
-    /// Applies [`Handler::check_shedding`] by the head of a request: `memory` is its cost when
+    /// Applies [`RequestAdmission::check_shedding`] by the head of a request: `memory` is its cost when
     /// memory answers it.
     ///
     /// # Errors
@@ -44,23 +66,11 @@ impl Handler {
         &self,
         id: CollectionId,
         memory: Kind,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<(), HttpError> {
-        match self.shared.admission.load_shedder(id).load() {
+        match self.shared.load_shedder(id).load() {
             None => Ok(()),
-            Some(load) => {
-                self.check_load(load, id, self.kind_by_head(id, memory, request), request.headers)
-            }
-        }
-    }
-
-    #[cold]
-    fn kind_by_head(&self, id: CollectionId, memory: Kind, request: &RequestContext<'_>) -> Kind {
-        match ReadRequirement::of(request, self.shared.collections.get(id)) {
-            Ok(ReadRequirement::New) => Kind::Bypass,
-            // Memory may hold a single record that proves to be new enough.
-            Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
-            Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
+            Some(load) => self.check_load(load, id, kind_by_head(memory, request), request.headers),
         }
     }
 
@@ -68,8 +78,8 @@ impl Handler {
     /// database pressure.
     pub(crate) fn may_refresh(&self, id: CollectionId, quality: Freshness, now: Nanos) -> bool {
         quality == Freshness::Expired
-            && self.shared.admission.load_shedder(id).load().is_none()
-            && !self.shared.fetcher.of(id).breaker.refuses(now)
+            && self.shared.load_shedder(id).load().is_none()
+            && !self.fetcher.of(id).breaker.refuses(now)
     }
 
     /// Returns the deadline of a request whose missing keys may be read: `keys` keys that memory
@@ -82,11 +92,11 @@ impl Handler {
         id: CollectionId,
         mode: ReadMode,
         keys: usize,
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<Nanos, HttpError> {
-        let deadline = self.shared.admission.deadline(request)?;
+        let deadline = self.shared.deadline(request)?;
         self.check_shedding(id, read_kind(mode), request.headers)?;
-        self.shared.fetcher.of(id).breaker.admit(keys, request.times.now)?;
+        self.fetcher.of(id).breaker.admit(keys, request.times.now)?;
         Ok(deadline)
     }
 
@@ -97,7 +107,7 @@ impl Handler {
         if let Ok(record) = result
             && record.read_at() >= arrived
         {
-            let load_shedder = self.shared.admission.load_shedder(record.collection());
+            let load_shedder = self.shared.load_shedder(record.collection());
             load_shedder.waited(record.read_at().since(arrived));
         }
     }
@@ -110,14 +120,23 @@ impl Handler {
         kind: Kind,
         request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
-        let load_shedder = self.shared.admission.load_shedder(id);
-        let collection = self.shared.collections.get(id);
-        let priority =
-            priority::of(self.shared.admission.priority_header, collection, request_headers);
+        let load_shedder = self.shared.load_shedder(id);
+        let collection = self.collections.get(id);
+        let priority = priority::of(self.shared.priority_header, collection, request_headers);
         match load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
             None => Ok(()),
             Some(disposition) => Err(HttpError::Shed(disposition)),
         }
+    }
+}
+
+#[cold]
+fn kind_by_head(memory: Kind, request: &ReadRequest<'_>) -> Kind {
+    match request.required {
+        Ok(ReadRequirement::New) => Kind::Bypass,
+        // Memory may hold a single record that proves to be new enough.
+        Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
+        Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
     }
 }
 
@@ -131,74 +150,49 @@ pub(crate) fn read_kind(mode: ReadMode) -> Kind {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use hotrow_admission::shed::Level;
-    use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
     use crate::fuzzing::new_shared;
-    use hotrow_access::caller::{Caller, Rights};
     use hotrow_answer::context::RequestTimes;
-    use hotrow_answer::metrics::WorkerMetrics;
     use hotrow_answer::shed::ConnectionDisposition;
-    use hotrow_answer::sight::Sight;
-    use hotrow_telemetry::lookups::WorkerLookups;
 
     const NOW: Nanos = Nanos(1_000_000_000);
 
-    fn handler() -> Handler {
-        Handler::new(
-            new_shared(None),
-            Arc::new(WorkerMetrics::default()),
-            Arc::new(WorkerLookups::new(1)),
-        )
+    fn admission() -> RequestAdmission {
+        RequestAdmission::new(&new_shared(None), &Arc::default())
     }
 
     #[test]
     fn expired_hits_are_refreshed_only_without_load() {
-        let handler = handler();
+        let admission = admission();
         assert!(
-            handler.may_refresh(CollectionId(0), Freshness::Expired, NOW)
-                && !handler.may_refresh(CollectionId(0), Freshness::Fresh, NOW)
+            admission.may_refresh(CollectionId(0), Freshness::Expired, NOW)
+                && !admission.may_refresh(CollectionId(0), Freshness::Fresh, NOW)
         );
-        handler
+        admission
             .shared
-            .admission
             .load_shedder(CollectionId(0))
             .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
-        assert!(!handler.may_refresh(CollectionId(0), Freshness::Expired, NOW));
+        assert!(!admission.may_refresh(CollectionId(0), Freshness::Expired, NOW));
     }
 
     #[test]
     fn the_head_gives_the_least_cost_of_a_request() {
-        let handler = handler();
-        let plain = FieldsBuf::default();
+        let admission = admission();
         let id = CollectionId(0);
-        let no_cache = FieldsBuf::from_iter([("cache-control", "no-cache")]);
         let connection = crate::fuzzing::connection();
-        let request = |headers| RequestContext {
-            connection: &connection,
-            headers,
-            times: RequestTimes::of_arrival(NOW),
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: false,
-            is_purgeable: false,
-            is_traced: true,
-        };
-        let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
-        handler
+        let times = RequestTimes::of_arrival(NOW);
+        let plain = ReadRequest::new(&connection, Fields::default(), times);
+        let no_cache = ReadRequest { required: Ok(ReadRequirement::New), ..plain };
+        assert_eq!(admission.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
+        admission
             .shared
-            .admission
             .load_shedder(CollectionId(0))
             .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
+        assert_eq!(admission.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
         assert_eq!(
-            handler.check_shedding_by_head(id, Kind::Hit, &no_cache),
+            admission.check_shedding_by_head(id, Kind::Hit, &no_cache),
             Err(HttpError::Shed(ConnectionDisposition::KeepAlive))
         );
     }

@@ -6,19 +6,18 @@ use std::sync::Arc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_answer::budgets::COUNTED_BYTES_MIN;
-use hotrow_answer::context::{ConnectionContext, RequestContext};
+use hotrow_answer::context::{ConnectionContext, ReadRequest};
 use hotrow_answer::ids::Ids;
 use hotrow_answer::render::Item;
 use hotrow_answer::respond::Provenance;
 use hotrow_answer::sight::{SightBuf, absent_position};
-use hotrow_cache::{Presence, Record};
+use hotrow_cache::{Cache, Presence, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
-
-use crate::handle::Handler;
 
 /// What the sender of a batch sees of its records.
 pub(crate) struct View {
@@ -29,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn of(request: &RequestContext<'_>) -> Self {
+    pub(crate) fn of(request: &ReadRequest<'_>) -> Self {
         let collector = request.connection.is_redis.then(|| Rc::clone(request.connection));
         Self { sight: request.sight.to_buf(), columns: request.columns.cloned(), collector }
     }
@@ -55,27 +54,6 @@ pub(crate) struct Answers {
     pub(crate) bytes: u64,
     /// Reservation of the answer in the budget.
     pub(super) size: AnswerReservation,
-}
-
-impl Handler {
-    /// Returns room for the answers of a batch.
-    pub(crate) fn answers(&self, ids: &Ids, size: AnswerReservation, view: View) -> Answers {
-        let is_limited = view.sight.is_limited();
-        let cache = &self.shared.cache;
-        let id = ids.keys.first().filter(|_| is_limited).map(Key::collection);
-        Answers {
-            items: vec![None; ids.keys.len()],
-            unanswered: ids.keys.len(),
-            applied: id.and_then(|id| cache.applied(cache.source_of(id))),
-            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
-            is_described: !is_limited,
-            token: Token::None,
-            read_at: None,
-            bytes: 0,
-            view,
-            size,
-        }
-    }
 }
 
 /// Token of several records: the largest of theirs.
@@ -107,6 +85,29 @@ impl Token {
 }
 
 impl Answers {
+    /// Returns room for the answers of a batch.
+    pub(crate) fn new(
+        cache: &Cache<ReadFailure>,
+        ids: &Ids,
+        size: AnswerReservation,
+        view: View,
+    ) -> Self {
+        let is_limited = view.sight.is_limited();
+        let id = ids.keys.first().filter(|_| is_limited).map(Key::collection);
+        Self {
+            items: vec![None; ids.keys.len()],
+            unanswered: ids.keys.len(),
+            applied: id.and_then(|id| cache.applied(cache.source_of(id))),
+            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
+            is_described: !is_limited,
+            token: Token::None,
+            read_at: None,
+            bytes: 0,
+            view,
+            size,
+        }
+    }
+
     /// Takes an answer. Returns the bytes of what the sender sees of it.
     pub(crate) fn put(&mut self, place: usize, record: Record, how: Provenance) -> u64 {
         self.unanswered = self.unanswered.saturating_sub(1);

@@ -3,17 +3,15 @@
 
 use std::rc::Rc;
 
-use hotrow_access::caller::{Caller, Rights};
 use hotrow_access::verify::UnixSeconds;
-use hotrow_answer::context::{ConnectionContext, RequestContext, RequestTimes};
-use hotrow_answer::sight::Sight;
+use hotrow_answer::context::{ConnectionContext, ReadRequest, RequestTimes};
 use hotrow_changes::follow::EndCause;
 use hotrow_gate::access::wall_clock;
 use hotrow_http1::fields::FieldsBuf;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
-use crate::handle::Handler;
+use super::Following;
 
 /// Credential of a follower.
 pub(super) struct Credential {
@@ -21,27 +19,27 @@ pub(super) struct Credential {
     headers: FieldsBuf,
     /// Expiry of its token.
     expires: Option<UnixSeconds>,
-    /// Handler, and version of its grants and keys, by which it was judged.
-    judged_by: (Rc<Handler>, Option<u64>),
+    /// Settings, and version of their grants and keys, by which it was judged.
+    judged_by: (Rc<Following>, Option<u64>),
 }
 
 impl Credential {
-    /// Takes the credential of a request that was judged by `handler`.
+    /// Takes the credential of a request that was judged by `following`.
     pub(crate) fn new(
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
         expires: Option<UnixSeconds>,
-        handler: &Rc<Handler>,
+        following: &Rc<Following>,
     ) -> Self {
         Self {
             connection: Rc::clone(request.connection),
             headers: request.headers.to_buf(),
             expires,
-            judged_by: (Rc::clone(handler), generation(handler)),
+            judged_by: (Rc::clone(following), following.authorisation().generation()),
         }
     }
 
-    /// Returns the handler by which it was judged.
-    pub(crate) fn handler(&self) -> &Rc<Handler> {
+    /// Returns the settings by which it was judged.
+    pub(super) fn following(&self) -> &Rc<Following> {
         &self.judged_by.0
     }
 
@@ -51,43 +49,34 @@ impl Credential {
     /// The reason to end.
     pub(super) fn judge(
         &mut self,
-        newest: Option<Rc<Handler>>,
+        newest: Option<Rc<Following>>,
         id: CollectionId,
     ) -> Result<(), EndCause> {
         // None while the worker ends.
-        let handler = newest.unwrap_or_else(|| Rc::clone(self.handler()));
-        let now_judged_by = generation(&handler);
+        let following = newest.unwrap_or_else(|| Rc::clone(self.following()));
+        let now_judged_by = following.authorisation().generation();
         let is_expired = self.expires.is_some_and(|expires| wall_clock() >= expires);
-        let is_same = Rc::ptr_eq(&handler, self.handler()) && self.judged_by.1 == now_judged_by;
+        let is_same = Rc::ptr_eq(&following, self.following()) && self.judged_by.1 == now_judged_by;
         if is_same && !is_expired {
             return Ok(());
         }
-        if handler.shared.collections.get(id).is_removed {
+        if following.collection(id).is_removed {
             return Err(EndCause::Removed);
         }
-        let request = RequestContext {
-            connection: &self.connection,
-            headers: self.headers.as_fields(),
-            times: RequestTimes::of_arrival(Nanos::now()),
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: true,
-            is_purgeable: false,
-            is_traced: false,
-        };
-        let sender = handler.authenticate(&request).map_err(|_| EndCause::Access)?;
-        if let Some(authenticator) = &handler.authenticator {
-            authenticator.rights(id, sender.caller.roles).map_err(|_| EndCause::Access)?;
-        }
+        let headers = self.headers.as_fields();
+        let times = RequestTimes::of_arrival(Nanos::now());
+        let request = ReadRequest::new(&self.connection, headers, times);
+        let credential = || hotrow_answer::credential::Credential::of(headers);
+        let sender = following
+            .authorisation()
+            .authenticate(credential, &request)
+            .map_err(|_| EndCause::Access)?;
+        following
+            .authorisation()
+            .check_read(id, sender.caller.roles)
+            .map_err(|_| EndCause::Access)?;
         self.expires = sender.expires;
-        self.judged_by = (handler, now_judged_by);
+        self.judged_by = (following, now_judged_by);
         Ok(())
     }
-}
-
-/// Returns the version of grants and keys.
-fn generation(handler: &Handler) -> Option<u64> {
-    handler.authenticator.as_ref().map(|authenticator| authenticator.generation())
 }

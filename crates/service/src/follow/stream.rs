@@ -16,7 +16,7 @@ use foldhash::fast::RandomState;
 use hotrow_access::verify::UnixSeconds;
 use hotrow_answer::activity::Activity;
 use hotrow_answer::body::EndlessBody;
-use hotrow_answer::context::RequestContext;
+use hotrow_answer::context::ReadRequest;
 use hotrow_changes::follow::worker::Registration;
 use hotrow_changes::follow::{CHANGES_PER_READ, EndCause, FRAME_BYTES, FollowerGuard, Follows};
 use hotrow_gate::admission::rate::seed;
@@ -26,9 +26,9 @@ use hotrow_telemetry::throttle::SLOW_FOLLOWER;
 use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
+use super::Following;
 use super::asked::{Asked, Framing};
 use super::judge::Credential;
-use crate::handle::Handler;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,18 +44,18 @@ pub(super) struct Follower {
     /// Records that it follows; `None`: all.
     keys: Option<HashSet<Key, RandomState>>,
     credential: Credential,
-    registration: Registration<Handler>,
+    registration: Registration<Following>,
     guard: FollowerGuard,
 }
 
 impl Follower {
     /// Registers a follower and sets it to where its replay begins, in one step.
     pub(crate) fn open(
-        handler: &Rc<Handler>,
+        following: &Rc<Following>,
         id: CollectionId,
         asked: Asked,
         (guard, expires): (FollowerGuard, Option<UnixSeconds>),
-        request: &RequestContext<'_>,
+        request: &ReadRequest<'_>,
     ) -> Option<Self> {
         let (cursor, opening) = guard.follows().open(id, asked.last)?;
         Some(Self {
@@ -63,8 +63,8 @@ impl Follower {
             cursor,
             opening: Some(opening),
             keys: asked.keys,
-            credential: Credential::new(request, expires, handler),
-            registration: handler.followers.register(),
+            credential: Credential::new(request, expires, following),
+            registration: following.followers.register(),
             guard,
         })
     }
@@ -107,7 +107,7 @@ impl Follower {
             if is_called {
                 continue;
             }
-            if let Err(cause) = self.credential.judge(self.registration.newest_handler(), self.id) {
+            if let Err(cause) = self.credential.judge(self.registration.newest(), self.id) {
                 return cause;
             }
             if Instant::now() >= next_heartbeat {
@@ -119,7 +119,7 @@ impl Follower {
 
     /// Reads what waits, about a frame of it.
     fn read(&mut self, text: &mut EventText) -> Progress {
-        let schema = &self.credential.handler().shared.collections.get(self.id).schema;
+        let schema = &self.credential.following().collection(self.id).schema;
         let keys = &self.keys;
         let wants = |key: &Key| keys.as_ref().is_none_or(|keys| keys.contains(key));
         let follows = self.guard.follows();
@@ -146,7 +146,7 @@ impl Follower {
 
     /// Adds a heartbeat, unless the feed is behind or this follower is.
     fn heartbeat(&self, text: &mut EventText) {
-        let cache = &self.credential.handler().shared.cache;
+        let cache = self.credential.following().cache();
         let now = Nanos::now();
         let source = self.follows().source(self.id);
         let id = self.follows().log(self.id).lock().resume_point(self.id, &self.cursor);
@@ -183,7 +183,7 @@ pub(super) struct FollowBody {
     run: Pin<Box<dyn Future<Output = EndCause>>>,
     next: Rc<NextFrame>,
     follows: Arc<Follows>,
-    handler: Rc<Handler>,
+    following: Rc<Following>,
     activity: Rc<Activity>,
     framing: Framing,
     /// Its client has taken nothing for too long.
@@ -206,8 +206,8 @@ impl fmt::Debug for FollowBody {
 impl FollowBody {
     pub(crate) fn new(
         follower: Follower,
-        handler: &Rc<Handler>,
-        request: &RequestContext<'_>,
+        following: &Rc<Following>,
+        request: &ReadRequest<'_>,
         framing: Framing,
     ) -> Self {
         let next = Rc::new(NextFrame::default());
@@ -218,7 +218,7 @@ impl FollowBody {
             run: Box::pin(follower.run(Rc::clone(&next))),
             next,
             follows,
-            handler: Rc::clone(handler),
+            following: Rc::clone(following),
             activity: Rc::clone(&request.connection.activity),
             framing,
             is_stuck: false,
@@ -292,7 +292,7 @@ impl Drop for FollowBody {
         };
         self.follows.counts.ended(cause);
         if cause == EndCause::Slow {
-            let name = &self.handler.shared.collections.get(self.collection).name;
+            let name = &self.following.collection(self.collection).name;
             SLOW_FOLLOWER.warn(|suppressed| {
                 tracing::warn!(
                     collection = name,

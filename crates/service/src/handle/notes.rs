@@ -1,4 +1,4 @@
-//! Notes of a handler's requests for operators, where they are configured.
+//! Notes of requests for operators, where they are configured.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,35 +6,46 @@ use std::time::{Duration, SystemTime};
 
 use hotrow_access::caller::Peer;
 use hotrow_answer::answer::Answer;
-use hotrow_answer::body::Body;
+use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ConnectionContext;
 use hotrow_answer::rejection::Rejection;
 use hotrow_config::access::Names;
+use hotrow_gate::admission::Admission;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::access_log::{Entry, RequestLine, WorkerAccessLog};
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::request::{Notes, Protocol};
-use hotrow_telemetry::server_timing::{ReadAt, ServerTiming};
+use hotrow_telemetry::server_timing::ServerTiming;
 use hotrow_telemetry::trace_context::parent_of;
 use hotrow_telemetry::traces::{AnsweredRequest, TraceSlot};
-use http::{Response, StatusCode};
+use http::StatusCode;
 
-use super::Handler;
+use super::Authorisation;
 use crate::observer::{Arrived, Observer, PendingNote};
+use crate::shared::Shared;
 
-impl Handler {
-    /// Makes the notes that are configured. `worker`: the worker's index.
-    #[must_use]
-    pub fn observed(mut self, worker: usize) -> Self {
-        self.observer = Observer::new(
-            self.shared.access_log.clone(),
-            self.shared.has_server_timing,
-            self.shared.fetcher.tracer.clone(),
-            worker,
-        )
-        .map(Rc::new);
-        self
+/// Notes of the requests of one worker, under the settings in force.
+pub struct RequestNotes {
+    /// `None`: none are configured.
+    pub(crate) observer: Option<Rc<Observer>>,
+    pub(crate) collections: Arc<Collections>,
+    admission: Arc<Admission>,
+    authorisation: Rc<Authorisation>,
+}
+
+impl RequestNotes {
+    pub(crate) fn new(
+        shared: &Shared,
+        observer: Option<Rc<Observer>>,
+        authorisation: &Rc<Authorisation>,
+    ) -> Self {
+        Self {
+            observer,
+            collections: Arc::clone(&shared.collections),
+            admission: Arc::clone(&shared.admission),
+            authorisation: Rc::clone(authorisation),
+        }
     }
 
     /// Returns what a request takes along while it waits.
@@ -49,7 +60,7 @@ impl Handler {
         PendingNote {
             line: [method, target].concat().into(),
             method_bytes: method.len(),
-            client: self.client(arrived.connection, headers),
+            client: self.admission.client(arrived.connection.peer, headers),
             protocol: arrived.protocol,
             since: arrived.since,
             notes,
@@ -59,17 +70,10 @@ impl Handler {
         }
     }
 
-    /// Notes in an answer when its last read was sent.
-    pub(crate) fn note_read(&self, response: &mut Response<Body>, read_at: Option<Nanos>) {
-        if let (Some(read_at), true) = (read_at, self.shared.has_server_timing) {
-            response.extensions_mut().insert(ReadAt(read_at));
-        }
-    }
-
     /// Returns whether the answer has `Server-Timing`: not if it could show which records of other
     /// tenants are in memory.
     fn shows_time(&self, observer: &Observer, notes: &Notes) -> bool {
-        let has_tenants = |id| self.shared.collections.get(id).tenancy.is_some();
+        let has_tenants = |id| self.collections.get(id).tenancy.is_some();
         observer.has_server_timing && !notes.collection.is_some_and(has_tenants)
     }
 
@@ -138,14 +142,14 @@ impl Handler {
     /// Returns the note of an answer that had no end when it began, which is made at its end with
     /// the number of its bytes.
     pub(crate) fn stream_note(self: &Rc<Self>, pending: PendingNote) -> Box<dyn FnOnce(u64)> {
-        let handler = Rc::clone(self);
+        let notes = Rc::clone(self);
         Box::new(move |bytes| {
-            let Some(observer) = &handler.observer else { return };
+            let Some(observer) = &notes.observer else { return };
             let now = Nanos::now();
             let took = now.since(pending.since);
             let status = StatusCode::OK.as_u16();
             if let Some(log) = observer.access_log_of(status, took, now) {
-                handler.log(log, &pending, took, (status, bytes, CacheOutcome::None));
+                notes.log(log, &pending, took, (status, bytes, CacheOutcome::None));
             }
         })
     }
@@ -160,7 +164,7 @@ impl Handler {
     ) {
         let status = rejection.status();
         if let Some(log) = observer.access_log_of(status, Duration::ZERO, Nanos::now()) {
-            let client = self.client(connection, Fields::default());
+            let client = self.admission.client(connection.peer, Fields::default());
             log.write(&Entry::without_head(client, protocol.label(), status));
         }
     }
@@ -175,7 +179,7 @@ impl Handler {
     ) {
         let (method, target) = pending.line.split_at(pending.method_bytes);
         let body_bytes = if method == b"HEAD" { 0 } else { bytes };
-        let collection = pending.notes.collection.map(|id| self.shared.collections.get(id));
+        let collection = pending.notes.collection.map(|id| self.collections.get(id));
         access_log.write(&Entry {
             ended: SystemTime::now(),
             took: Some(took),
@@ -191,12 +195,7 @@ impl Handler {
         });
     }
 
-    /// Returns the client, which a trusted proxy may name.
-    pub(crate) fn client(&self, connection: &ConnectionContext, headers: Fields<'_>) -> Peer {
-        self.shared.admission.rate.clients().client(connection.peer, headers)
-    }
-
     pub(crate) fn names(&self) -> Option<Arc<Names>> {
-        self.authenticator.as_ref().map(|authenticator| authenticator.names())
+        self.authorisation.names()
     }
 }

@@ -1,7 +1,6 @@
 //! From a request's head to an answer's head, with the counts of the answer, under the settings of
 //! one handler.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,6 +19,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::request::{Notes, Protocol};
 use hotrow_telemetry::server_timing::ServerTiming;
+use http::Response;
 
 use super::{Evaluation, Handler, Pending, ReceivedIds, Step};
 use crate::observer::{Arrived, PendingNote};
@@ -78,19 +78,22 @@ impl Handler {
                 let mut answer = self.counted(outcome, now);
                 if let Some(body) = answer.endless_body() {
                     // Its note is made at its end.
-                    if self.observer.is_some() {
-                        body.at_end(self.stream_note(self.pending_note(&arrived, notes, None)));
+                    if self.notes.observer.is_some() {
+                        body.at_end(
+                            self.notes.stream_note(self.notes.pending_note(&arrived, notes, None)),
+                        );
                     }
                     return Begun::Now(AnswerTo { answer, origin, timing: None });
                 }
-                let note =
-                    |observer: &_| self.note(observer, &arrived, notes, (&answer, cache_outcome));
-                let timing = self.observer.as_deref().and_then(note);
+                let note = |observer: &_| {
+                    self.notes.note(observer, &arrived, notes, (&answer, cache_outcome))
+                };
+                let timing = self.notes.observer.as_deref().and_then(note);
                 Begun::Now(AnswerTo { answer, origin, timing })
             }
             Step::Later(Pending { future, ids, trace }) => {
-                let note = |_: &Rc<_>| self.pending_note(&arrived, notes, trace);
-                let note = self.observer.as_ref().map(note);
+                let note = |_: &Rc<_>| self.notes.pending_note(&arrived, notes, trace);
+                let note = self.notes.observer.as_ref().map(note);
                 Begun::Later(PendingAnswer { future, ids, note, origin })
             }
         }
@@ -108,29 +111,29 @@ impl Handler {
         let mut answer = self.counted(outcome, since);
         if let Some(body) = answer.endless_body() {
             if let Some(note) = note {
-                body.at_end(self.stream_note(note));
+                body.at_end(self.notes.stream_note(note));
             }
-            self.turn_ended();
+            self.counts.turn_ended();
             return AnswerTo { answer, origin, timing: None };
         }
-        let timing = match (&self.observer, &note) {
+        let timing = match (&self.notes.observer, &note) {
             (Some(observer), Some(note)) => {
-                self.note_pending(observer, note, (&answer, cache_outcome))
+                self.notes.note_pending(observer, note, (&answer, cache_outcome))
             }
             _ => None,
         };
-        self.turn_ended();
+        self.counts.turn_ended();
         AnswerTo { answer, origin, timing }
     }
 
     /// Refuses a request that was waited for. No page of another origin may read why.
     pub(crate) fn refuse(
         self: &Rc<Self>,
-        problem: &HttpError,
+        problem: HttpError,
         ending: Ending,
         since: Nanos,
     ) -> AnswerTo {
-        let outcome = (problem.response().into(), CacheOutcome::None);
+        let outcome = Answer::refused(problem);
         self.complete(outcome, Ending { origin: RequestOrigin::Other, ..ending }, since)
     }
 
@@ -142,9 +145,7 @@ impl Handler {
         let written = match answer {
             Answer::Record(answer) => self.heads.write(answer, out),
             Answer::Absent(answer) => self.heads.write_absent(answer, out),
-            Answer::Http(response) => write_response(*response, out),
-            // Only for connections of another protocol, which do not come here.
-            Answer::Items(_) => write_response(HttpError::Unreadable.response(), out),
+            other => write_response(response_of(other), out),
         };
         if let Some(cors) = &self.shared.cors {
             cors.write(origin, out);
@@ -166,14 +167,8 @@ impl Handler {
         let written = match answer {
             Answer::Record(answer) => self.heads.write_fields(answer, text, out),
             Answer::Absent(answer) => self.heads.write_absent_fields(answer, text, out),
-            Answer::Http(response) => {
-                let written = write_response(*response, text);
-                encoder::head(out, written.status, text);
-                written
-            }
-            // As in `write_head`.
-            Answer::Items(_) => {
-                let written = write_response(HttpError::Unreadable.response(), text);
+            other => {
+                let written = write_response(response_of(other), text);
                 encoder::head(out, written.status, text);
                 written
             }
@@ -195,51 +190,25 @@ impl Handler {
         connection: &Rc<ConnectionContext>,
         protocol: Protocol,
     ) {
-        if let Some(observer) = &self.observer {
-            self.note_rejected(observer, rejection, (connection, protocol));
+        if let Some(observer) = &self.notes.observer {
+            self.notes.note_rejected(observer, rejection, (connection, protocol));
         }
-    }
-
-    /// Hits that arrived together took the same time: one reading of the clock covers them.
-    pub(crate) fn turn_ended(&self) {
-        let (hits, since) = self.hits_of_turn.replace((0, Nanos(0)));
-        if hits > 0 {
-            let took_ns = Nanos::now().0.saturating_sub(since.0);
-            self.metrics.hit_latency_ns.record_n(took_ns, hits);
-        }
-        let (hits, since) = self.redis_hits_of_turn.replace((0, Nanos(0)));
-        if hits > 0 {
-            let took_ns = Nanos::now().0.saturating_sub(since.0);
-            self.metrics.redis.hit_latency_ns.record_n(took_ns, hits);
-        }
-    }
-
-    /// Counts a hit of the Redis protocol in the turn.
-    #[inline]
-    pub(crate) fn redis_hit_in_turn(&self, since: Nanos) {
-        add_hit(&self.redis_hits_of_turn, since);
     }
 
     fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
-        self.metrics.answered(answer.status(), outcome);
-        match outcome {
-            CacheOutcome::Hit | CacheOutcome::Stale => {
-                add_hit(&self.hits_of_turn, since);
-            }
-            CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
-                let took_ns = Nanos::now().0.saturating_sub(since.0);
-                self.metrics.miss_latency_ns.record(took_ns);
-            }
-            CacheOutcome::None => {}
-        }
+        self.counts.answered(answer.status(), outcome, since);
         answer
     }
 }
 
-#[inline]
-fn add_hit(hits_of_turn: &Cell<(u64, Nanos)>, since: Nanos) {
-    let (hits, begun) = hits_of_turn.get();
-    // A hit that waited for its turn of another kind has begun earlier.
-    let begun = if hits == 0 { since } else { begun.min(since) };
-    hits_of_turn.set((hits + 1, begun));
+/// Returns an answer that has no head of its own.
+fn response_of(answer: Answer) -> Response<Body> {
+    match answer {
+        Answer::Http(response) => *response,
+        Answer::Refused(refusal) => refusal.response(),
+        // Heads of records are written without a response, and connections over HTTP get no parts.
+        Answer::Record(_) | Answer::Absent(_) | Answer::Items(_) => {
+            HttpError::Unreadable.response()
+        }
+    }
 }

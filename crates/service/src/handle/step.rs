@@ -13,15 +13,15 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::TraceSlot;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
-pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
+pub const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
     "the configuration changed while the request was received; send it again",
 );
 
 /// Ids of a batch, once its body has been read: another evaluation has no body.
-pub(crate) type ReceivedIds = Rc<OnceCell<Rc<Ids>>>;
+pub type ReceivedIds = Rc<OnceCell<Rc<Ids>>>;
 
 /// What an evaluation of a request begins with.
-pub(crate) enum Evaluation {
+pub enum Evaluation {
     /// The request has just arrived.
     First,
     /// The settings changed while it waited. The ids of its body, if it has one that was read.
@@ -50,8 +50,8 @@ impl Step {
         Self::Now((response.into(), CacheOutcome::None))
     }
 
-    pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::ready(problem.response())
+    pub(crate) fn refused(error: HttpError) -> Self {
+        Self::Now(Answer::refused(error))
     }
 
     /// Returns the step of a request that waits. `trace`: where its trace is or will be, if it may

@@ -19,8 +19,7 @@ use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAcc
 use hotrow_types::key::CollectionId;
 
 use super::command_request::{Asked, CommandRequest};
-use super::{Reply, Session};
-use crate::handle::Handler;
+use super::{Commands, Reply, Session};
 use crate::observer::Observer;
 use hotrow_config::access::Names;
 
@@ -112,14 +111,14 @@ struct CommandNote {
 
 impl Reply {
     /// Counts and notes it. Returns what is sent.
-    pub(crate) fn counted_by(self, handler: &Handler) -> commands::Reply {
+    pub(crate) fn counted_by(self, commands: &Commands) -> commands::Reply {
         let Self { bytes, body, due: (command, answered) } = self;
-        handler.answered_later(&command, answered);
+        commands.answered_later(&command, answered);
         commands::Reply { bytes, body }
     }
 }
 
-impl Handler {
+impl Commands {
     /// Counts and notes a command that is answered at once.
     #[inline]
     pub(super) fn answered_at_once(
@@ -128,16 +127,21 @@ impl Handler {
         collection: Option<CollectionId>,
         answered: Answered,
     ) {
-        self.count_command(asked.spec.command as usize, asked.request.arrived, answered);
-        if let Some(observer) = &self.observer {
+        self.count(asked.spec.command as usize, asked.request.arrived, answered);
+        if let Some(observer) = &self.notes.observer {
             self.note_command(observer, &asked.into(), collection, answered);
         }
     }
 
+    #[inline]
+    fn count(&self, command: usize, since: Nanos, answered: Answered) {
+        self.counts.command(command, answered.status, answered.outcome, since);
+    }
+
     /// Counts and notes a command that is refused.
     pub(super) fn answered_with_error(&self, received: &Received<'_>, answered: Answered) {
-        self.count_command(received.index(), received.request.arrived, answered);
-        if let Some(observer) = &self.observer {
+        self.count(received.index(), received.request.arrived, answered);
+        if let Some(observer) = &self.notes.observer {
             self.note_command(observer, received, None, answered);
         }
     }
@@ -148,7 +152,8 @@ impl Handler {
         asked: &Asked<'_>,
         collection: Option<CollectionId>,
     ) -> PendingCommand {
-        let has_log = self.observer.as_ref().is_some_and(|observer| observer.has_access_log());
+        let has_log =
+            self.notes.observer.as_ref().is_some_and(|observer| observer.has_access_log());
         PendingCommand {
             command: asked.spec.command as usize,
             arrived: asked.request.arrived,
@@ -158,31 +163,14 @@ impl Handler {
 
     /// Counts and notes a command that has waited.
     pub(crate) fn answered_later(&self, pending: &PendingCommand, answered: Answered) {
-        self.count_command(pending.command, pending.arrived, answered);
-        self.turn_ended();
+        self.count(pending.command, pending.arrived, answered);
+        self.counts.turn_ended();
         let now = Nanos::now();
         let took = now.since(pending.arrived);
-        if let (Some(observer), Some(note)) = (&self.observer, &pending.note)
+        if let (Some(observer), Some(note)) = (&self.notes.observer, &pending.note)
             && let Some(log) = observer.access_log_of(answered.status, took, now)
         {
             self.log_command(log, note, took, answered);
-        }
-    }
-
-    #[inline]
-    fn count_command(&self, command: usize, arrived: Nanos, answered: Answered) {
-        let Answered { outcome, status, .. } = answered;
-        self.metrics.redis.count(command, outcome);
-        if status >= 400 {
-            self.metrics.redis.count_status(status);
-        }
-        match outcome {
-            RedisOutcome::Hit | RedisOutcome::Stale => self.redis_hit_in_turn(arrived),
-            RedisOutcome::Miss | RedisOutcome::Coalesced | RedisOutcome::Bypass => {
-                let took_ns = Nanos::now().0.saturating_sub(arrived.0);
-                self.metrics.redis.miss_latency_ns.record(took_ns);
-            }
-            RedisOutcome::None | RedisOutcome::Error => {}
         }
     }
 
@@ -213,11 +201,11 @@ impl Handler {
         CommandNote {
             name: received.spec.map_or("unknown", |spec| spec.name),
             keys: received.keys(),
-            client: session.connection.peer,
+            client: session.connection().peer,
             version: session.version(),
             collection,
             caller: received.caller,
-            names: self.names(),
+            names: self.notes.names(),
         }
     }
 
@@ -229,7 +217,7 @@ impl Handler {
         answered: Answered,
     ) {
         let method = note.name.to_ascii_uppercase();
-        let collection = note.collection.map(|id| self.shared.collections.get(id));
+        let collection = note.collection.map(|id| self.reads.collections.get(id));
         access_log.write(&Entry {
             ended: SystemTime::now(),
             took: Some(took),
@@ -248,11 +236,11 @@ impl Handler {
     /// Notes bytes that the connection has refused, because they are no command that it takes.
     #[cold]
     pub(crate) fn note_refused_input(&self, session: &Session, status: u16) {
-        let Some(observer) = &self.observer else { return };
+        let Some(observer) = &self.notes.observer else { return };
         let now = Nanos::now();
         if let Some(log) = observer.access_log_of(status, Duration::ZERO, now) {
             let protocol = session.version().label();
-            log.write(&Entry::without_head(session.connection.peer, protocol, status));
+            log.write(&Entry::without_head(session.connection().peer, protocol, status));
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use hotrow_access::caller::{Caller, Rights, Sender};
+use hotrow_access::caller::Sender;
 use hotrow_answer::commands::Spec;
-use hotrow_answer::context::{RequestContext, RequestTimes};
-use hotrow_answer::sight::Sight;
+use hotrow_answer::context::{ReadRequest, RequestTimes};
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::Arguments;
@@ -26,8 +25,8 @@ pub(crate) struct CommandRequest<'a> {
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a CommandRequest<'a>,
     pub(super) spec: &'static Spec,
-    /// As a request over HTTP, before the collection is known.
-    pub(crate) context: RequestContext<'a>,
+    /// What it asks for, before the collection is known.
+    pub(crate) read: ReadRequest<'a>,
     pub(crate) sender: &'a Sender,
 }
 
@@ -39,24 +38,14 @@ impl<'a> Asked<'a> {
 }
 
 impl<'a> CommandRequest<'a> {
-    /// Returns the request over HTTP with these header fields.
-    pub(crate) fn context(&'a self, headers: Fields<'a>) -> RequestContext<'a> {
+    /// Returns what it asks for, whoever sends it.
+    pub(crate) fn read(&'a self) -> ReadRequest<'a> {
         let arrival = RequestTimes::of_arrival(self.arrived);
         let times = match self.is_again {
             true => RequestTimes { now: Nanos::now(), ..arrival },
             false => arrival,
         };
-        RequestContext {
-            connection: &self.session.connection,
-            headers,
-            times,
-            caller: Caller::default(),
-            rights: Rights::ALL,
-            sight: Sight::All,
-            columns: None,
-            is_paid: self.is_again,
-            is_purgeable: false,
-            is_traced: false,
-        }
+        let read = ReadRequest::new(self.session.connection(), Fields::default(), times);
+        ReadRequest { is_paid: self.is_again, ..read }
     }
 }

@@ -6,17 +6,16 @@ use std::rc::Rc;
 
 use hotrow_access::caller::{Peer, Sender};
 use hotrow_answer::commands::{Command, Spec};
-use hotrow_http1::fields::FieldsBuf;
 use hotrow_resp::{Version, write};
 
-use super::Replied;
 use super::Session;
 use super::answered::Received;
 use super::command_request::{Asked, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, unknown_subcommand, wrong_arity};
-use super::session::{credential_of, is_name};
+use super::session::is_name;
 use super::track;
-use crate::handle::Handler;
+use super::{Commands, Replied};
+use crate::tracking::{Password, credential_of};
 
 /// Name of the only user.
 const DEFAULT_USER: &[u8] = b"default";
@@ -25,7 +24,7 @@ const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or spec
 const TRACKS: &str = "ERR HELLO 2 is not possible while the connection tracks without REDIRECT; \
     send CLIENT TRACKING OFF first";
 
-impl Handler {
+impl Commands {
     /// Serves the commands that need no credential.
     pub(super) fn set_up(
         self: &Rc<Self>,
@@ -61,32 +60,36 @@ impl Handler {
             (Some(user), Some(password)) if arguments.len() == 3 => (Some(user), password),
             _ => return Err(SYNTAX.to_owned()),
         };
-        if self.authenticator.is_none() && user.is_none() {
+        if self.reads.authorisation.is_open() && user.is_none() {
             return Err("ERR AUTH <password> called without any password configured for the \
                  default user. Are you sure your configuration is correct?"
                 .to_owned());
         }
-        let (credential, sender) = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
-        request.session.set_credential(credential);
+        let (password, sender) = self.checked(user.unwrap_or(DEFAULT_USER), password, request)?;
+        request.session.set_password(password);
         self.changed_credential(request.session, &sender);
         Ok(())
     }
 
-    /// Returns the credential of a user and a password, an API key or a token, and who sends it.
+    /// Returns the password of a user, an API key or a token, and who sends it.
     fn checked(
         &self,
         user: &[u8],
         password: &[u8],
         request: &CommandRequest<'_>,
-    ) -> Result<(Rc<FieldsBuf>, Sender), String> {
+    ) -> Result<(Password, Sender), String> {
         if user != DEFAULT_USER {
             return Err(WRONG_PASS.to_owned());
         }
         // As a user of Redis without a password: any is right.
-        let is_open = self.authenticator.is_none();
-        let credential = if is_open { Rc::default() } else { credential_of(password) };
-        match self.authenticate(&request.context(credential.as_fields())) {
-            Ok(sender) => Ok((credential, sender)),
+        let is_open = self.reads.authorisation.is_open();
+        let password = (!is_open).then(|| Rc::from(password));
+        match self
+            .reads
+            .authorisation
+            .authenticate(|| Ok(credential_of(&password)), &request.read())
+        {
+            Ok(sender) => Ok((password, sender)),
             Err(problem) => Err(of_credential(&problem)),
         }
     }
@@ -113,15 +116,15 @@ impl Handler {
         if version == Version::Resp2 && session.needs_pushes() {
             return Err(TRACKS.to_owned());
         }
-        let mut credential = session.credential();
+        let mut password = session.password();
         let mut has_credential = false;
         let mut name = None;
         let mut options = arguments.from(2);
         while let Some(option) = options.next() {
             if option.eq_ignore_ascii_case(b"auth")
-                && let (Some(user), Some(password)) = (options.next(), options.next())
+                && let (Some(user), Some(given)) = (options.next(), options.next())
             {
-                (credential, _) = self.checked(user, password, request)?;
+                (password, _) = self.checked(user, given, request)?;
                 has_credential = true;
             } else if option.eq_ignore_ascii_case(b"setname")
                 && let Some(given) = options.next()
@@ -132,7 +135,8 @@ impl Handler {
                 return Err(format!("ERR Syntax error in HELLO option '{shown}'"));
             }
         }
-        let Ok(sender) = self.authenticate(&request.context(credential.as_fields())) else {
+        let own = || Ok(credential_of(&password));
+        let Ok(sender) = self.reads.authorisation.authenticate(own, &request.read()) else {
             return Err("NOAUTH HELLO must be called with the client already authenticated, \
                  otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
                  authenticate the client and select the RESP protocol version at the same time"
@@ -141,7 +145,7 @@ impl Handler {
         if name.is_some_and(|name| !is_name(name)) {
             return Err(BAD_NAME.to_owned());
         }
-        session.set_credential(Rc::clone(&credential));
+        session.set_password(password);
         if has_credential {
             self.changed_credential(session, &sender);
         }
@@ -245,7 +249,7 @@ fn write_hello(session: &Session, out: &mut Vec<u8>) {
     write::array(out, 0);
 }
 
-impl Handler {
+impl Commands {
     /// Serves `CLIENT`.
     fn client_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         let (arguments, session) = (asked.request.arguments, asked.request.session);
@@ -262,7 +266,9 @@ impl Handler {
 
     /// Makes it possible that other connections name this one, whose client learns its number.
     fn name_connection(&self, session: &Session, sender: &Sender) {
-        self.shared.tracking.iter().for_each(|tracking| _ = session.mailbox(tracking, sender));
+        if let Some(tracking) = &self.tracking {
+            session.mailbox(tracking.shared(), sender);
+        }
     }
 }
 
@@ -332,7 +338,7 @@ fn info_line(session: &Session) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut line = format!("id={}", session.id);
     // Writing to a string does not fail.
-    let _ = match session.connection.peer {
+    let _ = match session.connection().peer {
         Peer::Address(address) => write!(line, " addr={address}"),
         Peer::User(user) => write!(line, " user-id={user}"),
     };

@@ -11,13 +11,13 @@ use super::command_request::{Asked, CommandRequest};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
-use super::{Replied, subscribe};
-use crate::handle::Handler;
+use super::{Commands, Replied, subscribe};
+use crate::tracking::credential_of;
 
 /// Status of commands that are not served, as of methods that are not.
 const NOT_SERVED: u16 = 405;
 
-impl Handler {
+impl Commands {
     /// Begins to answer a command, and writes the reply to `out` as far as it is ready.
     pub(crate) fn command(
         self: &Rc<Self>,
@@ -48,20 +48,21 @@ impl Handler {
             let received = Received::unknown_sender(request, spec);
             return self.refuse_command(received, &subscribe::refusal(spec.name), out);
         }
-        let credential = request.session.credential();
-        let context = request.context(credential.as_fields());
+        let password = request.session.password();
+        let read = request.read();
         if spec.is_open() {
             return self.set_up(spec, request, out);
         }
-        let sender = match self.authenticate(&context) {
-            Ok(sender) => sender,
-            Err(problem) => {
-                let text = request.session.transaction.refused(spec, refusal::text(&problem));
-                let received = Received::unknown_sender(request, spec);
-                return self.refuse_command(received, &text, out);
-            }
-        };
-        let asked = Asked { request, spec, context, sender: &sender };
+        let sender =
+            match self.reads.authorisation.authenticate(|| Ok(credential_of(&password)), &read) {
+                Ok(sender) => sender,
+                Err(problem) => {
+                    let text = request.session.transaction.refused(spec, refusal::text(&problem));
+                    let received = Received::unknown_sender(request, spec);
+                    return self.refuse_command(received, &text, out);
+                }
+            };
+        let asked = Asked { request, spec, read, sender: &sender };
         if request.session.transaction.is_queueing() && !spec.ends_queue() {
             return self.queue(&asked, out);
         }
@@ -77,13 +78,13 @@ impl Handler {
     pub(super) fn serve_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
         let Asked { request, spec, .. } = *asked;
         match (spec.command, request.arguments.len()) {
-            (Command::Get, _) => self.one(Wanted::Value, asked, out),
-            (Command::Exists, 2) => self.one(Wanted::Presence, asked, out),
-            (Command::Exists, _) => self.many(Gathered::Count, asked, out),
-            (Command::Mget, _) => self.many(Gathered::Values, asked, out),
+            (Command::Get, _) => self.reply_one(Wanted::Value, None, asked, out),
+            (Command::Exists, 2) => self.reply_one(Wanted::Presence, None, asked, out),
+            (Command::Exists, _) => self.reply_many(Gathered::Count, asked, out),
+            (Command::Mget, _) => self.reply_many(Gathered::Values, asked, out),
             (Command::HotrowGet, _) => self.one_at_least(asked, out),
-            (Command::Pttl, _) => self.one(Wanted::TtlMs, asked, out),
-            (Command::Ttl, _) => self.one(Wanted::TtlS, asked, out),
+            (Command::Pttl, _) => self.reply_one(Wanted::TtlMs, None, asked, out),
+            (Command::Ttl, _) => self.reply_one(Wanted::TtlS, None, asked, out),
             (Command::Multi | Command::Exec | Command::Discard, _) => self.transact(asked, out),
             (Command::Subscribe | Command::Unsubscribe, _) => self.subscribe(asked, out),
             _ => self.describe_or_name(asked, out),
@@ -110,7 +111,7 @@ impl Handler {
 
     /// Counts a command that has nothing to do with records.
     pub(super) fn done(&self, spec: &Spec) -> Replied {
-        self.metrics.redis.count(spec.command as usize, RedisOutcome::None);
+        self.counts.metrics.redis.count(spec.command as usize, RedisOutcome::None);
         Replied::Done
     }
 }

@@ -10,9 +10,11 @@ use bytes::Bytes;
 use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::body::{Body, Segments};
 use hotrow_answer::budgets::COUNTED_BYTES_MIN;
+use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
 use hotrow_answer::render::{BatchParts, Item};
+use hotrow_answer::route::ReadTarget;
 use hotrow_resp::{Version, write};
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, KeyError};
@@ -20,8 +22,9 @@ use hotrow_types::key::{CollectionId, KeyError};
 use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal;
-use super::{Replied, Reply};
-use crate::handle::{Handler, Step};
+use super::{Commands, Replied, Reply};
+use crate::batch;
+use crate::handle::Step;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) enum Gathered {
 /// Keys of a command: a batch for each collection, and the place of each argument.
 #[derive(Default)]
 struct Plan {
-    batches: Vec<(CollectionId, Ids)>,
+    batches: Vec<(ReadTarget, Ids)>,
     /// By argument, the number of its batch and its place there.
     places: Vec<(usize, usize)>,
 }
@@ -52,12 +55,12 @@ enum BadKeys {
     /// With the text.
     Refused(String),
     /// It costs as much as one id.
-    BadId(CollectionId, KeyError),
+    BadId(ReadTarget, KeyError),
 }
 
-impl Handler {
+impl Commands {
     /// Replies with the records of all arguments.
-    pub(crate) fn many(
+    pub(super) fn reply_many(
         self: &Rc<Self>,
         gathered: Gathered,
         asked: &Asked<'_>,
@@ -66,11 +69,10 @@ impl Handler {
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
             Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
-            Err(BadKeys::BadId(id, error)) => {
-                let of = self.shared.collections.base_of(id);
-                let step = self.on_collection(of, asked, |context| {
-                    self.limited(of, 1, context, move |_, _| {
-                        Step::problem(&HttpError::BadId(error))
+            Err(BadKeys::BadId(ReadTarget { of, .. }, error)) => {
+                let step = self.on_collection(of, None, asked, |read| {
+                    self.reads.admission.limited(self, of, 1, read, move |_, _| {
+                        Step::refused(HttpError::BadId(error))
                     })
                 });
                 return self.gather((vec![step], Some(of)), gathered, Vec::new(), (asked, out));
@@ -78,16 +80,14 @@ impl Handler {
         };
         // A line of the access log names one collection.
         let only = match &batches[..] {
-            [(id, _)] => Some(self.shared.collections.base_of(*id)),
+            [(target, _)] => Some(target.of),
             _ => None,
         };
         let mut steps = Vec::with_capacity(batches.len());
-        for (id, ids) in batches {
-            let of = self.shared.collections.base_of(id);
-            let step = self.on_collection(of, asked, |context| {
-                let parsed = self.check_alias_grant(id, context).map(|()| ids);
-                self.limited_batch(of, parsed, context)
-            });
+        for (target, ids) in batches {
+            let several =
+                |read: &ReadRequest<'_>| batch::several(&self.reads, target, Ok(ids), read);
+            let step = self.on_collection(target.of, None, asked, several);
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
             if is_refused {
@@ -100,7 +100,7 @@ impl Handler {
 
     fn plan(&self, asked: &Asked<'_>) -> Result<Plan, BadKeys> {
         let keys = asked.request.arguments.from(1);
-        let max = self.shared.limits.max_batch;
+        let max = self.reads.limits.max_batch;
         if keys.len() > max {
             let (name, count) = (asked.spec.name.to_ascii_uppercase(), keys.len());
             return Err(BadKeys::Refused(format!(
@@ -109,12 +109,12 @@ impl Handler {
         }
         let mut plan = Plan::default();
         plan.places.reserve(keys.len());
-        let mut batch_of = vec![None; self.shared.collections.count()];
+        let mut batch_of = vec![None; self.reads.collections.count()];
         for key in keys.clone() {
-            let (id, key) = self.named_key(key).map_err(BadKeys::Refused)?;
-            let key = key.map_err(|error| BadKeys::BadId(id, error))?;
-            let batch = *batch_of[usize::from(id.0)].get_or_insert_with(|| {
-                plan.batches.push((id, Ids::without_names(self.shared.cache.hasher())));
+            let (target, key) = self.named_key(key).map_err(BadKeys::Refused)?;
+            let key = key.map_err(|error| BadKeys::BadId(target, error))?;
+            let batch = *batch_of[usize::from(target.keys.0)].get_or_insert_with(|| {
+                plan.batches.push((target, Ids::without_names(self.reads.cache.hasher())));
                 plan.batches.len() - 1
             });
             let place = plan.batches[batch].1.place_of(key);
@@ -141,7 +141,7 @@ impl Handler {
             self.answered_at_once(asked, collection, answered);
             return Replied::of(body, is_last);
         }
-        let handler = Rc::clone(self);
+        let commands = Rc::clone(self);
         let command = self.pending_command(asked, collection);
         Replied::Later(Box::pin(async move {
             let outcomes = poll_fn(|cx| {
@@ -156,7 +156,7 @@ impl Handler {
             })
             .await;
             Reply::of(command, |out| {
-                handler.write_many(outcomes, &places, gathered, (&session, version), out)
+                commands.write_many(outcomes, &places, gathered, (&session, version), out)
             })
         }))
     }
@@ -174,16 +174,10 @@ impl Handler {
         let mut batches = Vec::with_capacity(outcomes.len());
         for (answer, outcome) in outcomes {
             let Answer::Items(parts) = answer else {
-                let refused = match &answer {
-                    Answer::Http(response) => refusal::text_of(response),
-                    _ => refusal::text(&HttpError::Unreadable),
-                };
-                write::error(out, &refused);
-                return (None, Answered::error(answer.status(), &refused));
+                return (None, refusal::write(&answer, out));
             };
-            if outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
-                write::error(out, refusal::STALE);
-                return (None, Answered::error(503, refusal::STALE));
+            if outcome == CacheOutcome::Stale && !self.allows_stale {
+                return (None, refusal::write_text(503, refusal::STALE, out));
             }
             if outcome.badness() > worst.badness() {
                 worst = outcome;
@@ -213,17 +207,16 @@ impl Handler {
         }
         let segments = segments(&items, version);
         let mut sizes = batches.into_iter().map(|parts: BatchParts| parts.size);
-        let size = sizes.next().unwrap_or_else(|| self.shared.budgets.answer());
+        let size = sizes.next().unwrap_or_else(|| self.reads.budgets.answer());
         match size.finish(segments.len() as u64) {
             Ok(reservation) => (
-                Some(Body::held(segments, reservation, &session.connection.activity)),
+                Some(Body::held(segments, reservation, &session.connection().activity)),
                 answered(bytes),
             ),
             Err(refused) => {
-                let problem = self.shared.budgets.refused(&refused, places.len());
-                let text = refusal::text(&problem);
-                write::error(out, &text);
-                (None, Answered::error(problem.status().as_u16(), &text))
+                let (answer, _) =
+                    Answer::refused(self.reads.budgets.refused(&refused, places.len()));
+                (None, refusal::write(&answer, out))
             }
         }
     }
@@ -278,5 +271,5 @@ fn take_ready(parts: &mut Vec<Part>) -> Option<Vec<Outcome>> {
 }
 
 fn is_refusal((answer, _): &Outcome) -> bool {
-    matches!(answer, Answer::Http(response) if !response.status().is_success())
+    matches!(answer, Answer::Refused(_))
 }

@@ -2,14 +2,12 @@
 
 use std::rc::Rc;
 
-use hotrow_admission::shed::Kind;
 use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::body::Body;
-use hotrow_answer::context::RequestContext;
-use hotrow_answer::http_error::HttpError;
-use hotrow_answer::metrics::{AccessOutcome, RedisOutcome};
-use hotrow_answer::respond::HOTROW_MIN_POSITION;
-use hotrow_answer::sight::Sight;
+use hotrow_answer::context::ReadRequest;
+use hotrow_answer::read_requirement::ReadRequirement;
+use hotrow_answer::record_answer::RecordAnswer;
+use hotrow_answer::route::ReadTarget;
 use hotrow_cache::Presence;
 use hotrow_measure::clock::Nanos;
 use hotrow_resp::{Version, write};
@@ -19,8 +17,8 @@ use hotrow_types::key::{CollectionId, Key, KeyError};
 use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal::{self, no_collection};
-use super::{Replied, Reply};
-use crate::handle::{Handler, Step};
+use super::{Commands, Replied, Reply};
+use crate::handle::Step;
 
 /// What a command wants of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +31,10 @@ pub(crate) enum Wanted {
     TtlS,
 }
 
-/// A key of the protocol: the collection or alias that it names, and its id as a key or the reason
-/// why it is none.
-pub(super) type NamedKey = (CollectionId, Result<Key, KeyError>);
+/// A key of the protocol: what it names records by, and its id as a key or the reason why it is none.
+pub(super) type NamedKey = (ReadTarget, Result<Key, KeyError>);
 
-impl Handler {
+impl Commands {
     /// Splits a key at its first colon. The id is what the URL's is after percent-decoding.
     ///
     /// # Errors
@@ -46,72 +43,57 @@ impl Handler {
     pub(super) fn named_key(&self, key: &[u8]) -> Result<NamedKey, String> {
         let colon = key.iter().position(|byte| *byte == b':').ok_or_else(no_colon)?;
         let (name, id) = (&key[..colon], &key[colon + 1..]);
-        let collections = &self.shared.collections;
+        let collections = &self.reads.collections;
         let named = std::str::from_utf8(name).ok().and_then(|name| collections.router.named(name));
-        let of_alias = || Some(collections.router.alias(std::str::from_utf8(name).ok()?)?.alias);
-        let collection = named.or_else(of_alias).ok_or_else(|| no_collection(name))?;
-        let limit = self.shared.limits.target_bytes;
+        let target = named.ok_or_else(|| no_collection(name))?;
+        let limit = self.reads.limits.target_bytes;
         if id.len() > limit {
             return Err(too_long(limit));
         }
-        Ok((collection, collections.get(collection).schema.parse_decoded(id)))
+        Ok((target, collections.get(target.keys).schema.parse_decoded(id)))
     }
 
-    /// Answers a request on a collection if the sender may read it.
+    /// Answers a request for records of a collection if the sender may read them. `position`: the
+    /// least one that the answer must reflect.
     #[inline]
     pub(super) fn on_collection(
         &self,
-        id: CollectionId,
+        of: CollectionId,
+        position: Option<&[u8]>,
         asked: &Asked<'_>,
-        then: impl FnOnce(&RequestContext<'_>) -> Step,
+        then: impl FnOnce(&ReadRequest<'_>) -> Step,
     ) -> Step {
-        let mut context = asked.context;
-        let columns;
-        if let Some(authenticator) = &self.authenticator {
-            context.caller = asked.sender.caller;
-            match authenticator.rights(id, asked.sender.caller.roles) {
-                Ok((rights, own)) => {
-                    context.rights = rights;
-                    columns = own;
-                    context.columns = columns.as_ref();
-                }
-                Err(problem) => {
-                    self.metrics.access.count(AccessOutcome::Forbidden);
-                    return Step::problem(&problem);
-                }
-            }
-            let tenancy = self.shared.collections.get(id).tenancy;
-            context.sight = Sight::new(tenancy, &asked.sender.tenants);
+        let mut columns = None;
+        let mut read = asked.read;
+        if let Err(problem) =
+            self.reads.authorisation.authorise(of, asked.sender, &mut columns, &mut read)
+        {
+            return Step::refused(problem);
         }
-        then(&context)
+        if let Some(position) = position {
+            let collection = self.reads.collections.get(of);
+            read.required = ReadRequirement::at_least(position, read.rights, collection);
+        }
+        then(&read)
     }
 
-    /// Replies with the record of the first argument.
-    pub(crate) fn one(
+    /// Replies with the record of the first argument. `position`: the least one that it must
+    /// reflect.
+    pub(super) fn reply_one(
         self: &Rc<Self>,
         wanted: Wanted,
+        position: Option<&[u8]>,
         asked: &Asked<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
-        let (id, parsed) = match self.named_key(asked.request.arguments.get(1).unwrap_or_default())
-        {
-            Ok(named) => named,
-            Err(text) => return self.refuse_command(asked, &text, out),
-        };
-        let of = self.shared.collections.base_of(id);
-        let step = self.on_collection(of, asked, |context| {
-            if let Err(problem) = self.check_shedding_by_head(of, Kind::Hit, context) {
-                return Step::problem(&problem);
-            }
-            if let Err(problem) = self.check_alias_grant(id, context) {
-                return Step::problem(&problem);
-            }
-            self.limited(of, 1, context, move |handler, context| match parsed {
-                Ok(alias) if id != of => handler.by_alias(alias, context),
-                Ok(key) => handler.item(key, context),
-                Err(error) => Step::problem(&HttpError::BadId(error)),
-            })
-        });
+        let (target, parsed) =
+            match self.named_key(asked.request.arguments.get(1).unwrap_or_default()) {
+                Ok(named) => named,
+                Err(text) => return self.refuse_command(asked, &text, out),
+            };
+        let of = target.of;
+        let step =
+            self.on_collection(of, position, asked, |read| self.reads.one(target, parsed, read));
         let version = asked.request.session.version.get();
         match step {
             Step::Now(outcome) => {
@@ -121,11 +103,11 @@ impl Handler {
                 Replied::of(body, is_last)
             }
             Step::Later(pending) => {
-                let handler = Rc::clone(self);
+                let commands = Rc::clone(self);
                 let command = self.pending_command(asked, Some(of));
                 Replied::Later(Box::pin(async move {
                     let outcome = pending.future.await;
-                    Reply::of(command, |out| handler.write_one(outcome, wanted, version, out))
+                    Reply::of(command, |out| commands.write_one(outcome, wanted, version, out))
                 }))
             }
         }
@@ -139,11 +121,7 @@ impl Handler {
             let text = "ERR syntax error; use HOTROW.GET key MINPOS position";
             return self.refuse_command(asked, text, out);
         }
-        let mut headers = asked.context.headers.to_buf();
-        headers.push(HOTROW_MIN_POSITION.as_bytes(), position);
-        let context = RequestContext { headers: headers.as_fields(), ..asked.context };
-        let Asked { request, spec, sender, .. } = *asked;
-        self.one(Wanted::Value, &Asked { request, spec, context, sender }, out)
+        self.reply_one(Wanted::Value, Some(position), asked, out)
     }
 
     /// Writes an answer as the reply to a command. Returns what follows, and what it says.
@@ -154,55 +132,45 @@ impl Handler {
         version: Version,
         out: &mut Vec<u8>,
     ) -> (Option<Body>, Answered) {
-        // What the sender does not see is answered alike, whatever is in memory: see `sight`.
-        let is_seen = !matches!(answer, Answer::Absent(_));
-        if is_seen && outcome == CacheOutcome::Stale && !self.shared.redis_allows_stale {
-            write::error(out, refusal::STALE);
-            return (None, Answered::error(503, refusal::STALE));
-        }
-        let outcome = RedisOutcome::from(outcome);
-        let is_found = match &answer {
-            Answer::Record(answer) => answer.form.record().presence() == Presence::Found,
-            Answer::Absent(_) => false,
-            Answer::Http(response) if !response.status().is_success() => {
-                let text = refusal::text_of(response);
-                write::error(out, &text);
-                return (None, Answered::error(response.status().as_u16(), &text));
-            }
-            Answer::Http(_) | Answer::Items(_) => true,
+        let answer = match answer {
+            Answer::Record(answer) => Some(answer),
+            Answer::Absent(_) => None,
+            other => return (None, refusal::write(&other, out)),
         };
-        let mut bytes = 0;
-        match (wanted, answer) {
-            (Wanted::Presence, _) => write::integer(out, is_found.into()),
-            (Wanted::TtlMs | Wanted::TtlS, answer) => {
-                write::integer(out, if is_found { ttl(&answer, wanted) } else { NO_RECORD });
-            }
-            (Wanted::Value, Answer::Record(answer)) if is_found => {
-                bytes = answer.form.bytes().len() as u64;
-                write::bulk(out, answer.form.bytes());
-            }
-            (Wanted::Value, Answer::Http(response)) => {
-                let body = response.into_body();
-                write::bulk_head(out, body.len());
-                let answered = Answered { outcome, status: 200, bytes: body.len() as u64 };
-                return (write_body(body, out), answered);
-            }
-            (Wanted::Value, _) => write::null(out, version),
+        // What the sender does not see is answered alike, whatever is in memory: see `sight`.
+        if answer.is_some() && outcome == CacheOutcome::Stale && !self.allows_stale {
+            return (None, refusal::write_text(503, refusal::STALE, out));
         }
-        let status = if is_found { 200 } else { 404 };
-        (None, Answered { outcome, status, bytes })
+        let found = answer.filter(|answer| answer.form.record().presence() == Presence::Found);
+        let status = if found.is_some() { 200 } else { 404 };
+        let mut answered = Answered { outcome: outcome.into(), status, bytes: 0 };
+        let mut rest = None;
+        match (wanted, found) {
+            (Wanted::Presence, found) => write::integer(out, found.is_some().into()),
+            (Wanted::TtlMs | Wanted::TtlS, found) => {
+                let ttl = |answer: RecordAnswer| ttl(answer.form.record().expires_at(), wanted);
+                write::integer(out, found.map_or(NO_RECORD, ttl));
+            }
+            (Wanted::Value, None) => write::null(out, version),
+            (Wanted::Value, Some(answer)) => {
+                answered.bytes = answer.body_bytes();
+                match answer.instead {
+                    None => write::bulk(out, answer.form.bytes()),
+                    Some(instead) => rest = write_body(instead.body, out),
+                }
+            }
+        }
+        (rest, answered)
     }
 }
 
 /// `TTL` of a key without a record.
 const NO_RECORD: i64 = -2;
-/// `TTL` of a record that has none, or whose answer does not contain it.
+/// `TTL` of a record that has none.
 const NO_TTL: i64 = -1;
 
-/// Returns the time for which memory may keep the record of an answer.
-fn ttl(answer: &Answer, wanted: Wanted) -> i64 {
-    let Answer::Record(answer) = answer else { return NO_TTL };
-    let ends_at = answer.form.record().expires_at();
+/// Returns the time for which memory may keep a record.
+fn ttl(ends_at: Nanos, wanted: Wanted) -> i64 {
     if ends_at == Nanos::MAX {
         return NO_TTL;
     }
@@ -214,17 +182,19 @@ fn ttl(answer: &Answer, wanted: Wanted) -> i64 {
     i64::try_from(left).unwrap_or(i64::MAX)
 }
 
-/// Writes the bytes of a string and its end. Returns those of a large answer, which are sent from
-/// where they lie.
+/// Writes bytes that are not those of a record as they lie. Returns those of a large answer, which
+/// are sent from where they lie.
 fn write_body(body: Body, out: &mut Vec<u8>) -> Option<Body> {
-    match body {
-        Body::Held(_) => return Some(body.followed_by(write::BULK_END)),
-        Body::Empty | Body::Endless(_) => {}
-        Body::Record(form) => out.extend_from_slice(form.bytes()),
-        Body::Bytes(bytes) => out.extend_from_slice(&bytes),
+    match body.whole() {
+        Some(bytes) => {
+            write::bulk(out, bytes);
+            None
+        }
+        None => {
+            write::bulk_head(out, body.len());
+            Some(body.followed_by(write::BULK_END))
+        }
     }
-    out.extend_from_slice(write::BULK_END);
-    None
 }
 
 #[cold]

@@ -1,12 +1,12 @@
 //! Texts of errors. The first word is one of Redis' own where clients react to it as they should;
 //! the page `docs/redis.md` lists all of them.
 
-use http::Response;
-use http::header::CONNECTION;
-
 use hotrow_answer::answer::{Answer, Outcome};
-use hotrow_answer::body::Body;
 use hotrow_answer::http_error::HttpError;
+use hotrow_answer::shed::ConnectionDisposition;
+use hotrow_resp::write;
+
+use super::answered::Answered;
 
 /// No credential, or one that is no longer good.
 pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
@@ -72,18 +72,26 @@ pub(super) fn no_collection(name: &[u8]) -> String {
     format!("{NO_COLLECTION} '{shown}': the part of a key before its first colon names one")
 }
 
-/// Returns the text for an answer over HTTP that is an error.
-pub(super) fn text_of(response: &Response<Body>) -> String {
-    match response.extensions().get::<HttpError>() {
-        Some(error) => text(error),
-        // The only answer that is built without its cause.
-        None => SHED.to_owned(),
-    }
+/// Writes an answer that is no record as the reply to a command. Returns what it says.
+pub(crate) fn write(answer: &Answer, out: &mut Vec<u8>) -> Answered {
+    let error = match answer {
+        Answer::Refused(refusal) => &refusal.error,
+        // No command gets these.
+        _ => &HttpError::Unreadable,
+    };
+    write_text(error.status().as_u16(), &text(error), out)
+}
+
+/// Writes an error. Returns what it says.
+pub(super) fn write_text(status: u16, text: &str, out: &mut Vec<u8>) -> Answered {
+    write::error(out, text);
+    Answered::error(status, text)
 }
 
 /// Returns whether the connection must end with this answer: the process has too few descriptors.
 pub(super) fn closes((answer, _): &Outcome) -> bool {
-    matches!(answer, Answer::Http(response) if response.headers().contains_key(CONNECTION))
+    const TOO_FEW: HttpError = HttpError::Shed(ConnectionDisposition::Close);
+    matches!(answer, Answer::Refused(refusal) if refusal.error == TOO_FEW)
 }
 
 /// Returns the text for a refused credential.
@@ -135,8 +143,6 @@ mod tests {
 
     use super::*;
     use hotrow_answer::credential::Denial;
-    use hotrow_answer::shed::ConnectionDisposition;
-    use hotrow_telemetry::outcome::CacheOutcome;
 
     #[test]
     fn each_refusal_has_the_word_that_the_page_lists() {
@@ -157,7 +163,6 @@ mod tests {
         ] {
             let from_error = text(&error);
             assert_eq!(from_error.split(' ').next(), Some(word), "{from_error}");
-            assert_eq!(text_of(&error.response()), from_error, "as over HTTP");
             if word != "ERR" {
                 assert_eq!(status(&from_error), error.status().as_u16(), "{from_error}");
             }
@@ -188,8 +193,7 @@ mod tests {
         for (disposition, is_last) in
             [(ConnectionDisposition::KeepAlive, false), (ConnectionDisposition::Close, true)]
         {
-            let answer = HttpError::Shed(disposition).response().into();
-            assert_eq!(closes(&(answer, CacheOutcome::None)), is_last);
+            assert_eq!(closes(&Answer::refused(HttpError::Shed(disposition))), is_last);
         }
     }
 

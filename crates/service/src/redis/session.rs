@@ -11,12 +11,11 @@ use hotrow_access::caller::Sender;
 use hotrow_answer::context::ConnectionContext;
 use hotrow_changes::tracking::{Mailbox, Owner, Tracking};
 use hotrow_front::connection::commands::ClientSession;
-use hotrow_http1::fields::FieldsBuf;
-use hotrow_push::tracking::TrackedClient;
 use hotrow_resp::Version;
 
 use super::tracked::Tracked;
 use super::transaction::Transaction;
+use crate::tracking::{ClientSender, Password};
 
 /// Longest name of a client, and of its library, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 256;
@@ -38,12 +37,11 @@ fn new_id() -> u64 {
 /// State of one connection between its commands.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) connection: Rc<ConnectionContext>,
+    /// Its connection, and the password of `AUTH`.
+    pub(crate) sender: Rc<ClientSender>,
     /// Number of the connection in this process.
     pub(crate) id: u64,
     pub(crate) version: Cell<Version>,
-    /// The credential of `AUTH`, as HTTP has it; empty without one.
-    credential: RefCell<Rc<FieldsBuf>>,
     pub(crate) name: RefCell<Box<[u8]>>,
     pub(super) library_name: RefCell<Box<[u8]>>,
     pub(super) library_version: RefCell<Box<[u8]>>,
@@ -63,10 +61,9 @@ impl Session {
     #[must_use]
     pub(crate) fn new(connection: Rc<ConnectionContext>) -> Rc<Self> {
         Rc::new(Self {
-            connection,
+            sender: Rc::new(ClientSender { connection, password: RefCell::default() }),
             id: new_id(),
             version: Cell::default(),
-            credential: RefCell::default(),
             name: RefCell::default(),
             library_name: RefCell::default(),
             library_version: RefCell::default(),
@@ -79,20 +76,24 @@ impl Session {
         })
     }
 
-    /// Returns the credential, as header fields.
-    pub(crate) fn credential(&self) -> Rc<FieldsBuf> {
-        Rc::clone(&self.credential.borrow())
+    pub(crate) fn connection(&self) -> &Rc<ConnectionContext> {
+        &self.sender.connection
     }
 
-    /// Replaces the credential.
-    pub(super) fn set_credential(&self, credential: Rc<FieldsBuf>) {
-        *self.credential.borrow_mut() = credential;
+    /// Returns the password.
+    pub(crate) fn password(&self) -> Password {
+        self.sender.password.borrow().clone()
+    }
+
+    /// Replaces the password.
+    pub(super) fn set_password(&self, password: Password) {
+        *self.sender.password.borrow_mut() = password;
     }
 
     /// Forgets what the connection has said, except for its library.
     pub(super) fn reset(&self) {
         self.version.set(Version::default());
-        self.credential.take();
+        self.sender.password.take();
         self.name.take();
         self.is_subscribed.set(false);
         self.track(None);
@@ -136,20 +137,6 @@ impl Session {
     pub(super) fn needs_pushes(&self) -> bool {
         let tracked = self.tracked.borrow();
         tracked.as_ref().is_some_and(|tracked| !tracked.options.is_redirected())
-    }
-
-    pub(crate) fn tracked_client(&self) -> Option<TrackedClient> {
-        self.tracked.borrow().as_ref().map(|tracked| tracked.guard.id())
-    }
-
-    pub(crate) fn is_broadcasting(&self) -> bool {
-        self.tracked.borrow().as_ref().is_some_and(|tracked| tracked.options.is_broadcast)
-    }
-
-    /// Returns the beginnings of the keys whose changes it is informed of.
-    pub(crate) fn prefixes(&self) -> Vec<Box<[u8]>> {
-        let tracked = self.tracked.borrow();
-        tracked.as_ref().map(|tracked| tracked.options.prefixes.0.clone()).unwrap_or_default()
     }
 
     /// Returns the version of the protocol that it has chosen.
@@ -200,12 +187,6 @@ impl ClientSession for Session {
     }
 }
 
-/// Returns a password as the header field that has the same credential.
-pub(super) fn credential_of(password: &[u8]) -> Rc<FieldsBuf> {
-    let value = [b"Bearer ", password].concat();
-    Rc::new(FieldsBuf::from_iter([("authorization", value)]))
-}
-
 /// Returns whether the text can be the name of a client: printable characters without spaces.
 pub(super) fn is_name(text: &[u8]) -> bool {
     text.len() <= NAME_BYTES_MAX && text.iter().all(u8::is_ascii_graphic)
@@ -215,6 +196,8 @@ pub(super) fn is_name(text: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::fuzzing::connection;
+    use crate::tracking::credential_of;
+    use hotrow_answer::credential::Credential;
 
     #[test]
     fn sessions_have_numbers_without_pattern_and_forget_on_request() {
@@ -224,13 +207,12 @@ mod tests {
         ids.sort_unstable();
         let gaps = ids.windows(2).map(|pair| pair[1] - pair[0]);
         assert!(gaps.min() > Some(1_000), "about 2^53 / 1,000^2 without a pattern");
-        one.set_credential(credential_of(b"hrk_x"));
+        one.set_password(Some(b"hrk_x"[..].into()));
         one.version.set(Version::Resp3);
         *one.name.borrow_mut() = Box::from(&b"worker"[..]);
-        let credential = one.credential();
-        assert_eq!(credential.as_fields().get("Authorization"), Some(&b"Bearer hrk_x"[..]));
+        assert_eq!(credential_of(&one.password()), Credential::Key(b"hrk_x"));
         one.reset();
-        assert!(one.credential().as_fields().iter().next().is_none());
+        assert_eq!(credential_of(&one.password()), Credential::None);
         assert_eq!((one.version.get(), one.name.borrow().len()), (Version::Resp2, 0));
     }
 

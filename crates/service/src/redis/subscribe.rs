@@ -5,20 +5,19 @@ use hotrow_answer::commands::{Command, Spec};
 use hotrow_changes::tracking::CHANNEL;
 use hotrow_resp::{Version, write};
 
-use super::Replied;
 use super::Session;
 use super::command_request::Asked;
-use crate::handle::Handler;
+use super::{Commands, Replied};
 
 const ONE_CHANNEL: &str = "ERR the only channel is __redis__:invalidate: this server publishes \
     nothing but invalidations of CLIENT TRACKING";
 
-impl Handler {
+impl Commands {
     /// Serves `SUBSCRIBE` and `UNSUBSCRIBE`.
     pub(super) fn subscribe(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
         let Asked { request, spec, .. } = *asked;
         let (session, channels) = (request.session, request.arguments.from(1));
-        let Some(tracking) = &self.shared.tracking else {
+        let Some(tracking) = &self.tracking else {
             return self.refuse_command(asked, ONE_CHANNEL, out);
         };
         let is_begun = spec.command == Command::Subscribe;
@@ -28,7 +27,7 @@ impl Handler {
         let none = [CHANNEL];
         let is_any = channels.len() > 0;
         if is_begun {
-            session.mailbox(tracking, asked.sender);
+            session.mailbox(tracking.shared(), asked.sender);
             session.is_subscribed.set(true);
         } else if !is_any || channels.clone().any(|channel| channel == CHANNEL) {
             session.is_subscribed.set(false);

@@ -16,8 +16,7 @@ use hotrow_types::key::Key;
 
 use super::command_request::Asked;
 use super::tracked::{Options, SYNTAX, Tracked};
-use super::{Replied, Session};
-use crate::handle::Handler;
+use super::{Commands, Replied, Session};
 use crate::tracking::{Judged, Registered, WorkerTracking, spelling};
 
 const NOT_HERE: &str = "ERR CLIENT TRACKING is not available";
@@ -43,7 +42,7 @@ fn trusts_every_reply(plant: TrackingPlant) -> bool {
     )
 }
 
-impl Handler {
+impl Commands {
     /// Serves `CLIENT TRACKING`.
     pub(super) fn track(
         self: &Rc<Self>,
@@ -89,7 +88,7 @@ impl Handler {
             if options.prefixes.0.is_empty() && before.is_none() {
                 options.prefixes.0.push(Box::default());
             }
-            self.check_broadcast(options.prefixes.0.iter().map(|prefix| &**prefix), sender)?;
+            self.rules.check_broadcast(&options.prefixes, sender)?;
         }
         if let Some(tracked) = &mut *session.tracked.borrow_mut() {
             // What the client knows so far stays as it is.
@@ -103,57 +102,10 @@ impl Handler {
         }
         let own = session.mailbox(shared, sender).clone();
         let broadcast = options.is_broadcast.then(|| options.prefixes.clone());
-        let judged = Judged::by(self, sender);
-        let asked = Registered { redirect, broadcast, own };
-        let guard = WorkerTracking::register(worker, session, asked, judged);
+        let judged = Judged::by(&self.rules, sender);
+        let asked = Registered { redirect, broadcast, own, sender: Rc::clone(&session.sender) };
+        let guard = WorkerTracking::register(worker, asked, judged);
         session.track(Some(Tracked::new(guard, options)));
-        Ok(())
-    }
-
-    /// Checks that a client may be informed of all changes of the keys with these beginnings.
-    ///
-    /// # Errors
-    /// The text of the error.
-    pub(crate) fn check_broadcast<'a>(
-        &self,
-        prefixes: impl Iterator<Item = &'a [u8]>,
-        sender: &Sender,
-    ) -> Result<(), String> {
-        for prefix in prefixes {
-            let mut is_any = false;
-            for (id, collection) in self.shared.collections.served() {
-                let name = [collection.name.as_bytes(), b":"].concat();
-                if !name.starts_with(prefix) && !prefix.starts_with(&name) {
-                    continue;
-                }
-                is_any = true;
-                let name = &collection.name;
-                if collection.tenancy.is_some() {
-                    return Err(format!(
-                        "NOPERM BCAST is not possible for keys of '{name}', whose records belong \
-                         to tenants; name prefixes of other collections"
-                    ));
-                }
-                let may_read = self.authenticator.as_ref().is_none_or(|authenticator| {
-                    authenticator.rights(id, sender.caller.roles).is_ok()
-                });
-                if !may_read {
-                    return Err(format!("NOPERM no role of this credential may read '{name}'"));
-                }
-                let is_followed =
-                    self.shared.follows.as_ref().is_some_and(|follows| follows.is_followed(id));
-                if !is_followed {
-                    return Err(format!(
-                        "ERR BCAST needs collections.{name}.changes = true: a client learns the \
-                         ids of all changed records"
-                    ));
-                }
-            }
-            if !is_any {
-                let shown = String::from_utf8_lossy(prefix);
-                return Err(format!("ERR no key of this server begins with '{shown}'"));
-            }
-        }
         Ok(())
     }
 }
@@ -213,7 +165,7 @@ pub(super) fn describe(session: &Session, out: &mut Vec<u8>) {
 }
 
 /// Replies that are kept fresh at the client.
-impl Handler {
+impl Commands {
     /// Serves a command whose connection tracks: registers its keys first, and informs the client
     /// of what it may not keep when the reply is written.
     #[cold]
@@ -229,10 +181,10 @@ impl Handler {
         let begin = out.len();
         match self.serve_command(asked, out) {
             Replied::Later(pending) => {
-                let (handler, session) = (Rc::clone(self), Rc::clone(session));
+                let (commands, session) = (Rc::clone(self), Rc::clone(session));
                 Replied::Later(Box::pin(async move {
                     let reply = pending.await;
-                    handler.end_tracked(&session, reply.bytes.first() == Some(&b'-'));
+                    commands.end_tracked(&session, reply.bytes.first() == Some(&b'-'));
                     reply
                 }))
             }
@@ -258,12 +210,12 @@ impl Handler {
             _ => !is_opt_in,
         };
         let Some(keys) = asked.keys().filter(|_| is_wanted) else { return false };
-        let collections = &self.shared.collections;
+        let collections = &self.reads.collections;
         let keys = keys.map(|text| {
-            let named = self.named_key(text).ok().and_then(|(id, key)| Some((id, key.ok()?)));
-            let key = named.filter(|(id, key)| {
+            let named = self.named_key(text).ok().and_then(|(named, key)| Some((named, key.ok()?)));
+            let key = named.filter(|(named, key)| {
                 // A change of the record that an alias names does not name the alias.
-                collections.get(*id).alias.is_none()
+                !named.is_alias()
                     // Broadcasts have one spelling.
                     && (!is_broadcast || spelling(collections, key).as_deref() == Some(text))
             });
@@ -272,20 +224,20 @@ impl Handler {
         #[cfg(feature = "failpoints")]
         if tracked.guard.plant() == TrackingPlant::RegisteredLate {
             tracked.unregistered = keys.collect();
-            session.connection.begin_collecting();
+            session.connection().begin_collecting();
             return true;
         }
         tracked.guard.begin(keys);
-        session.connection.begin_collecting();
+        session.connection().begin_collecting();
         true
     }
 
     /// Has the client give up what it may not keep of a reply that is written.
     fn end_tracked(&self, session: &Session, is_error: bool) {
-        let answered = session.connection.collected();
+        let answered = session.connection().collected();
         let records: HashMap<&[u8], &Record> =
             answered.iter().map(|record| (record.key_bytes(), record)).collect();
-        let cache = &self.shared.cache;
+        let cache = &self.reads.cache;
         let now = Nanos::now();
         let keeps = |key: &Key| {
             let record = records.get(key.as_bytes())?;
@@ -317,7 +269,7 @@ impl Handler {
         // First: it ends what waits for the former holder.
         session.hand_over(&owner);
         if let Some(tracked) = &*session.tracked.borrow() {
-            let judged = Judged::by(self, sender);
+            let judged = Judged::by(&self.rules, sender);
             // Whether it may broadcast still is judged at the next look.
             let judged = if tracked.options.is_broadcast { judged.expired() } else { judged };
             tracked.guard.changed_credential(judged, &owner);

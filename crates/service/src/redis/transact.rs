@@ -3,20 +3,19 @@
 use hotrow_answer::commands::Command;
 use hotrow_resp::write;
 
-use super::Replied;
 use super::command_request::Asked;
 use super::transaction::Kept;
-use crate::handle::Handler;
+use super::{Commands, Replied};
 
 const NOT_INSIDE: &str = "ERR Command not allowed inside a transaction";
 const NO_ROOM: &str = "BUSY the commands of this transaction have more bytes than this server \
     allows (limits.body_bytes, limits.bodies_bytes_total)";
 
-impl Handler {
+impl Commands {
     fn keep(&self, asked: &Asked<'_>) -> bool {
-        let (request, shared) = (asked.request, &self.shared);
-        let bytes_max = shared.limits.body_bytes;
-        request.session.transaction.keep(request.arguments, &shared.budgets.bodies, bytes_max)
+        let (request, bodies) = (asked.request, &self.reads.budgets.bodies);
+        let bytes_max = self.reads.limits.body_bytes;
+        request.session.transaction.keep(request.arguments, bodies, bytes_max)
     }
 
     /// Keeps a command for `EXEC`.

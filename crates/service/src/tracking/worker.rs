@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,7 @@ use hotrow_types::source::SourceId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::access::Judged;
-use crate::handle::Handler;
-use crate::redis::Session;
+use super::access::{ClientSender, Judged, TrackingRules};
 
 /// Least time between two looks at the log: changes of one burst reach a client with one write.
 const ROUND_INTERVAL: Duration = Duration::from_millis(1);
@@ -41,8 +39,8 @@ pub(crate) struct WorkerTracking {
     state: RefCell<State>,
     /// The first client has begun.
     begun: Notify,
-    /// The handler under the newest settings.
-    newest: RefCell<Weak<Handler>>,
+    /// The newest settings.
+    rules: RefCell<Option<Rc<TrackingRules>>>,
 }
 
 #[derive(Debug)]
@@ -62,7 +60,10 @@ struct State {
 /// A client, and where its invalidations go.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) session: Weak<Session>,
+    id: TrackedClient,
+    sender: Rc<ClientSender>,
+    /// The beginnings of the keys whose changes it is informed of, if it broadcasts.
+    broadcast: Option<Prefixes>,
     own: Arc<Mailbox>,
     redirect: Option<Redirect>,
     pub(crate) judged: Judged,
@@ -74,6 +75,7 @@ pub(crate) struct Registered {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) broadcast: Option<Prefixes>,
     pub(crate) own: Arc<Mailbox>,
+    pub(crate) sender: Rc<ClientSender>,
 }
 
 /// A client's place in the table; freed when dropped.
@@ -128,7 +130,7 @@ impl WorkerTracking {
             shared: Arc::clone(shared),
             state: RefCell::new(state),
             begun: Notify::new(),
-            newest: RefCell::default(),
+            rules: RefCell::default(),
         })
     }
 
@@ -136,19 +138,14 @@ impl WorkerTracking {
         &self.shared
     }
 
-    /// Notes the handler under the newest settings, by which all clients are judged at once.
-    pub(crate) fn set_newest(&self, handler: &Rc<Handler>) {
-        *self.newest.borrow_mut() = Rc::downgrade(handler);
+    /// Notes the newest settings, by which all clients are judged at once.
+    pub(crate) fn set_rules(&self, rules: &Rc<TrackingRules>) {
+        *self.rules.borrow_mut() = Some(Rc::clone(rules));
         self.judge_all();
     }
 
-    /// Begins to track for the connection of a session.
-    pub(crate) fn register(
-        self: &Rc<Self>,
-        session: &Rc<Session>,
-        asked: Registered,
-        judged: Judged,
-    ) -> ClientGuard {
+    /// Begins to track for a connection.
+    pub(crate) fn register(self: &Rc<Self>, asked: Registered, judged: Judged) -> ClientGuard {
         // Before its place is taken and before its first lookup.
         self.shared.client_began();
         let mut state = self.state.borrow_mut();
@@ -157,13 +154,13 @@ impl WorkerTracking {
             state.is_vouched_for.fill(true);
             self.begun.notify_one();
         }
-        let id = state.table.add(asked.broadcast);
+        let Registered { redirect, broadcast, own, sender } = asked;
+        let id = state.table.add(broadcast.clone());
         if state.slots.len() <= id.index() {
             state.slots.resize_with(id.index() + 1, || None);
         }
-        let Registered { redirect, own, .. } = asked;
-        let session = Rc::downgrade(session);
-        state.slots[id.index()] = Some(Slot { session, own, redirect, judged });
+        let slot = Slot { id, sender, broadcast, own, redirect, judged };
+        state.slots[id.index()] = Some(slot);
         ClientGuard { worker: Rc::clone(self), id }
     }
 
@@ -201,8 +198,7 @@ impl WorkerTracking {
 
     /// Applies what waits in the log. Returns whether more waits.
     fn round(&self) -> bool {
-        // None while the worker ends.
-        let Some(handler) = self.newest.borrow().upgrade() else { return false };
+        let Some(rules) = self.rules.borrow().clone() else { return false };
         let mut state = self.state.borrow_mut();
         let State { table, slots, place, .. } = &mut *state;
         if table.usage().clients == 0 {
@@ -214,20 +210,20 @@ impl WorkerTracking {
         if reading == Reading::Overrun {
             table.all_give_up(AllCause::Behind, &mut emit);
         }
-        let names = NamesOf(&handler.shared.collections);
+        let names = NamesOf(&rules.collections);
         changes.iter().for_each(|change| table.invalidate(change, &names, &mut emit));
         reading == Reading::More
     }
 
     /// Looks for what time alone brings about.
     fn tick(&self, now: Nanos) {
-        let Some(handler) = self.newest.borrow().upgrade() else { return };
+        let Some(rules) = self.rules.borrow().clone() else { return };
         let mut state = self.state.borrow_mut();
         let State { table, slots, is_vouched_for, .. } = &mut *state;
         let mut emit = |id, push: Push<'_>| deliver(slots, id, push);
-        let names = NamesOf(&handler.shared.collections);
+        let names = NamesOf(&rules.collections);
         for (source, is_vouched_for) in (0..).map(SourceId).zip(is_vouched_for) {
-            if *is_vouched_for && !handler.shared.cache.is_current(source, now) {
+            if *is_vouched_for && !rules.cache.is_current(source, now) {
                 *is_vouched_for = false;
                 table.source_gives_up(source, AllCause::Stale, &names, &mut emit);
             }
@@ -246,21 +242,20 @@ impl WorkerTracking {
 
     /// Judges the credentials of all clients, if anything that they depend on has changed.
     fn judge_all(&self) {
-        let Some(handler) = self.newest.borrow().upgrade() else { return };
+        let Some(rules) = self.rules.borrow().clone() else { return };
         let mut state = self.state.borrow_mut();
         let State { table, slots, .. } = &mut *state;
         for index in 0..slots.len() {
             let Some(slot) = &mut slots[index] else { continue };
-            let Some(session) = slot.session.upgrade() else { continue };
-            let Some(verdict) = slot.judged.again(&handler, &session) else { continue };
-            let (own, id) = (Arc::clone(&slot.own), session.tracked_client());
-            if let Some(id) = id {
-                let mut emit = |id, push: Push<'_>| deliver(slots, id, push);
-                table.give_up_all(id, AllCause::Access, &mut emit);
-            }
-            if verdict.is_err() && session.is_broadcasting() {
-                own.close();
-            }
+            let broadcast = slot.broadcast.as_ref();
+            let Some(verdict) = slot.judged.again(&rules, &slot.sender, broadcast) else {
+                continue;
+            };
+            let closed = (verdict.is_err() && broadcast.is_some()).then(|| Arc::clone(&slot.own));
+            let id = slot.id;
+            let mut emit = |id, push: Push<'_>| deliver(slots, id, push);
+            table.give_up_all(id, AllCause::Access, &mut emit);
+            closed.iter().for_each(|own| own.close());
         }
     }
 }
@@ -280,10 +275,6 @@ fn deliver(slots: &mut [Option<Slot>], id: TrackedClient, push: Push<'_>) {
 
 /// What a connection does with its place.
 impl ClientGuard {
-    pub(crate) fn id(&self) -> TrackedClient {
-        self.id
-    }
-
     /// Returns the mistake that a test has planted.
     #[cfg(feature = "failpoints")]
     pub(crate) fn plant(&self) -> hotrow_push::tracking::TrackingPlant {
@@ -313,7 +304,12 @@ impl ClientGuard {
     }
 
     pub(crate) fn add_prefixes(&self, more: Prefixes) {
-        self.worker.state.borrow_mut().table.add_prefixes(self.id, more);
+        let mut state = self.worker.state.borrow_mut();
+        if let Some(Some(Slot { broadcast: Some(own), .. })) = state.slots.get_mut(self.id.index())
+        {
+            own.0.extend(more.0.iter().cloned());
+        }
+        state.table.add_prefixes(self.id, more);
     }
 
     /// Registers the keys of a command, before its lookup.
