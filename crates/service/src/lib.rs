@@ -3,7 +3,7 @@
 //! Reading order: [`shared`] (what threads share), [`current`], [`in_force`] (settings that change),
 //! [`handle`], `reads`, `answer_builder`, `batch`, `alias`, `position` (from request to answer), `redis` (the same for commands),
 //! `tracking`, `follow` (clients that get changes), `lookups`, `field_selection`, `observer`
-//! (notes of requests), [`openapi`], [`consistency_check`].
+//! (notes of requests), [`consistency_check`].
 
 pub mod admission;
 mod alias;
@@ -20,7 +20,6 @@ pub mod handle;
 pub mod in_force;
 mod lookups;
 mod observer;
-pub mod openapi;
 mod position;
 mod read_all;
 mod reads;
