@@ -23,10 +23,9 @@ use hotrow_types::version::Position;
 
 use crate::admission::InflightGuard;
 use crate::answer::Answer;
-use crate::batch::Ids;
+use crate::batch::ids::Ids;
 use crate::collections::Alias;
 use crate::context::ReadRequest;
-use crate::handle::Step;
 use crate::http_error::HttpError;
 use crate::position::read_at_least;
 use crate::read::lead;
@@ -36,6 +35,7 @@ use crate::reads::Reads;
 use crate::respond::Provenance;
 use crate::scan_detector::ScanSubject;
 use crate::sight::Sight;
+use crate::step::Step;
 
 const MOVING: HttpError = HttpError::Unavailable(
     "the value moves between records faster than they can be read; send the request again",
@@ -72,7 +72,7 @@ pub(crate) fn alias_requirement(
 }
 
 /// Answers a request for the record with a value.
-pub(crate) fn read(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>) -> Step {
+pub(crate) fn by_alias(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>) -> Step {
     let Some(of) = alias_of(reads, &alias).map(|alias| alias.settings.of) else {
         return Step::refused(HttpError::NoSuchPath);
     };

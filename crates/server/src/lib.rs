@@ -5,10 +5,12 @@
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, [`connection`] and [`context`] (from socket to request),
-//! `route`, `access` (credentials), [`handle`], `batch`, `position` (from request to answer),
-//! `redis` (the same for commands), `current`, [`in_force`], [`reload`] (settings that change),
-//! `observer` (notes of requests), `read` (to the database and back), `breaker_probe`,
-//! `read_requirement`, `answer`, `record_answer`, `respond`, `http_error`, `body` (the answer),
+//! [`handle`] (features of a worker, put together), `route`, `access` and `authorisation`
+//! (credentials), `targets` (grants and limits), `reads`, `alias`, `batch`, `position` (from request
+//! to record), `answer_builder`, `answer`, `record_answer`, `respond`, `http_error`, `body` (from
+//! record to answer), `answer_counts`, `request_notes`, `observer` (metrics and notes), `redis` (the
+//! same for commands), `current`, [`in_force`], [`reload`] (settings that change), `read` (to the
+//! database and back), `breaker_probe`,
 //! [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `follow`, [`purge`] (who
 //! gets its changes), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
 //! [`metrics`], [`documents`] (the admin side of a relay).
@@ -20,6 +22,8 @@ mod admission;
 mod alias;
 mod answer;
 mod answer_builder;
+mod answer_counts;
+mod authorisation;
 mod batch;
 mod body;
 mod breaker_probe;
@@ -57,6 +61,7 @@ mod record_answer;
 mod redis;
 mod refresh;
 pub mod reload;
+mod request_notes;
 mod respond;
 mod retry_after;
 mod route;
@@ -66,6 +71,8 @@ pub mod shared;
 mod sight;
 pub mod sink;
 mod standby;
+pub mod step;
+mod targets;
 mod tracking;
 mod warm_start;
 pub mod worker;

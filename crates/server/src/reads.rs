@@ -12,17 +12,16 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
-use hotrow_types::key::{CollectionId, Key, KeyError};
+use hotrow_types::key::{CollectionId, Key};
 
 use crate::admission::request::RequestAdmission;
-use crate::alias;
 use crate::answer::Answer;
 use crate::answer_builder::AnswerBuilder;
+use crate::authorisation::Authorisation;
 use crate::budgets::Budgets;
 use crate::collections::Collections;
 use crate::consistency_check::ConsistencyCheck;
 use crate::context::ReadRequest;
-use crate::handle::{Authorisation, Step};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupCounters, LookupRecorder};
 use crate::metrics::WorkerMetrics;
@@ -30,8 +29,8 @@ use crate::position;
 use crate::read::{Fetcher, lead, wait};
 use crate::read_requirement::{ReadRequirement, mode_of};
 use crate::respond::Provenance;
-use crate::route::ReadTarget;
 use crate::shared::Shared;
+use crate::step::Step;
 use hotrow_config::Limits;
 
 /// Reads of one worker, under the settings in force. A request that waits keeps them alive.
@@ -71,30 +70,8 @@ impl Reads {
         })
     }
 
-    /// Answers a request for one record.
-    #[inline]
-    pub(crate) fn one(
-        self: &Rc<Self>,
-        target: ReadTarget,
-        parsed: Result<Key, KeyError>,
-        request: &ReadRequest<'_>,
-    ) -> Step {
-        let admitted = self
-            .authorisation
-            .check_alias_grant(target, request)
-            .and_then(|()| self.admission.check_shedding_by_head(target.of, Kind::Hit, request));
-        if let Err(problem) = admitted {
-            return Step::refused(problem);
-        }
-        self.admission.limited(self, target.of, 1, request, move |reads, request| match parsed {
-            Ok(alias) if target.is_alias() => alias::read(reads, alias, request),
-            Ok(key) => reads.item(key, request),
-            Err(error) => Step::refused(HttpError::BadId(error)),
-        })
-    }
-
     /// Answers a request for the record with a key.
-    fn item(self: &Rc<Self>, key: Key, request: &ReadRequest<'_>) -> Step {
+    pub(crate) fn item(self: &Rc<Self>, key: Key, request: &ReadRequest<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
         let subject = self.lookups.scan_subject(request);

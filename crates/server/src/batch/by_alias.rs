@@ -16,8 +16,8 @@ use crate::alias::{
 };
 use crate::answer::Answer;
 use crate::context::ReadRequest;
-use crate::handle::Step;
 use crate::reads::Reads;
+use crate::step::Step;
 
 /// Answers a batch whose ids are values of an alias of the collection.
 pub(super) fn batch_by_alias(

@@ -19,14 +19,15 @@ use http::{HeaderName, HeaderValue, Response};
 use super::asked::{Asked, Framing};
 use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, Follows, NotAdmitted, WorkerFollowers};
+use crate::authorisation::Authorisation;
 use crate::batch::parse_query;
 use crate::body::Body;
 use crate::collections::Collection;
 use crate::context::ReadRequest;
-use crate::handle::{Authorisation, Step};
 use crate::http_error::HttpError;
 use crate::reads::Reads;
 use crate::shared::Shared;
+use crate::step::Step;
 use hotrow_config::Limits;
 
 /// Header of a client that returns.

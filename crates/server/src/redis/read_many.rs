@@ -17,13 +17,14 @@ use super::refusal;
 use super::{Commands, Replied, Reply};
 use crate::answer::{Answer, Outcome};
 use crate::batch::render::BatchParts;
-use crate::batch::{self, Ids, Item};
+use crate::batch::{Ids, Item};
 use crate::body::{Body, Segments};
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::context::ReadRequest;
-use crate::handle::Step;
 use crate::http_error::HttpError;
 use crate::route::ReadTarget;
+use crate::step::Step;
+use crate::targets::several;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Commands {
     ) -> Replied {
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
-            Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
+            Err(BadKeys::Refused(text)) => return self.recorder.refuse_command(asked, &text, out),
             Err(BadKeys::BadId(ReadTarget { of, .. }, error)) => {
                 let step = self.on_collection(of, None, asked, |read| {
                     self.reads.admission.limited(self, of, 1, read, move |_, _| {
@@ -84,9 +85,8 @@ impl Commands {
         };
         let mut steps = Vec::with_capacity(batches.len());
         for (target, ids) in batches {
-            let several =
-                |read: &ReadRequest<'_>| batch::several(&self.reads, target, Ok(ids), read);
-            let step = self.on_collection(target.of, None, asked, several);
+            let batch = |read: &ReadRequest<'_>| several(&self.reads, target, Ok(ids), read);
+            let step = self.on_collection(target.of, None, asked, batch);
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
             if is_refused {
@@ -137,11 +137,11 @@ impl Commands {
             let is_last = outcomes.iter().any(refusal::closes);
             let (body, answered) =
                 self.write_many(outcomes, &places, gathered, (&session, version), out);
-            self.answered_at_once(asked, collection, answered);
+            self.recorder.answered_at_once(asked, collection, answered);
             return Replied::of(body, is_last);
         }
         let commands = Rc::clone(self);
-        let command = self.pending_command(asked, collection);
+        let command = self.recorder.pending_command(asked, collection);
         Replied::Later(Box::pin(async move {
             let outcomes = poll_fn(|cx| {
                 for part in &mut parts {

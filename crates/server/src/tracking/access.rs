@@ -20,10 +20,10 @@ use hotrow_source::ReadFailure;
 
 use crate::access::credential::Credential;
 use crate::access::wall_clock;
+use crate::authorisation::Authorisation;
 use crate::collections::Collections;
 use crate::context::{ConnectionContext, ReadRequest, RequestTimes};
 use crate::follow::Follows;
-use crate::handle::Authorisation;
 use crate::shared::Shared;
 
 /// Password of `AUTH`, a token or an API key; `None`: there is none.

@@ -9,8 +9,8 @@ use hotrow_types::key::CollectionId;
 use super::{Fields, RateDecision, RateRequest};
 use crate::admission::request::RequestAdmission;
 use crate::context::{ReadRequest, RequestTimes};
-use crate::handle::{Pending, Step};
 use crate::http_error::HttpError;
+use crate::step::{Pending, Step};
 
 const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");

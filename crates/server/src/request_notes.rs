@@ -16,9 +16,9 @@ use hotrow_telemetry::trace_context::parent_of;
 use hotrow_telemetry::traces::{AnsweredRequest, TraceSlot};
 use http::StatusCode;
 
-use super::Authorisation;
 use crate::admission::Admission;
 use crate::answer::Answer;
+use crate::authorisation::Authorisation;
 use crate::collections::Collections;
 use crate::connection::rejection::Rejection;
 use crate::context::ConnectionContext;

@@ -10,7 +10,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::TraceSlot;
 
 use crate::answer::{Answer, Outcome};
-use crate::batch::Ids;
+use crate::batch::ids::Ids;
 use crate::http_error::HttpError;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
