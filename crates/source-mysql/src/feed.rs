@@ -28,6 +28,7 @@ use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, watched};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
+use super::xa_commits::XaCommits;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
 use hotrow_source::origin::Origins;
@@ -223,6 +224,7 @@ impl Sessions for FeedLoop<'_> {
             dump,
             delivery,
             progress: Progress::new(point),
+            xa_commits: XaCommits::new(end.prepared.xids),
             catalog,
             newest_end,
             kept,
