@@ -141,8 +141,7 @@ impl Handler {
             size = Some(budgets.answer_of_rows(id, rows)?);
             Ok(deadline)
         };
-        let others =
-            cache.lookup_batch_with((&ids.keys, &ids.hashes), mode, now, found, &mut admit);
+        let others = cache.lookup_batch_with(&ids.keys, &ids.hashes, mode, now, found, &mut admit);
         let others = others.and_then(|others| {
             // Queued beside the cold keys, before a query is sent.
             let again = self.lookup_again(ids, &unseen, now, &mut admit)?;

@@ -370,8 +370,9 @@ impl<'a> Delivery<'a> {
         if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
             return Err(DeliveryError::TooManyTables);
         }
-        let rules = (self.origin.names_any_case, self.receivers.rules);
-        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, rules);
+        let names_any_case = self.origin.names_any_case;
+        let (mut bound, reshaped) =
+            Bound::new(map, &mut self.followed, names_any_case, self.receivers.rules);
         bound.is_repeated = self.bound.contains_key(&map.id);
         self.bound.insert(map.id, bound);
         let group = self.group("a table")?;
@@ -413,8 +414,8 @@ impl<'a> Delivery<'a> {
             let collected = match followed.part(target.part) {
                 Some(table) if !followed.is_doubtful => {
                     group.has_children |= target.part > 0;
-                    let out = (self.receivers.rules, &mut group.changes);
-                    collect(rows, bound, target, table, schema, out)
+                    let out = &mut group.changes;
+                    collect(rows, bound, target, table, schema, self.receivers.rules, out)
                 }
                 _ => Collected::NoParent,
             };
@@ -465,7 +466,8 @@ fn collect(
     target: &bind::BoundCollection,
     table: &Table,
     schema: &KeySchema,
-    (rules, changes): (EmbeddedRules, &mut TxChanges),
+    rules: EmbeddedRules,
+    changes: &mut TxChanges,
 ) -> Collected {
     let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
         return Collected::Mismatch;

@@ -131,9 +131,10 @@ async fn prepared(conn: &mut Conn) -> Result<Prepared, Ended> {
 /// Parses a row of XA RECOVER. Returns `None` for a name that no log can have.
 fn prepared_row(row: &CatalogRow) -> Result<Option<Xid>, Error> {
     let format: i64 = row.required(0, "formatID")?;
-    let lengths = (row.required(1, "gtrid_length")?, row.required(2, "bqual_length")?);
+    let global: usize = row.required(1, "gtrid_length")?;
+    let branch: usize = row.required(2, "bqual_length")?;
     let data: Vec<u8> = row.required(3, "data")?;
-    Ok(u32::try_from(format).ok().and_then(|format| Xid::listed(format, lengths, &data)))
+    Ok(u32::try_from(format).ok().and_then(|format| Xid::listed(format, global, branch, &data)))
 }
 
 fn log_position(file: &str, offset: u64) -> Result<LogPosition, Ended> {
@@ -150,7 +151,8 @@ pub(crate) async fn run(
     conn: &mut Conn,
     identity: &Identity,
     tuning: &Tuning,
-    (out, early): (mpsc::Sender<Probe>, &Notify),
+    out: mpsc::Sender<Probe>,
+    early: &Notify,
 ) -> Ended {
     let mut tick = every(tuning.probe_every);
     let mut fence = Fence::of(identity);

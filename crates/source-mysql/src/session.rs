@@ -141,20 +141,21 @@ impl Session<'_> {
         let identity = self.identity;
         let tuning = self.tuning;
         let early = Notify::new();
-        let deliver = pin!(self.deliver((probe_rx, &early), request_tx, reply_rx));
+        let deliver = pin!(self.deliver(probe_rx, &early, request_tx, reply_rx));
         tokio::select! {
             ended = deliver => match ended {
                 Ok(never) => match never {},
                 Err(ended) => ended,
             },
-            ended = probe::run(probes, identity, tuning, (probe_tx, &early)) => ended,
+            ended = probe::run(probes, identity, tuning, probe_tx, &early) => ended,
             ended = catalog_checks(watcher, request_rx, reply_tx) => ended,
         }
     }
 
     async fn deliver(
         mut self,
-        (mut probes, early): (mpsc::Receiver<Probe>, &Notify),
+        mut probes: mpsc::Receiver<Probe>,
+        early: &Notify,
         requests: mpsc::Sender<u64>,
         mut replies: mpsc::Receiver<CatalogReply>,
     ) -> Result<Infallible, Ended> {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn xid(name: &str) -> Xid {
-        Xid::listed(1, (name.len(), 0), name.as_bytes()).unwrap()
+        Xid::listed(1, name.len(), 0, name.as_bytes()).unwrap()
     }
 
     fn prepared(asked_at: u64, names: &[&str]) -> Prepared {

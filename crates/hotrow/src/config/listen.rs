@@ -29,7 +29,7 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
     let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
     let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
-    let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
+    let workers = section.count_or("workers", cores, "available cores", 1..=1024);
     let data = overrides.data.unwrap_or(data);
     let admin = overrides.admin.unwrap_or(admin);
     if collide(data, admin) {

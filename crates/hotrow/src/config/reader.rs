@@ -237,14 +237,15 @@ impl<'a> Section<'a> {
         default: usize,
         range: RangeInclusive<usize>,
     ) -> usize {
-        self.count_or(name, (default, &default.to_string()), range)
+        self.count_or(name, default, &default.to_string(), range)
     }
 
     /// Reads a number whose default depends on the machine; `default_words` describes the default.
     pub(super) fn count_or(
         &mut self,
         name: &'static str,
-        (default, default_words): (usize, &str),
+        default: usize,
+        default_words: &str,
         range: RangeInclusive<usize>,
     ) -> usize {
         let format = Format {
@@ -271,14 +272,15 @@ impl<'a> Section<'a> {
         default: u64,
         range: RangeInclusive<u64>,
     ) -> u64 {
-        self.size_or(name, (default, &quoted(units::format_size(default))), range)
+        self.size_or(name, default, &quoted(units::format_size(default)), range)
     }
 
     /// Reads a size whose default depends on the machine; `default_words` describes the default.
     pub(super) fn size_or(
         &mut self,
         name: &'static str,
-        (default, default_words): (u64, &str),
+        default: u64,
+        default_words: &str,
         range: RangeInclusive<u64>,
     ) -> u64 {
         let format = Format {
