@@ -389,6 +389,7 @@ impl Source {
                     server: of_server(server, collections),
                     publication,
                     // Of a relay only, which sets it.
+                    completes_publication: true,
                     slot: None,
                 })
             }
