@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::admission::CIRCUIT_OPEN;
 use crate::min_position::AtLeast;
 use crate::oracle::{Arrival, Origin};
-use crate::queue::{Event, InstanceEvent};
+use crate::queue::{Event, InstanceEvent, RequestEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -241,7 +241,7 @@ impl World {
     ) {
         let id = self.add_request(i, session, arrival, deadline, Some(waiter), None);
         let after = self.random.latency(self.settings.typical.task);
-        self.push(i, after, InstanceEvent::Poll(id));
+        self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
     }
 
     pub(crate) fn add_request(
@@ -264,12 +264,21 @@ impl World {
             at_least,
         });
         let until = deadline.since(self.now);
-        self.push(i, until, InstanceEvent::Deadline(id));
+        self.push(i, until, InstanceEvent::Request(id, RequestEvent::Deadline));
         id
     }
 
+    pub(crate) fn request_event(&mut self, i: usize, id: SlabId, event: RequestEvent) {
+        match event {
+            RequestEvent::Poll => self.poll(i, id),
+            RequestEvent::Deadline => self.deadline(i, id),
+            RequestEvent::PositionWaitEnds => self.position_wait_ends(i, id),
+            RequestEvent::ReadAgain => self.read_at_least(i, id),
+        }
+    }
+
     /// Runs the task of a request that was woken.
-    pub(crate) fn poll(&mut self, i: usize, id: SlabId) {
+    fn poll(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.get_mut(id) else { return };
         let Some(waiter) = &mut request.waiter else { return };
         let collection = self.keys.get(request.arrival.key).collection();
@@ -278,7 +287,11 @@ impl World {
             Poll::Ready(Waited::Lead) => {
                 self.counts.leads += 1;
                 self.lead(i, collection);
-                self.push(i, std::time::Duration::ZERO, InstanceEvent::Poll(id));
+                self.push(
+                    i,
+                    std::time::Duration::ZERO,
+                    InstanceEvent::Request(id, RequestEvent::Poll),
+                );
             }
             Poll::Ready(Waited::Done(result)) => self.read_ended(i, id, result),
         }
@@ -306,7 +319,7 @@ impl World {
     }
 
     /// The request's deadline has passed: 504, or an entry in its place.
-    pub(crate) fn deadline(&mut self, i: usize, id: SlabId) {
+    fn deadline(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.remove(id) else { return };
         self.counts.timeouts += 1;
         let Request { arrival, session, waiter, at_least, .. } = request;

@@ -7,7 +7,7 @@ use hotrow_source::ReadFailure;
 use hotrow_types::version::Position;
 
 use crate::oracle::Origin;
-use crate::queue::InstanceEvent;
+use crate::queue::{InstanceEvent, RequestEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -58,7 +58,7 @@ impl World {
         } else {
             self.instances[i].position_waiters.push(id);
             let wait = self.settings.position_wait.min(self.settings.request_timeout);
-            self.push(i, wait, InstanceEvent::PositionWaitEnds(id));
+            self.push(i, wait, InstanceEvent::Request(id, RequestEvent::PositionWaitEnds));
         }
     }
 
@@ -77,7 +77,7 @@ impl World {
                 Ok(true) => {
                     (at_least.waits_for_feed, at_least.has_passed) = (false, true);
                     let after = self.random.latency(self.settings.typical.task);
-                    self.push(i, after, InstanceEvent::ReadAgain(id));
+                    self.push(i, after, InstanceEvent::Request(id, RequestEvent::ReadAgain));
                 }
                 Err(_) => {
                     instance.requests.remove(id);
@@ -120,7 +120,7 @@ impl World {
             Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
                 request.waiter = Some(waiter);
                 let after = self.random.latency(self.settings.typical.task);
-                self.push(i, after, InstanceEvent::Poll(id));
+                self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
                 self.lead(i, collection);
             }
             Lookup::Refused(refusal) => {
@@ -156,7 +156,7 @@ impl World {
                 let pause = at_least.pause;
                 at_least.pause = (pause * 2).min(PAUSE.end);
                 self.counts.min_position_retries += 1;
-                self.push(i, pause, InstanceEvent::ReadAgain(id));
+                self.push(i, pause, InstanceEvent::Request(id, RequestEvent::ReadAgain));
             }
             Ok(()) => self.answer_at_least(i, id, Origin::Read, &record),
         }
