@@ -257,7 +257,7 @@ pub fn check_files(
         let (path, what) = ("trace".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });
     }
-    if let Err(error) = hotrow_server::purge::check_secrets(&resolved.server.purge.targets) {
+    if let Err(error) = hotrow_changes::purge::check_secrets(&resolved.server.purge.targets) {
         let (path, what) = ("purge.targets".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });
     }

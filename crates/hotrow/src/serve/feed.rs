@@ -8,13 +8,13 @@ use std::time::Duration;
 
 #[cfg(all(feature = "failpoints", feature = "mongodb"))]
 use hotrow_cache::Safeguard;
+use hotrow_changes::sink::TtlOnlySink;
 use hotrow_config::Config;
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::feed::{Bounds, HubCollections, HubFeed};
-use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, TtlOnlySink};
+use hotrow_service::shared::Shared;
 use hotrow_source::sources::Sources;
 #[cfg(feature = "hub")]
 use hotrow_source::spec::{Follow, ServerConfig};
@@ -52,7 +52,7 @@ pub(super) fn start_feeds(
     supervisor: &Supervisor,
 ) -> io::Result<Vec<JoinHandle<Option<()>>>> {
     let start = |(source, follow): (SourceId, RunFeed)| {
-        let sink = CacheSink::new(shared, source);
+        let sink = shared.sink(source);
         let name = shared.thread_name("feed", source);
         let sink: Arc<dyn Sink> = match shared.cache.is_followed(source) {
             true => Arc::new(sink),

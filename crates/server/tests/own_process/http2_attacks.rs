@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::common::frames::{END_HEADERS, Frame, Http2Client, block, kind, literal};
 use crate::common::{Server, limits, wait_until};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::Transport;
-use hotrow_server::metrics::CloseCause;
 
 /// Memory that the process may grow by during an attack that sends several times as much.
 const GROWTH_MAX_BYTES: u64 = 24 << 20;
