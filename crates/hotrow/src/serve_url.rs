@@ -164,12 +164,6 @@ mod tests {
     fn the_screen_says_what_is_served_and_what_is_not() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let addresses = Addresses { data: at(1), admin: at(2), redis: None };
-        #[cfg(feature = "postgres")]
-        for source in &mut resolved.sources {
-            if let SourceConfig::Postgres(source) = source {
-                source.completes_publication = false;
-            }
-        }
         let paths: Vec<String> = (0..23).map(|i| format!("/c{i}/{{id}}")).collect();
         let left_out = ["log (it has no key)".to_owned()];
         let text = screen(addresses, &paths, &left_out, Some("Hint."), "sqlite:a.db");
