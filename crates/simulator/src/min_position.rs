@@ -39,11 +39,11 @@ impl World {
         self.counts.min_position += 1;
         self.tick();
         let now = self.now;
-        let arrival = self.arrival(i, key, ReadMode::Normal, Some(wanted));
+        let arrival = self.arrival(i, session, key, ReadMode::Normal, Some(wanted));
         let cache = &self.instances[i].cache;
         if let Some((record, freshness)) = cache.peek_at_least(self.keys.get(key), &wanted, now) {
             self.counts.min_position_answers += 1;
-            return self.give(i, session, &arrival, Origin::Entry(freshness), &record);
+            return self.give(i, &arrival, Origin::Entry(freshness), &record);
         }
         let has_passed = match cache.has_passed(self.keys.get(key).collection(), &wanted) {
             Ok(has_passed) => has_passed,
@@ -51,8 +51,7 @@ impl World {
         };
         let at_least =
             AtLeast { wanted, has_passed, waits_for_feed: !has_passed, pause: PAUSE.start };
-        let deadline = now.after(self.settings.request_timeout);
-        let id = self.add_request(i, session, arrival, deadline, None, Some(at_least));
+        let id = self.add_request(i, arrival, None, Some(at_least));
         if has_passed {
             self.read_at_least(i, id);
         } else {
@@ -102,7 +101,7 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(request) = instance.requests.get_mut(id) else { return };
         let Some(at_least) = &request.at_least else { return };
-        let (number, deadline) = (request.arrival.key, request.deadline);
+        let (number, deadline) = (request.arrival.key, request.arrival.deadline);
         let key = self.keys.get(number);
         let collection = key.collection();
         let mode = instance.cache.mode_at_least(collection, at_least.has_passed, now);
@@ -168,6 +167,6 @@ impl World {
         if origin == Origin::Entry(Freshness::Stale) {
             return self.violated("a stale entry for a minimal position", "");
         }
-        self.give(i, request.session, &request.arrival, origin, record);
+        self.give(i, &request.arrival, origin, record);
     }
 }
