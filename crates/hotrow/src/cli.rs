@@ -115,7 +115,6 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
         ("hub", cfg!(feature = "hub")),
         ("mongodb", cfg!(feature = "mongodb")),
         ("mysql", cfg!(feature = "mysql")),
-        ("otel", cfg!(feature = "otel")),
         ("postgres", cfg!(feature = "postgres")),
         ("failpoints", cfg!(feature = "failpoints")),
     ];

@@ -123,7 +123,6 @@ fn compose(
     let access_log = server.observability.access_log.as_ref();
     let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
     let access_log = access_log.transpose().map_err(subsystem)?;
-    #[cfg(feature = "otel")]
     if let Some(trace) = &server.observability.trace {
         hotrow_telemetry::traces::check_headers(trace).map_err(subsystem)?;
     }

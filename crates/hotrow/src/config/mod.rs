@@ -250,7 +250,6 @@ pub fn check_files(
             None => {}
         }
     }
-    #[cfg(feature = "otel")]
     if let Some(trace) = &resolved.server.observability.trace
         && let Err(error) = hotrow_telemetry::traces::check_headers(trace)
     {
