@@ -141,7 +141,7 @@ impl Follows {
 
     /// Plants the mistake that a test asks for.
     #[cfg(feature = "failpoints")]
-    pub(crate) fn plant(&self, cache: &Cache<ReadFailure>) {
+    pub fn plant(&self, cache: &Cache<ReadFailure>) {
         let plants = [
             (Safeguard::FollowProof, FollowPlant::PushedHidden),
             (Safeguard::FollowLastId, FollowPlant::IdOnFirstEvent),

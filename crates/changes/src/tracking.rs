@@ -58,8 +58,9 @@ pub struct Tracking {
     bytes_per_worker: usize,
     /// What operators see.
     pub counts: TrackingCounts,
+    /// Mistake that a test has planted.
     #[cfg(feature = "failpoints")]
-    pub(crate) plant: TrackingPlant,
+    pub plant: TrackingPlant,
 }
 
 /// Returns the mistake that a test has planted.

@@ -103,7 +103,7 @@ pub(crate) fn batch(
         size = Some(budgets.answer_of_rows(id, rows)?);
         Ok(deadline)
     };
-    let others = cache.lookup_batch_with((&ids.keys, &ids.hashes), mode, now, found, &mut admit);
+    let others = cache.lookup_batch_with(&ids.keys, &ids.hashes, mode, now, found, &mut admit);
     let others = others.and_then(|others| {
         // Queued beside the cold keys, before a query is sent.
         let again = lookup_again(reads, ids, &unseen, now, &mut admit)?;

@@ -1,11 +1,8 @@
-//! Exhaustion of file descriptors. Alone in its binary, because the limit applies to the whole
-//! process.
-
-mod common;
+//! Exhaustion of file descriptors. The limit applies to the whole process.
 
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, limits};
+use crate::common::{Client, Server, limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
@@ -13,6 +10,7 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
 fn without_descriptors_connections_wait_without_a_busy_loop() {
+    let _alone = crate::alone();
     let server = Server::start(limits());
     let mut open = server.connect();
     assert_eq!(open.send(GET).answer().status, 200);
@@ -24,7 +22,7 @@ fn without_descriptors_connections_wait_without_a_busy_loop() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: usual.maximum }).unwrap();
     let start = Instant::now();
     waiting.iter().for_each(|socket| socket.connect(&server.address.into()).unwrap());
-    common::wait_until(|| server.metrics().accept_errors.get() >= 3);
+    crate::common::wait_until(|| server.metrics().accept_errors.get() >= 3);
     assert!(
         start.elapsed() >= Duration::from_millis(100),
         "two pauses of 50 ms: {:?}",

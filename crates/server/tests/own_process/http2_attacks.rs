@@ -1,14 +1,10 @@
 //! Known attacks on servers of HTTP/2: each ends its own connection at most, takes no memory, and
 //! others are served in the meantime.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::frames::{END_HEADERS, Frame, Http2Client, block, kind, literal};
-use common::{Server, limits, wait_until};
+use crate::common::frames::{END_HEADERS, Frame, Http2Client, block, kind, literal};
+use crate::common::{Server, limits, wait_until};
 use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::Transport;
@@ -27,9 +23,6 @@ fn resident_bytes() -> u64 {
 
 /// Runs `attack` until the server has closed its connection, with another client beside it.
 fn survives(server: &Server, attack: impl FnOnce(&mut Http2Client)) {
-    // The memory of one attack at a time.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut other = Http2Client::connect(server.address);
     other.get(1, "/a").await_frame(Frame::ends_stream);
     let before = resident_bytes();
@@ -56,6 +49,7 @@ fn flood(client: &mut Http2Client, times: usize, bytes: impl Fn(usize) -> Vec<u8
 
 #[test]
 fn rapid_reset() {
+    let _alone = crate::alone();
     let server = server(limits());
     survives(&server, |client| {
         let sent = flood(client, 100_000, |i| {
@@ -71,6 +65,7 @@ fn rapid_reset() {
 
 #[test]
 fn continuations_without_end() {
+    let _alone = crate::alone();
     let server = server(limits());
     survives(&server, |client| {
         begin_head(client);
@@ -88,6 +83,7 @@ fn continuations_without_end() {
 
 #[test]
 fn empty_continuations_without_end() {
+    let _alone = crate::alone();
     let server = server(limits());
     survives(&server, |client| {
         begin_head(client);
@@ -99,6 +95,7 @@ fn empty_continuations_without_end() {
 
 #[test]
 fn a_head_that_unfolds() {
+    let _alone = crate::alone();
     // One large field in the dynamic table, and a byte for each use of it (RFC 7541 section 6.1).
     let server = server(limits());
     survives(&server, |client| {
@@ -117,6 +114,7 @@ fn a_head_that_unfolds() {
 
 #[test]
 fn pings_settings_and_empty_frames_without_end() {
+    let _alone = crate::alone();
     let server = server(limits());
     let empty = Frame { kind: kind::DATA, flags: 0, stream: 1, payload: vec![] };
     // `h2` has a limit of its own on empty frames.
@@ -135,6 +133,7 @@ fn pings_settings_and_empty_frames_without_end() {
 
 #[test]
 fn a_window_that_never_opens() {
+    let _alone = crate::alone();
     let limits = Limits { write_timeout: Duration::from_millis(400), ..limits() };
     let server = server(limits);
     survives(&server, |client| {
@@ -156,6 +155,7 @@ fn a_window_that_never_opens() {
 
 #[test]
 fn pings_do_not_excuse_a_closed_window() {
+    let _alone = crate::alone();
     let limits = Limits { write_timeout: Duration::from_millis(400), ..limits() };
     let server = server(limits);
     survives(&server, |client| {
@@ -171,6 +171,7 @@ fn pings_do_not_excuse_a_closed_window() {
 
 #[test]
 fn a_client_that_takes_a_byte_at_a_time() {
+    let _alone = crate::alone();
     let write_timeout = Duration::from_millis(500);
     let limits = Limits { write_timeout, drain_rate_min: 1_000, ..limits() };
     let server = server(limits);
@@ -189,6 +190,7 @@ fn a_client_that_takes_a_byte_at_a_time() {
 
 #[test]
 fn a_head_that_does_not_end() {
+    let _alone = crate::alone();
     let limits = Limits { header_timeout: Duration::from_millis(300), ..limits() };
     let server = server(limits);
     survives(&server, |client| {
@@ -202,6 +204,7 @@ fn a_head_that_does_not_end() {
 
 #[test]
 fn more_streams_than_allowed_are_refused_and_the_others_served() {
+    let _alone = crate::alone();
     const STREAMS: u32 = 100;
     let server = server(limits());
     survives(&server, |client| {

@@ -1,9 +1,5 @@
-//! Allocations of the hit path, counted. Alone in its binary, because the allocator is that of the
-//! whole process.
+//! Allocations of the hit path, counted. The allocator is that of the whole process.
 #![allow(unsafe_code, reason = "an allocator is unsafe; it forwards to the system's")]
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
-
-mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::Client;
-use common::frames::{Frame, Http2Client, literal};
-use common::redis::{self, RedisClient, Reply, with_redis};
-use common::service::{Running, access, config};
+use crate::common::Client;
+use crate::common::frames::{Frame, Http2Client, literal};
+use crate::common::redis::{self, RedisClient, Reply, with_redis};
+use crate::common::service::{Running, access, config};
 use hotrow_access::jwks::KeySet;
 use hotrow_config::Config;
 use hotrow_config::access::{TokenKeys, Tokens};
@@ -130,6 +126,7 @@ fn count_redis_hits(server: &Running, what: &str) {
 
 #[test]
 fn hits_do_not_allocate() {
+    let _alone = crate::alone();
     IS_CLIENT.set(true);
     count_redis_hits(&Running::start(&with_redis(config())), "commands");
     // One after the other: the count is that of the whole process.
@@ -168,7 +165,7 @@ fn hits_do_not_allocate() {
     let secret = [7; 32];
     let (mut access, key) = access();
     access.tokens = Some(Tokens {
-        policy: common::service::policy(),
+        policy: crate::common::service::policy(),
         keys: TokenKeys::Secret(Arc::new(KeySet::from_secret(&secret).unwrap())),
     });
     let server = Running::start(&Config { access: Some(access), ..config() });

@@ -8,17 +8,16 @@
 
 use std::time::Duration;
 
+use hotrow_admission::rate::warm_up::{COLD_FACTOR, WarmUp};
 use hotrow_measure::clock::Nanos;
-
-use super::sync::Mutex;
-use super::warm_up::{COLD_FACTOR, WarmUp};
+use parking_lot::Mutex;
 
 /// Most tokens in a bucket, and most taken by one call: sums then never overflow.
-pub const TOKENS_MAX: u64 = 1 << 40;
+const TOKENS_MAX: u64 = 1 << 40;
 
 /// A token bucket.
 #[derive(Clone, Debug)]
-pub struct TokenBucket {
+pub(super) struct TokenBucket {
     capacity: u64,
     quantum: u64,
     interval_ns: u64,
@@ -37,7 +36,7 @@ impl TokenBucket {
     /// Creates a full bucket. `capacity` and `quantum` are 1 to [`TOKENS_MAX`] and `fill_interval`
     /// is at least a nanosecond; other values are clamped.
     #[must_use]
-    pub fn new(fill_interval: Duration, capacity: u64, quantum: u64, now: Nanos) -> Self {
+    pub(super) fn new(fill_interval: Duration, capacity: u64, quantum: u64, now: Nanos) -> Self {
         let capacity = capacity.clamp(1, TOKENS_MAX);
         Self {
             capacity,
@@ -57,7 +56,7 @@ impl TokenBucket {
     /// its capacity; otherwise its saved burst would leave at once, just when the system behind it
     /// is cold too.
     #[must_use]
-    pub fn with_warm_up(mut self, warm_up: Duration, now: Nanos) -> Self {
+    pub(super) fn with_warm_up(mut self, warm_up: Duration, now: Nanos) -> Self {
         self.warm_up = WarmUp::new(nanos(warm_up), now);
         (self.since_ns, self.passed_ns, self.intervals) = (0, 0, 0);
         self.cool(now);
@@ -65,14 +64,14 @@ impl TokenBucket {
     }
 
     /// Takes `tokens` now. Returns the wait until they are available.
-    pub fn take(&mut self, now: Nanos, tokens: u64) -> Duration {
+    pub(super) fn take(&mut self, now: Nanos, tokens: u64) -> Duration {
         // With this longest wait nothing is refused.
         self.take_max_wait(now, tokens, Duration::MAX).unwrap_or(Duration::MAX)
     }
 
     /// Takes `tokens` if their wait is at most `max_wait`, and returns the wait; otherwise takes
     /// nothing.
-    pub fn take_max_wait(
+    pub(super) fn take_max_wait(
         &mut self,
         now: Nanos,
         tokens: u64,
@@ -89,7 +88,7 @@ impl TokenBucket {
     }
 
     /// Takes at most `tokens` of those available. Returns their number.
-    pub fn take_available(&mut self, now: Nanos, tokens: u64) -> u64 {
+    pub(super) fn take_available(&mut self, now: Nanos, tokens: u64) -> u64 {
         self.settle(now);
         let taken = (self.tokens.max(0) as u64).min(tokens);
         self.tokens -= taken as i64;
@@ -97,14 +96,14 @@ impl TokenBucket {
     }
 
     /// Returns the available tokens; negative: owed.
-    pub fn available(&mut self, now: Nanos) -> i64 {
+    pub(super) fn available(&mut self, now: Nanos) -> i64 {
         self.settle(now);
         self.tokens
     }
 
     /// Sets the fill rate. Tokens and debts stay; the elapsed part of the present interval stays
     /// elapsed.
-    pub fn set_fill(&mut self, now: Nanos, fill_interval: Duration, quantum: u64) {
+    pub(super) fn set_fill(&mut self, now: Nanos, fill_interval: Duration, quantum: u64) {
         self.settle(now);
         let counted = self.warm_up.counted_ns(now);
         let passed = self.elapsed_ns(counted) % self.interval_ns;
@@ -117,7 +116,7 @@ impl TokenBucket {
 
     /// Sets the capacity. A larger bucket keeps its content and fills in time; a smaller one loses
     /// what does not fit; debts stay.
-    pub fn set_capacity(&mut self, now: Nanos, capacity: u64) {
+    pub(super) fn set_capacity(&mut self, now: Nanos, capacity: u64) {
         self.settle(now);
         self.capacity = capacity.clamp(1, TOKENS_MAX);
         self.tokens = self.tokens.min(self.capacity as i64);
@@ -169,8 +168,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A clock with which a caller can wait. This crate reads no clock itself.
-pub trait Clock {
+/// A clock with which a caller can wait.
+pub(super) trait Clock {
     /// Returns the time.
     fn now(&self) -> Nanos;
     /// Sleeps for `duration`.
@@ -180,22 +179,22 @@ pub trait Clock {
 /// A token bucket shared by threads, with calls that wait. A lock is held for the decision, never
 /// while waiting.
 #[derive(Debug)]
-pub struct SharedBucket(Mutex<TokenBucket>);
+pub(super) struct SharedBucket(Mutex<TokenBucket>);
 
 impl SharedBucket {
     /// Shares a bucket.
     #[must_use]
-    pub fn new(bucket: TokenBucket) -> Self {
+    pub(super) fn new(bucket: TokenBucket) -> Self {
         Self(Mutex::new(bucket))
     }
 
     /// Calls any method of the bucket under the lock.
-    pub fn with<T>(&self, call: impl FnOnce(&mut TokenBucket) -> T) -> T {
+    pub(super) fn with<T>(&self, call: impl FnOnce(&mut TokenBucket) -> T) -> T {
         call(&mut self.0.lock())
     }
 
     /// Takes `tokens` and waits until they are available. Returns the wait.
-    pub fn wait(&self, clock: &impl Clock, tokens: u64) -> Duration {
+    pub(super) fn wait(&self, clock: &impl Clock, tokens: u64) -> Duration {
         let wait = self.with(|bucket| bucket.take(clock.now(), tokens));
         clock.sleep(wait);
         wait
@@ -203,7 +202,7 @@ impl SharedBucket {
 
     /// Takes `tokens` and waits for them if the wait is at most `max_wait`; otherwise takes nothing
     /// and returns at once.
-    pub fn wait_max(
+    pub(super) fn wait_max(
         &self,
         clock: &impl Clock,
         tokens: u64,
@@ -216,5 +215,4 @@ impl SharedBucket {
 }
 
 #[cfg(test)]
-#[cfg(not(feature = "shuttle"))]
 mod tests;
