@@ -5,10 +5,12 @@
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, [`connection`] and [`context`] (from socket to request),
-//! `route`, `access` (credentials), [`handle`], `batch`, `position` (from request to answer),
-//! `redis` (the same for commands), `current`, [`in_force`], [`reload`] (settings that change),
-//! `observer` (notes of requests), `read` (to the database and back), `breaker_probe`,
-//! `read_requirement`, `answer`, `record_answer`, `respond`, `http_error`, `body` (the answer),
+//! [`handle`] (features of a worker, put together), `route`, `access` and `authorisation`
+//! (credentials), `targets` (grants and limits), `reads`, `alias`, `batch`, `position` (from request
+//! to record), `answer_builder`, `answer`, `record_answer`, `respond`, `http_error`, `body` (from
+//! record to answer), `answer_counts`, `request_notes`, `observer` (metrics and notes), `redis` (the
+//! same for commands), `current`, [`in_force`], [`reload`] (settings that change), `read` (to the
+//! database and back), `breaker_probe`,
 //! [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `follow`, [`purge`] (who
 //! gets its changes), `warm_start` (hot records after a start), [`admin`], `readiness`, `openapi`,
 //! [`metrics`], [`documents`] (the admin side of a relay).

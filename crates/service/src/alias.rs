@@ -30,10 +30,10 @@ use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 
-use crate::handle::Step;
 use crate::position::read_at_least;
 use crate::read_all::{Reading, Sought, read_all};
 use crate::reads::Reads;
+use crate::step::Step;
 
 const MOVING: HttpError = HttpError::Unavailable(
     "the value moves between records faster than they can be read; send the request again",
@@ -70,7 +70,7 @@ pub(crate) fn alias_requirement(
 }
 
 /// Answers a request for the record with a value.
-pub(crate) fn read(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>) -> Step {
+pub(crate) fn by_alias(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>) -> Step {
     let Some(of) = alias_of(reads, &alias).map(|alias| alias.settings.of) else {
         return Step::refused(HttpError::NoSuchPath);
     };

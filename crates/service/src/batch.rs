@@ -3,24 +3,21 @@
 
 mod answers;
 mod by_alias;
-mod list;
+pub(crate) mod list;
 mod number;
 
 use std::borrow::Borrow;
 use std::rc::Rc;
 
-use hotrow_admission::shed::Kind;
 use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::body::Body;
 use hotrow_answer::budgets::{self, COUNTED_BYTES_MIN};
-use hotrow_answer::context::{ConnectionContext, PendingRequest, ReadRequest, RequestTimes};
+use hotrow_answer::context::{ConnectionContext, ReadRequest};
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
 use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
 use hotrow_answer::render::{self, BatchParts};
-use hotrow_answer::request::RequestBody;
 use hotrow_answer::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
-use hotrow_answer::route::ReadTarget;
 use hotrow_answer::scan_detector::ScanSubject;
 use hotrow_answer::sight::Sight;
 use hotrow_cache::{Lookup, ReadMode, Record};
@@ -31,7 +28,7 @@ use hotrow_source::ReadFailure;
 use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::server_timing::ReadAt;
-use hotrow_telemetry::traces::{ReadKind, TraceSlot, WaitingRequest};
+use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -43,106 +40,12 @@ use self::by_alias::batch_by_alias;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::list::parse_body;
 
-use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds, Step};
 use crate::position;
 use crate::reads::Reads;
+use crate::step::Step;
 
-/// Answers a batch whose ids are in its body.
-pub(crate) fn posted(
-    reads: &Rc<Reads>,
-    target: ReadTarget,
-    body: RequestBody,
-    evaluation: Evaluation,
-    context: &ReadRequest<'_>,
-) -> Step {
-    let id = target.of;
-    // Before the body takes memory.
-    let admitted = reads
-        .authorisation
-        .check_alias_grant(target, context)
-        .and_then(|()| reads.admission.check_shedding_by_head(id, Kind::Batch, context));
-    if let Err(problem) = admitted {
-        return Step::refused(problem);
-    }
-    match evaluation {
-        Evaluation::First => {}
-        Evaluation::Again(Some(ids)) => {
-            let ids = ids.check_size(&reads.limits).map(|()| ids);
-            return limited_batch(reads, id, ids, context);
-        }
-        Evaluation::Again(None) => return Step::refused(CONFIGURATION_CHANGED),
-    }
-    if let Some(refusal) = reads.admission.limited_by_head(id, context) {
-        return refusal;
-    }
-    let request = context.to_pending();
-    let ids = ReceivedIds::default();
-    let trace = reads.fetcher.trace_slot();
-    let received = (Rc::clone(&ids), trace.clone());
-    let reads = Rc::clone(reads);
-    let future =
-        Box::pin(async move { batch_post(&reads, target, body, request, &received).await });
-    Step::Later(Pending { future, ids: Some(ids), trace })
-}
-
-/// Answers a batch of these ids, or refuses it.
-pub(crate) fn several(
-    reads: &Rc<Reads>,
-    target: ReadTarget,
-    parsed: Result<Ids, HttpError>,
-    request: &ReadRequest<'_>,
-) -> Step {
-    match reads.authorisation.check_alias_grant(target, request) {
-        Ok(()) => limited_batch(reads, target.of, parsed, request),
-        Err(problem) => Step::refused(problem),
-    }
-}
-
-/// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
-/// nothing.
-fn limited_batch(
-    reads: &Rc<Reads>,
-    id: CollectionId,
-    parsed: Result<impl Borrow<Ids> + 'static, HttpError>,
-    request: &ReadRequest<'_>,
-) -> Step {
-    if let Err(problem) = reads.admission.check_shedding_by_head(id, Kind::Batch, request) {
-        return Step::refused(problem);
-    }
-    let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().keys.len());
-    reads.admission.limited(reads, id, ids, request, move |reads, request| match parsed {
-        Ok(ids) => batch(reads, id, ids, request),
-        Err(problem) => Step::refused(problem),
-    })
-}
-
-async fn batch_post(
-    reads: &Rc<Reads>,
-    target: ReadTarget,
-    body: RequestBody,
-    request: PendingRequest,
-    (ids, trace): &(ReceivedIds, Option<TraceSlot>),
-) -> Outcome {
-    let arrived = request.times.arrived;
-    let received =
-        hotrow_answer::receive::body(body, reads.limits.body_bytes, &reads.budgets.bodies).await;
-    let schema = &reads.collections.get(target.keys).schema;
-    let parsed = match received {
-        Ok(body) => {
-            let (limits, hasher) = (&reads.limits, reads.cache.hasher());
-            list::parse_body_in_turns(schema, limits, hasher, body.bytes()).await
-        }
-        Err(problem) => Err(problem),
-    };
-    let parsed = parsed.map(|parsed| Rc::clone(ids.get_or_init(|| Rc::new(parsed))));
-    // The body's time is the client's: only its own deadline header counts from the arrival.
-    let complete = Nanos::now();
-    let times = RequestTimes { arrived, complete, now: complete };
-    let request = PendingRequest { times, ..request };
-    limited_batch(reads, target.of, parsed, &request.context()).rest(trace.as_ref()).await
-}
-
-fn batch(
+/// Answers a batch whose ids have passed the limits.
+pub(crate) fn batch(
     reads: &Rc<Reads>,
     id: CollectionId,
     ids_kept: impl Borrow<Ids> + 'static,

@@ -28,10 +28,10 @@ use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::{Arguments, ArgumentsBuf};
 use hotrow_telemetry::request::Protocol;
 
-use crate::handle::serve::{AnswerTo, Begun, PendingAnswer};
-use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Handler};
+use crate::handle::{AnswerTo, Begun, Handler, PendingAnswer};
 use crate::in_force::{InForce, Snapshot};
 use crate::redis::{CommandRequest, Replied, Reply, Session};
+use crate::step::{CONFIGURATION_CHANGED, Evaluation};
 use crate::tracking::WorkerTracking;
 
 /// Evaluations of one request; settings that change more often during it end it with 503.
@@ -146,10 +146,10 @@ impl Current {
             let reply = (&mut pending).await;
             let newest = self.handler();
             if Rc::ptr_eq(&newest, &handler) {
-                return reply.counted_by(&handler.commands);
+                return reply.counted_by(&handler.commands.recorder);
             }
             if evaluations == EVALUATIONS_MAX {
-                return reply.refused(&CONFIGURATION_CHANGED).counted_by(&newest.commands);
+                return reply.refused(&CONFIGURATION_CHANGED).counted_by(&newest.commands.recorder);
             }
             evaluations += 1;
             let again = CommandRequest {
@@ -269,7 +269,7 @@ impl Serve for Current {
     }
 
     fn input_refused(&self, session: &Session, status: u16) {
-        self.handler.borrow().commands.note_refused_input(session, status);
+        self.handler.borrow().commands.recorder.note_refused_input(session, status);
     }
 
     fn input_budget(&self) -> Option<Arc<ByteBudget>> {

@@ -1,14 +1,18 @@
 //! From a request or a command to its answer.
 //!
-//! Reading order: [`shared`] (what threads share), [`current`], [`in_force`] (settings that change),
-//! [`handle`], `reads`, `answer_builder`, `batch`, `alias`, `position` (from request to answer), `redis` (the same for commands),
-//! `tracking`, `follow` (clients that get changes), `lookups`, `field_selection`, `observer`
-//! (notes of requests), [`openapi`], [`consistency_check`].
+//! Reading order: [`shared`] (what threads share), [`current`], [`in_force`], [`apply`] (settings
+//! that change), [`handle`] (features of a worker, put together), `authorisation` (credentials),
+//! `targets` (grants and limits), `reads`, `alias`, `batch`, `position` (from request to record),
+//! `answer_builder` (from record to answer), `answer_counts`, `request_notes`, `observer` (metrics
+//! and notes), `redis` (the same for commands), `tracking`, `follow` (clients that get changes),
+//! [`consistency_check`].
 
 pub mod admission;
 mod alias;
 mod answer_builder;
+mod answer_counts;
 pub mod apply;
+mod authorisation;
 mod batch;
 pub mod consistency_check;
 pub mod current;
@@ -20,10 +24,12 @@ pub mod handle;
 pub mod in_force;
 mod lookups;
 mod observer;
-pub mod openapi;
 mod position;
 mod read_all;
 mod reads;
 mod redis;
+mod request_notes;
 pub mod shared;
+mod step;
+mod targets;
 mod tracking;

@@ -14,7 +14,6 @@ use hotrow_answer::http_error::HttpError;
 use hotrow_answer::metrics::WorkerMetrics;
 use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
 use hotrow_answer::respond::Provenance;
-use hotrow_answer::route::ReadTarget;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Cache, Freshness, Lookup, ReadMode, Record};
 use hotrow_gate::read::{Fetcher, lead, wait};
@@ -22,15 +21,16 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
-use hotrow_types::key::{CollectionId, Key, KeyError};
+use hotrow_types::key::{CollectionId, Key};
 
 use crate::admission::request::RequestAdmission;
 use crate::answer_builder::AnswerBuilder;
+use crate::authorisation::Authorisation;
 use crate::consistency_check::ConsistencyCheck;
-use crate::handle::{Authorisation, Step};
 use crate::lookups::{LookupCounters, LookupRecorder};
+use crate::position;
 use crate::shared::Shared;
-use crate::{alias, position};
+use crate::step::Step;
 use hotrow_config::Limits;
 
 /// Reads of one worker, under the settings in force. A request that waits keeps them alive.
@@ -70,30 +70,8 @@ impl Reads {
         })
     }
 
-    /// Answers a request for one record.
-    #[inline]
-    pub(crate) fn one(
-        self: &Rc<Self>,
-        target: ReadTarget,
-        parsed: Result<Key, KeyError>,
-        request: &ReadRequest<'_>,
-    ) -> Step {
-        let admitted = self
-            .authorisation
-            .check_alias_grant(target, request)
-            .and_then(|()| self.admission.check_shedding_by_head(target.of, Kind::Hit, request));
-        if let Err(problem) = admitted {
-            return Step::refused(problem);
-        }
-        self.admission.limited(self, target.of, 1, request, move |reads, request| match parsed {
-            Ok(alias) if target.is_alias() => alias::read(reads, alias, request),
-            Ok(key) => reads.item(key, request),
-            Err(error) => Step::refused(HttpError::BadId(error)),
-        })
-    }
-
     /// Answers a request for the record with a key.
-    fn item(self: &Rc<Self>, key: Key, request: &ReadRequest<'_>) -> Step {
+    pub(crate) fn item(self: &Rc<Self>, key: Key, request: &ReadRequest<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
         let subject = self.lookups.scan_subject(request);

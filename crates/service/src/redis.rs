@@ -27,12 +27,13 @@ mod transaction;
 
 use std::rc::Rc;
 
-pub(crate) use self::answered::{Answered, PendingCommand};
+pub(crate) use self::answered::{Answered, CommandRecorder, PendingCommand};
 pub(crate) use self::command_request::CommandRequest;
 
 pub(crate) use self::session::Session;
-use crate::handle::{AnswerCounts, RequestNotes};
+use crate::answer_counts::AnswerCounts;
 use crate::reads::Reads;
+use crate::request_notes::RequestNotes;
 use crate::shared::Shared;
 use crate::tracking::{TrackingRules, WorkerTracking};
 use hotrow_answer::body::Body;
@@ -42,8 +43,7 @@ use hotrow_front::connection::commands;
 /// Commands of one worker's connections, under the settings in force.
 pub(crate) struct Commands {
     reads: Rc<Reads>,
-    notes: Rc<RequestNotes>,
-    counts: Rc<AnswerCounts>,
+    pub(crate) recorder: CommandRecorder,
     /// What decides about tracking clients.
     rules: Rc<TrackingRules>,
     /// Clients of the worker that keep copies, if there are clients of the Redis protocol.
@@ -62,8 +62,7 @@ impl Commands {
     ) -> Rc<Self> {
         Rc::new(Self {
             reads: Rc::clone(reads),
-            notes: Rc::clone(notes),
-            counts: Rc::clone(counts),
+            recorder: CommandRecorder::new(notes, counts),
             rules: Rc::new(TrackingRules::new(shared, &reads.authorisation)),
             tracking,
             allows_stale: shared.redis_allows_stale,

@@ -41,8 +41,8 @@ use hotrow_telemetry::traces::Tracer;
 use hotrow_types::source::SourceId;
 use http::header::InvalidHeaderValue;
 
-use crate::openapi::ApiDescription;
 use hotrow_config::{self as config, Config, Limits};
+use hotrow_openapi::ApiDescription;
 
 /// All shared parts. A clone shares them too.
 #[derive(Clone)]

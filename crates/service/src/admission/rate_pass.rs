@@ -11,7 +11,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
 use crate::admission::request::RequestAdmission;
-use crate::handle::{Pending, Step};
+use crate::step::{Pending, Step};
 
 const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");

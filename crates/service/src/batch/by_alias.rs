@@ -16,8 +16,8 @@ use super::answers::{Answers, View};
 use crate::alias::{
     AliasDemand, admit_by_alias, alias_requirement, held_by_alias, read_by_alias, stale_by_alias,
 };
-use crate::handle::Step;
 use crate::reads::Reads;
+use crate::step::Step;
 
 /// Answers a batch whose ids are values of an alias of the collection.
 pub(super) fn batch_by_alias(

@@ -24,9 +24,10 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::asked::{Asked, Framing};
 use super::stream::{FollowBody, Follower};
-use crate::handle::{Authorisation, Step};
+use crate::authorisation::Authorisation;
 use crate::reads::Reads;
 use crate::shared::Shared;
+use crate::step::Step;
 use hotrow_config::Limits;
 
 /// Header of a client that returns.
@@ -55,7 +56,7 @@ impl Following {
     }
 
     /// Returns what credentials are judged by.
-    pub(super) fn authorisation(&self) -> &Authorisation {
+    pub(crate) fn authorisation(&self) -> &Authorisation {
         &self.reads.authorisation
     }
 

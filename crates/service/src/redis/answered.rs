@@ -6,6 +6,7 @@
 //! read records, and those that are refused, have lines and are part of the history: the others say
 //! nothing about the service.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,14 +15,20 @@ use hotrow_answer::commands::{Spec, UNKNOWN};
 use hotrow_answer::metrics::RedisOutcome;
 use hotrow_front::connection::commands;
 use hotrow_measure::clock::Nanos;
-use hotrow_resp::Version;
+use hotrow_resp::{Version, write};
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
 use super::command_request::{Asked, CommandRequest};
-use super::{Commands, Reply, Session};
+use super::refusal;
+use super::{Replied, Reply, Session};
+use crate::answer_counts::AnswerCounts;
 use crate::observer::Observer;
+use crate::request_notes::RequestNotes;
 use hotrow_config::access::Names;
+
+/// Status of commands that are not served, as of methods that are not.
+pub(super) const NOT_SERVED: u16 = 405;
 
 /// What a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +118,48 @@ struct CommandNote {
 
 impl Reply {
     /// Counts and notes it. Returns what is sent.
-    pub(crate) fn counted_by(self, commands: &Commands) -> commands::Reply {
+    pub(crate) fn counted_by(self, recorder: &CommandRecorder) -> commands::Reply {
         let Self { bytes, body, due: (command, answered) } = self;
-        commands.answered_later(&command, answered);
+        recorder.answered_later(&command, answered);
         commands::Reply { bytes, body }
     }
 }
 
-impl Commands {
+/// Metrics and access log of one worker's commands.
+pub(crate) struct CommandRecorder {
+    notes: Rc<RequestNotes>,
+    counts: Rc<AnswerCounts>,
+}
+
+impl CommandRecorder {
+    pub(crate) fn new(notes: &Rc<RequestNotes>, counts: &Rc<AnswerCounts>) -> Self {
+        Self { notes: Rc::clone(notes), counts: Rc::clone(counts) }
+    }
+
+    /// Replies with an error.
+    #[cold]
+    pub(super) fn refuse_command<'a>(
+        &self,
+        received: impl Into<Received<'a>>,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        write::error(out, text);
+        let received = received.into();
+        let status = match received.spec {
+            Some(_) => refusal::status(text),
+            None => NOT_SERVED,
+        };
+        self.answered_with_error(&received, Answered::error(status, text));
+        Replied::Done
+    }
+
+    /// Counts a command that has nothing to do with records.
+    pub(super) fn done(&self, spec: &Spec) -> Replied {
+        self.counts.metrics.redis.count(spec.command as usize, RedisOutcome::None);
+        Replied::Done
+    }
+
     /// Counts and notes a command that is answered at once.
     #[inline]
     pub(super) fn answered_at_once(
@@ -217,7 +258,7 @@ impl Commands {
         answered: Answered,
     ) {
         let method = note.name.to_ascii_uppercase();
-        let collection = note.collection.map(|id| self.reads.collections.get(id));
+        let collection = note.collection.map(|id| self.notes.collections.get(id));
         access_log.write(&Entry {
             ended: SystemTime::now(),
             took: Some(took),

@@ -43,13 +43,15 @@ impl Commands {
             // `QUIT`.
             _ => {
                 write::status(out, "OK");
-                let _counted = self.done(spec);
+                let _counted = self.recorder.done(spec);
                 return Replied::Last;
             }
         };
         match result {
-            Ok(()) => self.done(spec),
-            Err(text) => self.refuse_command(Received::unknown_sender(request, spec), &text, out),
+            Ok(()) => self.recorder.done(spec),
+            Err(text) => {
+                self.recorder.refuse_command(Received::unknown_sender(request, spec), &text, out)
+            }
         }
     }
 
@@ -209,8 +211,8 @@ impl Commands {
             _ => Err(NO_AUTH.to_owned()),
         };
         match result {
-            Ok(()) => self.done(spec),
-            Err(text) => self.refuse_command(asked, &text, out),
+            Ok(()) => self.recorder.done(spec),
+            Err(text) => self.recorder.refuse_command(asked, &text, out),
         }
     }
 }

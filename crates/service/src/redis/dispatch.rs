@@ -2,20 +2,14 @@
 
 use std::rc::Rc;
 
-use hotrow_answer::commands::{Command, Spec, find};
-use hotrow_answer::metrics::RedisOutcome;
-use hotrow_resp::write;
-
-use super::answered::{Answered, Received};
+use super::answered::{Answered, NOT_SERVED, Received};
 use super::command_request::{Asked, CommandRequest};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, unknown_command, wrong_arity};
 use super::{Commands, Replied, subscribe};
 use crate::tracking::credential_of;
-
-/// Status of commands that are not served, as of methods that are not.
-const NOT_SERVED: u16 = 405;
+use hotrow_answer::commands::{Command, find};
 
 impl Commands {
     /// Begins to answer a command, and writes the reply to `out` as far as it is ready.
@@ -30,23 +24,23 @@ impl Commands {
             // A page of a browser that was made to send a form here: it must not send commands.
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                 let received = Received::unknown_sender(request, None);
-                self.answered_with_error(&received, Answered::error(NOT_SERVED, ""));
+                self.recorder.answered_with_error(&received, Answered::error(NOT_SERVED, ""));
                 return Replied::Last;
             }
             request.session.transaction.refuse();
             let text = unknown_command(name, arguments.from(1));
             let received = Received::unknown_sender(request, None);
-            return self.refuse_command(received, &text, out);
+            return self.recorder.refuse_command(received, &text, out);
         };
         if !spec.takes(arguments.len()) {
             request.session.transaction.refuse();
             let received = Received::unknown_sender(request, spec);
-            return self.refuse_command(received, &wrong_arity(spec.name), out);
+            return self.recorder.refuse_command(received, &wrong_arity(spec.name), out);
         }
         if subscribe::is_refused(request.session, spec) {
             request.session.transaction.refuse();
             let received = Received::unknown_sender(request, spec);
-            return self.refuse_command(received, &subscribe::refusal(spec.name), out);
+            return self.recorder.refuse_command(received, &subscribe::refusal(spec.name), out);
         }
         let password = request.session.password();
         let read = request.read();
@@ -59,7 +53,7 @@ impl Commands {
                 Err(problem) => {
                     let text = request.session.transaction.refused(spec, refusal::text(&problem));
                     let received = Received::unknown_sender(request, spec);
-                    return self.refuse_command(received, &text, out);
+                    return self.recorder.refuse_command(received, &text, out);
                 }
             };
         let asked = Asked { request, spec, read, sender: &sender };
@@ -89,29 +83,5 @@ impl Commands {
             (Command::Subscribe | Command::Unsubscribe, _) => self.subscribe(asked, out),
             _ => self.describe_or_name(asked, out),
         }
-    }
-
-    /// Replies with an error.
-    #[cold]
-    pub(super) fn refuse_command<'a>(
-        &self,
-        received: impl Into<Received<'a>>,
-        text: &str,
-        out: &mut Vec<u8>,
-    ) -> Replied {
-        write::error(out, text);
-        let received = received.into();
-        let status = match received.spec {
-            Some(_) => refusal::status(text),
-            None => NOT_SERVED,
-        };
-        self.answered_with_error(&received, Answered::error(status, text));
-        Replied::Done
-    }
-
-    /// Counts a command that has nothing to do with records.
-    pub(super) fn done(&self, spec: &Spec) -> Replied {
-        self.counts.metrics.redis.count(spec.command as usize, RedisOutcome::None);
-        Replied::Done
     }
 }

@@ -23,8 +23,8 @@ use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal;
 use super::{Commands, Replied, Reply};
-use crate::batch;
-use crate::handle::Step;
+use crate::step::Step;
+use crate::targets::several;
 
 /// What a command wants of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Commands {
     ) -> Replied {
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
-            Err(BadKeys::Refused(text)) => return self.refuse_command(asked, &text, out),
+            Err(BadKeys::Refused(text)) => return self.recorder.refuse_command(asked, &text, out),
             Err(BadKeys::BadId(ReadTarget { of, .. }, error)) => {
                 let step = self.on_collection(of, None, asked, |read| {
                     self.reads.admission.limited(self, of, 1, read, move |_, _| {
@@ -85,9 +85,8 @@ impl Commands {
         };
         let mut steps = Vec::with_capacity(batches.len());
         for (target, ids) in batches {
-            let several =
-                |read: &ReadRequest<'_>| batch::several(&self.reads, target, Ok(ids), read);
-            let step = self.on_collection(target.of, None, asked, several);
+            let batch = |read: &ReadRequest<'_>| several(&self.reads, target, Ok(ids), read);
+            let step = self.on_collection(target.of, None, asked, batch);
             let is_refused = matches!(&step, Step::Now(outcome) if is_refusal(outcome));
             steps.push(step);
             if is_refused {
@@ -138,11 +137,11 @@ impl Commands {
             let is_last = outcomes.iter().any(refusal::closes);
             let (body, answered) =
                 self.write_many(outcomes, &places, gathered, (&session, version), out);
-            self.answered_at_once(asked, collection, answered);
+            self.recorder.answered_at_once(asked, collection, answered);
             return Replied::of(body, is_last);
         }
         let commands = Rc::clone(self);
-        let command = self.pending_command(asked, collection);
+        let command = self.recorder.pending_command(asked, collection);
         Replied::Later(Box::pin(async move {
             let outcomes = poll_fn(|cx| {
                 for part in &mut parts {

@@ -18,7 +18,8 @@ use super::answered::Answered;
 use super::command_request::Asked;
 use super::refusal::{self, no_collection};
 use super::{Commands, Replied, Reply};
-use crate::handle::Step;
+use crate::step::Step;
+use crate::targets::read_one;
 
 /// What a command wants of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,22 +90,22 @@ impl Commands {
         let (target, parsed) =
             match self.named_key(asked.request.arguments.get(1).unwrap_or_default()) {
                 Ok(named) => named,
-                Err(text) => return self.refuse_command(asked, &text, out),
+                Err(text) => return self.recorder.refuse_command(asked, &text, out),
             };
         let of = target.of;
-        let step =
-            self.on_collection(of, position, asked, |read| self.reads.one(target, parsed, read));
+        let step = self
+            .on_collection(of, position, asked, |read| read_one(&self.reads, target, parsed, read));
         let version = asked.request.session.version.get();
         match step {
             Step::Now(outcome) => {
                 let is_last = refusal::closes(&outcome);
                 let (body, answered) = self.write_one(outcome, wanted, version, out);
-                self.answered_at_once(asked, Some(of), answered);
+                self.recorder.answered_at_once(asked, Some(of), answered);
                 Replied::of(body, is_last)
             }
             Step::Later(pending) => {
                 let commands = Rc::clone(self);
-                let command = self.pending_command(asked, Some(of));
+                let command = self.recorder.pending_command(asked, Some(of));
                 Replied::Later(Box::pin(async move {
                     let outcome = pending.future.await;
                     Reply::of(command, |out| commands.write_one(outcome, wanted, version, out))
@@ -119,7 +120,7 @@ impl Commands {
         let [option, position] = [2, 3].map(|at| arguments.get(at).unwrap_or_default());
         if !option.eq_ignore_ascii_case(b"minpos") {
             let text = "ERR syntax error; use HOTROW.GET key MINPOS position";
-            return self.refuse_command(asked, text, out);
+            return self.recorder.refuse_command(asked, text, out);
         }
         self.reply_one(Wanted::Value, Some(position), asked, out)
     }

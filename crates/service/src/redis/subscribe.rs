@@ -18,11 +18,11 @@ impl Commands {
         let Asked { request, spec, .. } = *asked;
         let (session, channels) = (request.session, request.arguments.from(1));
         let Some(tracking) = &self.tracking else {
-            return self.refuse_command(asked, ONE_CHANNEL, out);
+            return self.recorder.refuse_command(asked, ONE_CHANNEL, out);
         };
         let is_begun = spec.command == Command::Subscribe;
         if is_begun && channels.clone().any(|channel| channel != CHANNEL) {
-            return self.refuse_command(asked, ONE_CHANNEL, out);
+            return self.recorder.refuse_command(asked, ONE_CHANNEL, out);
         }
         let none = [CHANNEL];
         let is_any = channels.len() > 0;
@@ -45,7 +45,7 @@ impl Commands {
             write::bulk(out, channel);
             write::integer(out, count);
         }
-        self.done(spec)
+        self.recorder.done(spec)
     }
 }
 

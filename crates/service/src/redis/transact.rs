@@ -31,7 +31,7 @@ impl Commands {
         };
         if let Some(text) = refused {
             transaction.refuse();
-            return self.refuse_command(asked, text, out);
+            return self.recorder.refuse_command(asked, text, out);
         }
         write::status(out, "QUEUED");
         Replied::Done
@@ -48,12 +48,12 @@ impl Commands {
                 *transaction.kept.borrow_mut() = Some(Kept::default());
                 transaction.is_queueing.set(true);
                 write::status(out, "OK");
-                return self.done(spec);
+                return self.recorder.done(spec);
             }
             Command::Discard if is_queueing => {
                 transaction.forget();
                 write::status(out, "OK");
-                return self.done(spec);
+                return self.recorder.done(spec);
             }
             Command::Discard => "ERR DISCARD without MULTI",
             _ => match transaction.kept.take() {
@@ -62,7 +62,7 @@ impl Commands {
                     transaction.forget();
                     if !kept.is_refused {
                         write::array(out, kept.count);
-                        let _counted = self.done(spec);
+                        let _counted = self.recorder.done(spec);
                         if kept.count == 0 {
                             return Replied::Done;
                         }
@@ -73,6 +73,6 @@ impl Commands {
                 }
             },
         };
-        self.refuse_command(asked, refused, out)
+        self.recorder.refuse_command(asked, refused, out)
     }
 }

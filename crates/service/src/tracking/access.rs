@@ -23,7 +23,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_push::tracking::Prefixes;
 use hotrow_source::ReadFailure;
 
-use crate::handle::Authorisation;
+use crate::authorisation::Authorisation;
 use crate::shared::Shared;
 
 /// Password of `AUTH`, a token or an API key; `None`: there is none.

@@ -57,7 +57,7 @@ pub struct ApiDescription {
 
 /// What a description says beside the collections; fixed while the process runs.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Address of the data listener as a URL.
     server_url: String,
     /// Most ids of a batch.
@@ -73,7 +73,7 @@ pub(super) struct Facts {
 
 /// Credentials that requests may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Credentials {
+pub(crate) enum Credentials {
     /// None are looked at.
     Ignored,
     /// Those of `[access]`.
@@ -87,7 +87,7 @@ pub(super) enum Credentials {
 
 impl ApiDescription {
     /// Prepares the description of these collections.
-    pub(crate) fn new(
+    pub fn new(
         config: &Config,
         collections: Arc<Collections>,
         sources: Sources,
@@ -135,7 +135,7 @@ impl ApiDescription {
     }
 
     /// Returns the fields of a collection's records, where the catalogue lists them.
-    pub(crate) fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
+    pub fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
         self.sources.fields(id)
     }
 
@@ -251,10 +251,7 @@ fn server_url(data: SocketAddr, is_tls: bool) -> String {
 impl ApiDescription {
     /// Answers a sender that may read these columns; `None`: all. All collections are shown to
     /// every sender that has been authenticated, and of their fields those that it may read.
-    pub(crate) fn answer(
-        &self,
-        columns: impl Fn(CollectionId) -> Option<Arc<Columns>>,
-    ) -> Response<Body> {
+    pub fn answer(&self, columns: impl Fn(CollectionId) -> Option<Arc<Columns>>) -> Response<Body> {
         let mut response = Response::new(Body::Bytes(self.for_sender(columns)));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -8,7 +8,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::outcome::CacheOutcome;
 
 /// Counts of one worker's answers, and of the hits of its turn.
-pub struct AnswerCounts {
+pub(crate) struct AnswerCounts {
     pub(crate) metrics: Arc<WorkerMetrics>,
     hits_of_turn: HitsOfTurn,
     /// The same of commands.

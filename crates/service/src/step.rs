@@ -13,15 +13,15 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::TraceSlot;
 
 /// Refusal of a request whose body was read under settings that are no longer in force.
-pub const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
+pub(crate) const CONFIGURATION_CHANGED: HttpError = HttpError::Unavailable(
     "the configuration changed while the request was received; send it again",
 );
 
 /// Ids of a batch, once its body has been read: another evaluation has no body.
-pub type ReceivedIds = Rc<OnceCell<Rc<Ids>>>;
+pub(crate) type ReceivedIds = Rc<OnceCell<Rc<Ids>>>;
 
 /// What an evaluation of a request begins with.
-pub enum Evaluation {
+pub(crate) enum Evaluation {
     /// The request has just arrived.
     First,
     /// The settings changed while it waited. The ids of its body, if it has one that was read.
@@ -29,7 +29,7 @@ pub enum Evaluation {
 }
 
 /// First step of a request.
-pub enum Step {
+pub(crate) enum Step {
     /// The answer is ready.
     Now(Outcome),
     /// The answer needs the database, the feed or the request's body.
@@ -37,7 +37,7 @@ pub enum Step {
 }
 
 /// A request that waits.
-pub struct Pending {
+pub(crate) struct Pending {
     pub(crate) future: Pin<Box<dyn Future<Output = Outcome>>>,
     /// Where the ids of its body will be, if it has one.
     pub(crate) ids: Option<ReceivedIds>,

@@ -21,12 +21,12 @@ use hotrow_telemetry::trace_context::parent_of;
 use hotrow_telemetry::traces::{AnsweredRequest, TraceSlot};
 use http::StatusCode;
 
-use super::Authorisation;
+use crate::authorisation::Authorisation;
 use crate::observer::{Arrived, Observer, PendingNote};
 use crate::shared::Shared;
 
 /// Notes of the requests of one worker, under the settings in force.
-pub struct RequestNotes {
+pub(crate) struct RequestNotes {
     /// `None`: none are configured.
     pub(crate) observer: Option<Rc<Observer>>,
     pub(crate) collections: Arc<Collections>,

@@ -25,7 +25,7 @@ const NO_ALIAS_GRANT: HttpError = HttpError::NotGranted(
 );
 
 /// Check of credentials and grants by one worker, under the settings in force.
-pub struct Authorisation {
+pub(crate) struct Authorisation {
     /// `None`: every request is allowed.
     authenticator: Option<Rc<Authenticator>>,
     admission: Arc<Admission>,
