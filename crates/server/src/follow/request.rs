@@ -7,9 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hotrow_access::verify::UnixSeconds;
 use hotrow_admission::shed::Kind;
-use hotrow_cache::Cache;
 use hotrow_push::ResumeId;
-use hotrow_source::ReadFailure;
 use hotrow_telemetry::request::Protocol;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
@@ -19,10 +17,8 @@ use http::{HeaderName, HeaderValue, Response};
 use super::asked::{Asked, Framing};
 use super::stream::{FollowBody, Follower};
 use super::{FollowerGuard, Follows, NotAdmitted, WorkerFollowers};
-use crate::authorisation::Authorisation;
 use crate::batch::parse_query;
 use crate::body::Body;
-use crate::collections::Collection;
 use crate::context::ReadRequest;
 use crate::http_error::HttpError;
 use crate::reads::Reads;
@@ -42,7 +38,7 @@ const FOREIGN: ResumeId =
 /// Followers of one worker, under the settings in force.
 pub(crate) struct Following {
     follows: Option<Arc<Follows>>,
-    reads: Rc<Reads>,
+    pub(super) reads: Rc<Reads>,
     pub(crate) followers: Rc<WorkerFollowers<Self>>,
 }
 
@@ -53,20 +49,6 @@ impl Following {
         followers: Rc<WorkerFollowers<Self>>,
     ) -> Self {
         Self { follows: shared.follows.clone(), reads: Rc::clone(reads), followers }
-    }
-
-    /// Returns what credentials are judged by.
-    pub(super) fn authorisation(&self) -> &Authorisation {
-        &self.reads.authorisation
-    }
-
-    /// Returns a collection.
-    pub(super) fn collection(&self, id: CollectionId) -> &Collection {
-        self.reads.collections.get(id)
-    }
-
-    pub(super) fn cache(&self) -> &Cache<ReadFailure> {
-        &self.reads.cache
     }
 
     /// Answers with the changes of a collection. `expires`: expiry of the sender's token.
