@@ -69,7 +69,9 @@ mod tests {
             findings: vec![Finding::new("a", "b")],
             unknown: Vec::new(),
         };
-        let origin = Origin::read("sqlite:x", None, &|_| Err(std::env::VarError::NotPresent));
+        let origin = Origin::read(&"sqlite:x".parse().unwrap(), None, &|_| {
+            Err(std::env::VarError::NotPresent)
+        });
         let document = object(&found, &origin.expect("a path"), None, "");
         let page = include_str!("../../../../docs/init.md");
         assert_keys_documented(page, "hotrow.init/1", &document, &[]);

@@ -1,13 +1,13 @@
 //! `/metrics`: all counters, for Prometheus.
 
+use hotrow_answer::memory::resident_bytes;
+use hotrow_answer::metrics;
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::exposition::{Exposition, Labels};
 use hotrow_telemetry::lookups::LABELS;
 
 use super::View;
-use crate::admission::pressure::resident_bytes;
-use crate::metrics;
 
 /// A field of a collection's counters: name, help, reader.
 type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
