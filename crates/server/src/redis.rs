@@ -11,6 +11,10 @@
 //! header fields are those that say the same over HTTP: the credential of `AUTH` is an
 //! `Authorization`, and the position of `HOTROW.GET` a `Hotrow-Min-Position`. So each rule has one
 //! place, and every command is judged anew, as a request is.
+//!
+//! Reference `redis`: # Redis commands and errors
+//!
+//! Of the [Redis protocol](redis.md).
 
 mod answered;
 mod command_request;
