@@ -28,7 +28,7 @@ const MARK: &str = "//! Reference `";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
-/// Text before the list, and the items of the list, on one line each.
+/// Text before the list, and the items of the list.
 #[derive(Default)]
 struct Section {
     text: String,
@@ -79,21 +79,23 @@ impl Section {
     fn add(&mut self, line: &str) {
         match (line.strip_prefix("- "), line.strip_prefix("  "), self.items.last_mut()) {
             (Some(item), ..) => self.items.push(item.to_owned()),
-            (None, Some(more), Some(item)) => *item = format!("{item} {more}"),
+            (None, Some(more), Some(item)) => *item = format!("{item}\n  {more}"),
             _ if line.is_empty() && self.text.ends_with("\n\n") => {}
             _ => self.text.push_str(&format!("{line}\n")),
         }
     }
 
     /// Returns the names and the meaning of each item.
-    fn rows(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn rows(&self) -> impl Iterator<Item = (String, String)> {
         let ends = ['`', ')', '*'];
         self.items.iter().map(move |item| {
+            let item = item.replace("\n  ", " ");
             let mut colons = item.match_indices(": ").map(|(at, _)| item.split_at(at));
             colons
                 .find(|(names, _)| names.ends_with(ends))
                 .or_else(|| item.find(": ").map(|at| item.split_at(at)))
-                .map_or(("", item.as_str()), |(names, rest)| (names, &rest[2..]))
+                .map(|(names, rest)| (names.to_owned(), rest[2..].to_owned()))
+                .unwrap_or_else(|| (String::new(), item.clone()))
         })
     }
 }
@@ -121,7 +123,7 @@ fn rendered(name: &str, page: &Page<'_>) -> String {
             false => "\n| name | meaning |\n|---|---|\n",
         });
         for (names, meaning) in section.rows() {
-            let key = is_settings.then(|| known.get(&setting(heading, names))).flatten();
+            let key = is_settings.then(|| known.get(&setting(heading, &names))).flatten();
             let columns = key.map(columns).unwrap_or_default();
             text.push_str(&format!("| {names} |{columns} {meaning} |\n"));
         }
@@ -169,7 +171,7 @@ fn setting(heading: &str, name: &str) -> String {
 fn settings_complaints(page: Option<&Page<'_>>) -> Vec<String> {
     let sections = page.into_iter().flatten();
     let described: BTreeSet<String> = sections
-        .flat_map(|(heading, section)| section.rows().map(|(name, _)| setting(heading, name)))
+        .flat_map(|(heading, section)| section.rows().map(|(name, _)| setting(heading, &name)))
         .collect();
     let known: BTreeSet<String> = known().into_keys().collect();
     let missing = known.difference(&described).map(|key| format!("no comment describes {key}"));
