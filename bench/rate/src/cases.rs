@@ -5,7 +5,6 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use hotrow_admission::rate::Cell;
-use hotrow_admission::rate::bucket::{SharedBucket, TokenBucket};
 use hotrow_admission::rate::gcra::Gcra;
 use hotrow_admission::rate::keyed::Keyed;
 use hotrow_admission::rate::meter::Meter;
@@ -61,8 +60,6 @@ pub(crate) fn alone(time: Duration) -> Vec<Row> {
     let few = Keyed::new(65_536, SEED);
     let many = Keyed::new(1 << 21, SEED);
     let new = Keyed::new(65_536, SEED);
-    let bucket =
-        SharedBucket::new(TokenBucket::new(Duration::from_nanos(100), 1_000_000, 1, Nanos(0)));
     let at = |number: u64| Nanos(number * 1000);
     // A stride coprime to the number of keys visits all of them, far apart.
     let scattered = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
@@ -86,9 +83,6 @@ pub(crate) fn alone(time: Duration) -> Vec<Row> {
         row("by key, each key new (an attacker)", time, |n| {
             let key = new.hash(&client(black_box(n)));
             black_box(new.decide(key, &free, 1, at(n)));
-        }),
-        row("token bucket with a lock: take", time, |n| {
-            _ = black_box(bucket.with(|b| b.take(at(n), 1)))
         }),
     ]
 }

@@ -297,6 +297,10 @@ mod tests {
         assert!(!grants.on(CollectionId(2)).may_read(audit), "no such collection");
         assert_eq!(grants.roles_of("shop"), shop.union(internal));
         assert_eq!(grants.roles_of("audit"), audit);
+        assert!(!audit.is_empty());
+        let contains = |scope: Scope| [0, 1].map(|id| scope.contains(CollectionId(id)));
+        assert_eq!(contains(Scope::All), [true; 2]);
+        assert_eq!(contains(Scope::Listed(vec![CollectionId(1)])), [false, true]);
         for unknown in ["", "Shop", "sho", "shop "] {
             assert!(grants.roles_of(unknown).is_empty(), "{unknown:?}");
         }

@@ -83,5 +83,6 @@ mod tests {
         ];
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert_eq!(Identity::of_subject("i", "a"), Identity::of_subject("i", "a"));
+        assert_eq!(key(7).as_bytes(), [[7; 8], [0; 8]].concat());
     }
 }

@@ -1,19 +1,15 @@
 //! Rate limits.
 //!
-//! Two families:
-//! - [`bucket`] is a token bucket with one owner and a full set of calls: take, take what is
-//!   available, take if the wait is short, wait; with a quantum, changes at run time, and warm-up.
-//! - A [`Policy`] is what a server keeps per key. Its state of one key is a single 64-bit number
-//!   that *only grows*: 0 is a key never seen, and of two numbers the larger owes more. So a
-//!   decision is one compare-and-swap without a lock, a swap that succeeds proves that no other
-//!   thread intervened, and a bounded table ([`keyed`]) can pass a number on to another key without
-//!   ever returning tokens. [`gcra`], [`leaky`] and [`window`] are the policies; [`limit`] is one
-//!   of them by configuration.
+//! A [`Policy`] is what a server keeps per key. Its state of one key is a single 64-bit number that
+//! *only grows*: 0 is a key never seen, and of two numbers the larger owes more. So a decision is
+//! one compare-and-swap without a lock, a swap that succeeds proves that no other thread
+//! intervened, and a bounded table ([`keyed`]) can pass a number on to another key without ever
+//! returning tokens. [`gcra`], [`leaky`] and [`window`] are the policies; [`limit`] is one of them
+//! by configuration.
 //!
-//! Reading order: [`value`] (rates as text), [`bucket`], [`warm_up`], [`meter`] (from time to
-//! units), [`gcra`], [`leaky`], [`window`], [`limit`], [`keyed`].
+//! Reading order: [`value`] (rates as text), [`warm_up`], [`meter`] (from time to units), [`gcra`],
+//! [`leaky`], [`window`], [`limit`], [`keyed`].
 
-pub mod bucket;
 pub mod gcra;
 pub mod keyed;
 pub mod leaky;

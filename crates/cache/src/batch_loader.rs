@@ -3,10 +3,10 @@
 //! Merging needs no timer. The first cold key is read at once and alone; keys requested while
 //! queries are in flight go together into the next one.
 
+mod build_records;
 mod cancelled;
 mod fills;
 mod interest;
-mod made;
 mod split;
 mod standby;
 
@@ -22,7 +22,7 @@ use crate::cache::Cache;
 use crate::flight::{Flight, Kind, Lease};
 use crate::lookup_error::LookupError;
 use crate::record::{Presence, Record, Visibility};
-use crate::standby::Order;
+use crate::standby::{AnswerOrder, Order};
 use crate::stats::Removal;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
@@ -66,7 +66,7 @@ enum Stay {
 }
 
 /// Result of a query on its way to the waiters.
-struct Taken<E> {
+struct QueryResult<E> {
     answers: Answers<E>,
     /// Per flight.
     visibilities: Vec<Visibility>,
@@ -89,7 +89,7 @@ pub struct BatchLoader<E: Clone> {
     collection: CollectionId,
     query: Vec<Arc<Flight<E>>>,
     /// Result of the query while waiters are being answered.
-    taken: Option<Taken<E>>,
+    taken: Option<QueryResult<E>>,
     /// See [`BatchLoader::limit_keys`].
     keys_max: usize,
     /// Index of the row that answers each flight.
@@ -272,7 +272,7 @@ impl<E: Clone> BatchLoader<E> {
             last_use.iter_mut().skip(row).take(1).for_each(|last| *last = flight);
         }
         let latency = now.since(self.lease.started_at);
-        self.taken = Some(Taken {
+        self.taken = Some(QueryResult {
             answers,
             visibilities,
             last_use,
@@ -310,7 +310,12 @@ impl<E: Clone> BatchLoader<E> {
     }
 
     /// Answers one flight with its row. Returns the bytes of its record.
-    fn answer_flight(&self, taken: &mut Taken<E>, flight: &Arc<Flight<E>>, now: Nanos) -> usize {
+    fn answer_flight(
+        &self,
+        taken: &mut QueryResult<E>,
+        flight: &Arc<Flight<E>>,
+        now: Nanos,
+    ) -> usize {
         let at = taken.answered;
         let row = self.row_of_flight[taken.answered];
         let (body, stay) = match taken.answers.rows.get(row) {
@@ -335,7 +340,7 @@ impl<E: Clone> BatchLoader<E> {
         let bytes = body.map_or(0, <[u8]>::len);
         let record = self.record(&flight.key, body, taken.visibilities[at], &taken.answers, now);
         taken.read += 1;
-        let fill = self.answer(flight, record, (&taken.answers.version, stay), now);
+        let fill = self.answer(flight, record, &taken.answers.version, stay, now);
         taken.fills.count(fill);
         if matches!(fill, Fill::Repeated | Fill::Hidden) {
             self.put_back_one(flight);
@@ -356,7 +361,7 @@ impl<E: Clone> BatchLoader<E> {
 
     /// Queues again the keys that the query did not reach. A flight that is never reached is
     /// abandoned after some attempts.
-    fn put_back(&self, taken: &mut Taken<E>, keys: usize) {
+    fn put_back(&self, taken: &mut QueryResult<E>, keys: usize) {
         let unread = std::mem::take(&mut taken.unread);
         if unread.is_empty() {
             return;
@@ -387,7 +392,8 @@ impl<E: Clone> BatchLoader<E> {
         &self,
         flight: &Arc<Flight<E>>,
         record: Record,
-        (version, stay): (&Version, Stay),
+        version: &Version,
+        stay: Stay,
         now: Nanos,
     ) -> Fill {
         let (collection, stats) = self.cache.collection(self.collection);
@@ -397,9 +403,15 @@ impl<E: Clone> BatchLoader<E> {
         }
         let is_lost = self.lease.epoch.feed != collection.epoch().feed;
         let hash = self.cache.hash(&flight.key);
-        let (seen, safeguards) = ((version, record.position()), &self.cache.safeguards);
-        let feed = (self.cache.source_state(self.collection).progress.applied(), is_lost);
-        if fetches.order((&flight.key, hash), seen, feed, safeguards) == Order::TooOld {
+        let answer = AnswerOrder {
+            key: &flight.key,
+            hash,
+            version,
+            position: record.position(),
+            applied: self.cache.source_state(self.collection).progress.applied(),
+            is_lost,
+        };
+        if fetches.order(&answer, &self.cache.safeguards) == Order::TooOld {
             return self.too_old(flight, fetches);
         }
         let alive = fetches.is_current(flight)

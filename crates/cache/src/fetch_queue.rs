@@ -51,7 +51,7 @@ pub(crate) enum NotQueued {
 
 /// Flights of the next query, and flights that are rejected in its place.
 #[derive(Debug)]
-pub(crate) struct Taken<E> {
+pub(crate) struct NextQuery<E> {
     pub(crate) query: Vec<Arc<Flight<E>>>,
     key_bytes: usize,
     /// Flights to finish with [`LookupError::Overdue`] after the lock is released.
@@ -163,15 +163,19 @@ impl<E: Clone> FetchQueue<E> {
         half: Option<Vec<Arc<Flight<E>>>>,
         source: &SourceSettings,
         stats: &CollectionStats,
-    ) -> Taken<E> {
+    ) -> NextQuery<E> {
         let now = lease.started_at;
         let order = self.policy.order(now);
         let keys_max = half.as_ref().map_or(keys_max, |half| keys_max.min(half.len()));
         half.into_iter().flatten().rev().for_each(|flight| self.retry_queue.push_front(flight));
         let keys_max = keys_max.clamp(1, source.query_keys.max(1));
         let keys_aim = self.policy.query_keys(source.query_keys);
-        let mut taken =
-            Taken { query: Vec::new(), key_bytes: 0, refused: Vec::new(), waited: Duration::ZERO };
+        let mut taken = NextQuery {
+            query: Vec::new(),
+            key_bytes: 0,
+            refused: Vec::new(),
+            waited: Duration::ZERO,
+        };
         while let Some((batch, batch_bytes)) = self.pop_group(order) {
             let keys = taken.query.len() + batch;
             let key_bytes = taken.key_bytes + batch_bytes;
@@ -242,7 +246,7 @@ impl<E: Clone> FetchQueue<E> {
         &mut self,
         order: Order,
         lease: Lease,
-        taken: &mut Taken<E>,
+        taken: &mut NextQuery<E>,
         stats: &CollectionStats,
     ) {
         let next = match order {
@@ -272,7 +276,7 @@ impl<E: Clone> FetchQueue<E> {
     /// Rejects flights that have waited too long while the newest go first. A key that was
     /// requested again recently counts as new, with all its waiters. A flight without waiters is
     /// removed as well and read on the next request.
-    fn refuse_old(&mut self, now: Nanos, taken: &mut Taken<E>, stats: &CollectionStats) {
+    fn refuse_old(&mut self, now: Nanos, taken: &mut NextQuery<E>, stats: &CollectionStats) {
         let mut renewed = Vec::new();
         while let Some(flight) = self.queue.pop_front() {
             let times = flight.waiter_times();

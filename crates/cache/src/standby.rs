@@ -39,6 +39,19 @@ pub struct StandbyBound {
     pub end: u64,
 }
 
+/// What decides whether an answer may be older than an earlier one.
+#[derive(Debug)]
+pub(crate) struct AnswerOrder<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) hash: u64,
+    pub(crate) version: &'a Version,
+    pub(crate) position: Option<Position>,
+    /// Position of the feed.
+    pub(crate) applied: Option<Position>,
+    /// The feed was lost since the query was sent.
+    pub(crate) is_lost: bool,
+}
+
 /// Verdict on an answer that is about to be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -48,24 +61,18 @@ pub(crate) enum Order {
 }
 
 impl<E: Clone> FetchQueue<E> {
-    /// Judges an answer against earlier ones (S1 and S3), and remembers it if it fits. `applied` is
-    /// the feed's position; `is_lost`: it was lost since the query was sent.
-    pub(crate) fn order(
-        &mut self,
-        (key, hash): (&Key, u64),
-        (version, position): (&Version, Option<Position>),
-        (applied, is_lost): (Option<Position>, bool),
-        safeguards: &Safeguards,
-    ) -> Order {
+    /// Judges an answer against earlier ones (S1 and S3), and remembers it if it fits.
+    pub(crate) fn order(&mut self, answer: &AnswerOrder<'_>, safeguards: &Safeguards) -> Order {
+        let &AnswerOrder { key, hash, version, position, applied, is_lost } = answer;
         let Some(standbys) = &mut self.standbys else { return Order::Fits };
         let is_held = standbys.is_held();
         let slot = standbys.slot(hash);
         let is_older = match version {
             Version::Replayed { from, .. } => {
-                is_held || from.at < slot.by_any && safeguards.has(Safeguard::StandbyShown)
+                is_held || from.at < slot.any && safeguards.has(Safeguard::StandbyShown)
             }
-            _ if slot.by_standby == 0 || !safeguards.has(Safeguard::StandbyAhead) => false,
-            _ => self.fence.hides_before(key, version, slot.by_standby),
+            _ if slot.standby == 0 || !safeguards.has(Safeguard::StandbyAhead) => false,
+            _ => self.fence.hides_before(key, version, slot.standby),
         };
         if is_older || is_lost {
             return Order::TooOld;
@@ -76,27 +83,23 @@ impl<E: Clone> FetchQueue<E> {
             return Order::Fits;
         }
         let at = position.map_or(0, |position| position.at);
-        slot.by_any = slot.by_any.max(at);
+        slot.any = slot.any.max(at);
         if matches!(version, Version::Replayed { .. }) {
-            slot.by_standby = slot.by_standby.max(at);
+            slot.standby = slot.standby.max(at);
         }
         Order::Fits
     }
 
     /// Returns the least point that a standby must have replayed to answer for the key (S1); `None`
     /// if only the primary may.
-    pub(crate) fn standby_floor(
-        &mut self,
-        (key, hash): (&Key, u64),
-        cache: &Cache<E>,
-    ) -> Option<u64> {
+    pub(crate) fn standby_floor(&mut self, key: &Key, hash: u64, cache: &Cache<E>) -> Option<u64> {
         let marks = self.fence.replayed_at_least(key);
         let standbys = self.standbys.as_mut()?;
         let least = match cache.safeguards.has(Safeguard::StandbyFloor) {
             true => marks?.max(standbys.floor),
             false => self.fence.unforgotten_at_least(key)?,
         };
-        let shown = standbys.slot(hash).by_any;
+        let shown = standbys.slot(hash).any;
         Some(if cache.safeguards.has(Safeguard::StandbyShown) { least.max(shown) } else { least })
     }
 }

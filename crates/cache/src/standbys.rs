@@ -8,17 +8,17 @@ const SLOTS: usize = 1 << 14;
 
 /// Points of the log that bound what answers showed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shown {
-    /// By any answer.
-    pub(crate) by_any: u64,
-    /// By an answer of a standby.
-    pub(crate) by_standby: u64,
+pub(crate) struct ExposedPositions {
+    /// Of any answer.
+    pub(crate) any: u64,
+    /// Of an answer of a standby.
+    pub(crate) standby: u64,
 }
 
 /// Standbys as one collection may use them.
 #[derive(Debug)]
 pub(crate) struct Standbys {
-    shown: Box<[Shown]>,
+    exposed: Box<[ExposedPositions]>,
     hold: Hold,
     /// Least point that every read of a standby must have reached.
     pub(crate) floor: u64,
@@ -36,13 +36,13 @@ enum Hold {
 
 impl Standbys {
     pub(crate) fn new() -> Self {
-        let shown = vec![Shown::default(); SLOTS].into_boxed_slice();
-        Self { shown, hold: Hold::Unscheduled, floor: 0 }
+        let exposed = vec![ExposedPositions::default(); SLOTS].into_boxed_slice();
+        Self { exposed, hold: Hold::Unscheduled, floor: 0 }
     }
 
-    pub(crate) fn slot(&mut self, hash: u64) -> &mut Shown {
+    pub(crate) fn slot(&mut self, hash: u64) -> &mut ExposedPositions {
         // The mask keeps the index within the slots.
-        &mut self.shown[hash as usize & (SLOTS - 1)]
+        &mut self.exposed[hash as usize & (SLOTS - 1)]
     }
 
     /// Returns whether standbys wait for a probe.
@@ -53,7 +53,7 @@ impl Standbys {
     /// Forgets what earlier answers showed: everything is different now, or a probe that is sent
     /// later covers it.
     pub(crate) fn restart(&mut self) {
-        self.shown.fill(Shown::default());
+        self.exposed.fill(ExposedPositions::default());
         self.floor = 0;
         self.hold();
     }

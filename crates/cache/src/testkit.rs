@@ -71,21 +71,30 @@ pub(crate) fn cache_of(config: Config, has_tenants: bool) -> TestCache {
     cache
 }
 
-/// Returns a record read at [`START`], which nothing expires.
-pub(crate) fn record_of(key: &Key, body: Option<&[u8]>) -> Record {
-    let position = Some(Position { incarnation: 1, at: 1 });
-    Record::new(&RecordParts {
+/// Returns the parts of a record of everybody, read completely at [`START`], which nothing expires.
+pub(crate) fn parts<'a>(
+    key: &'a Key,
+    body: Option<&'a [u8]>,
+    version: &'a Version,
+) -> RecordParts<'a> {
+    RecordParts {
         key,
         body,
         owner: Owner::Everybody,
         has_views: false,
         read_at: START,
         expires_at: Nanos::MAX,
-        version: &log(1),
-        position,
+        version,
+        position: None,
         visibility: Visibility::Complete,
         epoch: Epoch { feed: 0, flush: 0 },
-    })
+    }
+}
+
+/// Returns such a record, read at the log's point 1.
+pub(crate) fn record_of(key: &Key, body: Option<&[u8]>) -> Record {
+    let position = Some(Position { incarnation: 1, at: 1 });
+    Record::new(&RecordParts { position, ..parts(key, body, &log(1)) })
 }
 
 pub(crate) fn key(id: i64) -> Key {

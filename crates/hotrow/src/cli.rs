@@ -1,6 +1,5 @@
 //! Command line: the arguments of every command, and the commands without a module of their own.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -15,11 +14,13 @@ use hotrow_config::transport::Transport;
 
 use crate::advise::{AdviseArgs, AdviseError};
 use crate::check::CheckArgs;
+use crate::config::address::ListenAddress;
 use crate::config::{ConfigError, Overrides};
 use crate::demo;
 use crate::describe::DescribeArgs;
 use crate::health::{HealthArgs, HealthError};
 use crate::init::auto::{self, AutoError, Loaded};
+use crate::init::origin::ConnectionString;
 use crate::init::{InitArgs, InitError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::logging;
@@ -27,6 +28,7 @@ use crate::logging;
 use crate::relay::{RelayArgs, RelayError};
 use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
+use crate::serve_url::{self, UrlArgs};
 use crate::tool::{ToolArgs, ToolError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
 
@@ -47,9 +49,10 @@ const EXIT_STATUS: &str = "Exit status: 0 fine, 1 failed, 2 wrong usage or confi
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the collections of a configuration file, or a demonstration that needs none
-    #[command(after_help = "Examples:\n  hotrow serve --demo\n  \
-        hotrow serve --config hotrow.toml --data 0.0.0.0:8080")]
+    /// Serve the tables of a database, the collections of a configuration file, or a demonstration
+    #[command(after_help = "Examples:\n  hotrow serve sqlite:shop.db\n  \
+        hotrow serve env:DATABASE_URL --ttl 5s\n  hotrow serve --demo\n  \
+        hotrow serve --config hotrow.toml --data :8080")]
     Serve(ServeArgs),
     /// Follow the database once, and publish its changes for servers
     #[cfg(feature = "hub")]
@@ -112,7 +115,6 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
         ("hub", cfg!(feature = "hub")),
         ("mongodb", cfg!(feature = "mongodb")),
         ("mysql", cfg!(feature = "mysql")),
-        ("otel", cfg!(feature = "otel")),
         ("postgres", cfg!(feature = "postgres")),
         ("failpoints", cfg!(feature = "failpoints")),
     ];
@@ -131,21 +133,27 @@ const INIT_EXAMPLES: &str = "Examples:
 pub struct ServeArgs {
     #[command(flatten)]
     what: What,
+    #[command(flatten)]
+    of_url: UrlArgs,
     /// With --demo: change N random records a second from another connection
     #[arg(long, value_name = "N", requires = "demo", conflicts_with = "config")]
     #[arg(value_parser = demo_writes)]
     demo_writes: Option<NonZeroU32>,
     /// Address of the data API; overrides listen.data
     #[arg(long, value_name = "ADDR")]
-    data: Option<SocketAddr>,
+    data: Option<ListenAddress>,
     /// Address of the admin API; overrides listen.admin
     #[arg(long, value_name = "ADDR")]
-    admin: Option<SocketAddr>,
+    admin: Option<ListenAddress>,
 }
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct What {
+    /// Database: sqlite:FILE, a connection string as in source.url, or env:NAME for one in an
+    /// environment variable; every table that the account may read is served
+    #[arg(value_name = "URL")]
+    url: Option<ConnectionString>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -178,6 +186,12 @@ pub enum Failure {
     #[cfg(feature = "hub")]
     #[error(transparent)]
     Relay(RelayError),
+    /// The database of `serve URL` cannot be served.
+    #[error(transparent)]
+    Url(InitError),
+    /// `serve --triggers` with another database than SQLite.
+    #[error("--triggers is for SQLite; other databases have a log of changes")]
+    Triggers,
     /// The demonstration could not be set up.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
@@ -237,13 +251,14 @@ impl Failure {
     #[must_use]
     pub fn report(self) -> Exit {
         match self {
-            Self::Config(e) => {
-                print_line(std::io::stderr(), &e.to_string());
+            Self::Config(_) | Self::Triggers => {
+                print_line(std::io::stderr(), &self.to_string());
                 Exit::Usage
             }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
-            Self::Init(e) => {
-                print_line(std::io::stderr(), &format!("hotrow init: {e}"));
+            Self::Init(ref e) | Self::Url(ref e) => {
+                let command = if matches!(self, Self::Init(_)) { "init" } else { "serve" };
+                print_line(std::io::stderr(), &format!("hotrow {command}: {e}"));
                 e.exit()
             }
             Self::Health(e) => {
@@ -267,14 +282,18 @@ impl Failure {
 /// # Errors
 /// Returns the cause if serving could not start or could not continue.
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    let overrides = Overrides { data: args.data, admin: args.admin };
+    let address = |of: Option<ListenAddress>| of.map(|ListenAddress(address)| address);
+    let overrides = Overrides { data: address(args.data), admin: address(args.admin) };
     // The last lines of the log are not lost.
     let on_abort = OnAbort::act(logging::flush);
     let host = Host::start(on_abort.clone())?;
+    if let Some(url) = &args.what.url {
+        return serve_url::run(url, &args.of_url, &overrides, host);
+    }
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text, file_text, collections } = auto::load(file, &overrides, None)?;
+    let Loaded { resolved, text, file_text, collections, .. } = auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -321,8 +340,10 @@ mod tests {
             |args: &str| Cli::try_parse_from(args.split(' ')).map(|_| ()).map_err(|e| e.kind());
         for good in [
             "hotrow serve --demo",
+            "hotrow serve sqlite:shop.db --triggers",
+            "hotrow serve env:DATABASE_URL --ttl 5s --data 8080",
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
-            "hotrow serve --config f --admin [::1]:1",
+            "hotrow serve --config f --admin [::1]:1 --data localhost:8080",
             "hotrow check --config f",
             "hotrow init --from sqlite:f",
             "hotrow init --from env:A --output f --force --schema a,b --tables c --url-env B --json",
@@ -343,10 +364,14 @@ mod tests {
         for (bad, why) in [
             ("hotrow serve", ErrorKind::MissingRequiredArgument),
             ("hotrow serve --demo --config f", ErrorKind::ArgumentConflict),
+            ("hotrow serve sqlite:a --config f", ErrorKind::ArgumentConflict),
+            ("hotrow serve --demo --ttl 5s", ErrorKind::ArgumentConflict),
+            ("hotrow serve sqlite:a --ttl 5s --triggers", ErrorKind::ArgumentConflict),
+            ("hotrow serve sqlite:a --ttl 5", ErrorKind::ValueValidation),
             ("hotrow serve --config f --demo-writes 5", ErrorKind::ArgumentConflict),
             ("hotrow serve --demo --demo-writes 0", ErrorKind::ValueValidation),
             ("hotrow serve --demo --demo-writes 1000000", ErrorKind::ValueValidation),
-            ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
+            ("hotrow serve --demo --data shop:80", ErrorKind::ValueValidation),
             ("hotrow health --config f http://a", ErrorKind::ArgumentConflict),
             ("hotrow health --config f --unix /s", ErrorKind::ArgumentConflict),
             ("hotrow advise --timeout 0s", ErrorKind::ValueValidation),

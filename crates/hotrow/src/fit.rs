@@ -38,7 +38,7 @@ pub(crate) fn connections(resolved: &mut Resolved) -> Result<(), ServeError> {
 /// Lowers `cache.capacity` to the limit on address space, because allocation beyond that limit ends
 /// the process; logs a warning. `used_bytes`: what the cache has of it already.
 pub(crate) fn cache(resolved: &mut Resolved, used_bytes: u64) {
-    let Some(left) = hotrow_server::budgets::address_space_left() else { return };
+    let Some(left) = hotrow_answer::budgets::address_space_left() else { return };
     let left = left.saturating_add(used_bytes);
     let capacity = resolved.cache.capacity_bytes;
     if let Some(capacity_bytes) = Totals::cache_within(capacity, left) {

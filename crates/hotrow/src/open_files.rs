@@ -1,8 +1,8 @@
 //! Check of the configured number of connections against the limit on open files, because every
 //! connection is an open file.
 
+use hotrow_front::worker::BEYOND_LIMIT_MAX;
 use hotrow_server::service::ADMIN_CONNECTIONS;
-use hotrow_server::worker::BEYOND_LIMIT_MAX;
 
 /// Open files that are not client connections: standard streams, logs, allocator and runtime.
 const FILES_BASE: usize = 64;

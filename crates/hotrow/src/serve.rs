@@ -10,10 +10,10 @@ use hotrow_cache::Cache;
 use hotrow_config::{Config, Limits};
 use hotrow_measure::clock::Nanos;
 use hotrow_net::listen::inherited::{Holder, Inherited};
-use hotrow_server::in_force::InForce;
 use hotrow_server::reload::{ReloadRequest, Reloads};
 use hotrow_server::service::{Process, Service};
-use hotrow_server::shared::Shared;
+use hotrow_service::in_force::InForce;
+use hotrow_service::shared::Shared;
 use hotrow_source_sqlite as sqlite;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
@@ -77,14 +77,15 @@ pub fn run(
     // No replacement: this thread owns the composition of all subsystems.
     let served = supervisor.run_once("main", || {
         supervisor::turn();
-        prepare((resolved, file), host, process, ready)
+        prepare(resolved, file, host, process, ready)
     });
     logging::flush();
     served.unwrap_or(Err(ServeError::Panic))
 }
 
 fn prepare(
-    (mut resolved, file): (Resolved, Option<ConfigFile>),
+    mut resolved: Resolved,
+    file: Option<ConfigFile>,
     host: Host,
     process: Process,
     ready: impl FnOnce(Addresses),
@@ -99,11 +100,12 @@ fn prepare(
     if let Some(short) = somaxconn.and_then(accept_queue::warning) {
         tracing::warn!("{short}");
     }
-    compose((resolved, file), host, process, ready)
+    compose(resolved, file, host, process, ready)
 }
 
 fn compose(
-    (resolved, file): (Resolved, Option<ConfigFile>),
+    resolved: Resolved,
+    file: Option<ConfigFile>,
     mut host: Host,
     process: Process,
     ready: impl FnOnce(Addresses),
@@ -121,7 +123,6 @@ fn compose(
     let access_log = server.observability.access_log.as_ref();
     let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
     let access_log = access_log.transpose().map_err(subsystem)?;
-    #[cfg(feature = "otel")]
     if let Some(trace) = &server.observability.trace {
         hotrow_telemetry::traces::check_headers(trace).map_err(subsystem)?;
     }
@@ -146,7 +147,7 @@ fn compose(
     let in_force = InForce::new(server.clone(), shared.clone());
     let shutdown = Shutdown::new();
     let following =
-        start_feeds(&shared, (&sources, feeds), &shutdown, &host.supervisor).map_err(subsystem)?;
+        start_feeds(&shared, &sources, feeds, &shutdown, &host.supervisor).map_err(subsystem)?;
     let end = End::new(&in_force, offer.clone(), shutdown.clone());
     drain_on(host.phase, end.clone(), &host.supervisor).map_err(subsystem)?;
     let reloads = reload.as_ref().map(|reload| Arc::clone(&reload.reloads));

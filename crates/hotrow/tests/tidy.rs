@@ -87,3 +87,13 @@ fn assert_silent(check: Check, files: &[(&str, &str)]) {
     let got = complaints(check, files);
     assert!(got.is_empty(), "{got:#?}");
 }
+
+/// Checks files one by one: path, text, and a fragment of the only complaint; `""`: there is none.
+fn assert_samples(check: Check, samples: &[(&str, &str, &str)]) {
+    for (path, text, fragment) in samples {
+        match *fragment {
+            "" => assert_silent(check, &[(path, text)]),
+            fragment => assert_complains(check, &[(path, text)], fragment),
+        }
+    }
+}

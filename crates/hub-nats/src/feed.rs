@@ -11,14 +11,13 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
 use hotrow_hub::codec::encode_nonce;
-use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::feed_loop::{self, Pauses, every};
 use hotrow_source::origin::Origins;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_supervisor as supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
-use hotrow_types::key::{CollectionId, KeySchema};
+use hotrow_types::key::CollectionId;
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
@@ -28,7 +27,7 @@ use crate::connection::{self, HubError, failed};
 use crate::relay::EngineFeed;
 use crate::server_state::ServerState;
 
-pub use crate::server_state::Bounds;
+pub use crate::server_state::{Bounds, HubCollections};
 
 /// Time after which NATS removes a consumer whose server is gone.
 const CONSUMER_KEPT_FOR: Duration = Duration::from_secs(5);
@@ -41,23 +40,21 @@ const CONTINUED_MAX: u32 = 30;
 /// Feed from the hub.
 pub struct HubFeed {
     config: HubConfig,
-    names: Vec<String>,
-    tags: Vec<Tag>,
-    schemas: Vec<KeySchema>,
+    collections: HubCollections,
     origins: Arc<Origins>,
     bounds: Bounds,
 }
 
 impl HubFeed {
-    /// Creates the feed of these collections: names, tags and keys.
+    /// Creates the feed of these collections.
     #[must_use]
     pub fn new(
         config: HubConfig,
-        (names, tags, schemas): (Vec<String>, Vec<Tag>, Vec<KeySchema>),
+        collections: HubCollections,
         origins: Arc<Origins>,
         bounds: Bounds,
     ) -> Self {
-        Self { config, names, tags, schemas, origins, bounds }
+        Self { config, collections, origins, bounds }
     }
 
     /// Runs until everything must end. Blocks. `watch` is the engine's feed without changes: it
@@ -71,11 +68,11 @@ impl HubFeed {
         watch: &dyn EngineFeed,
         shutdown: &Shutdown,
     ) -> io::Result<()> {
-        let collections = (self.names.clone(), self.tags.clone(), self.schemas.clone());
+        let collections = self.collections.clone();
         let instance = RandomState::new().hash_one("instance");
         let origins = Arc::clone(&self.origins);
-        let bounds = (self.bounds, self.config.rules);
-        let state = ServerState::new(sink, collections, origins, bounds, instance);
+        let HubConfig { rules, .. } = self.config;
+        let state = ServerState::new(sink, collections, origins, self.bounds, rules, instance);
         let state = Arc::new(Mutex::new(state));
         let readers = ReadersSink(Arc::clone(&state));
         feed_loop::run(shutdown, async {

@@ -53,14 +53,27 @@ pub(crate) struct ServerState {
     last_obstacle: String,
 }
 
+/// Collections of a feed, in the order of their numbers.
+#[derive(Clone, Debug)]
+pub struct HubCollections {
+    /// Names, for the log.
+    pub names: Vec<String>,
+    /// Tables with their keys, as the hub identifies them.
+    pub tags: Vec<Tag>,
+    /// Keys.
+    pub schemas: Vec<KeySchema>,
+}
+
 impl ServerState {
     pub(crate) fn new(
         sink: Arc<dyn Sink>,
-        (names, tags, schemas): (Vec<String>, Vec<Tag>, Vec<KeySchema>),
+        collections: HubCollections,
         origins: Arc<Origins>,
-        (bounds, rules): (Bounds, Rules),
+        bounds: Bounds,
+        rules: Rules,
         instance: u64,
     ) -> Self {
+        let HubCollections { names, tags, schemas } = collections;
         let mut by_tag: HashMap<Tag, Vec<usize>> = HashMap::new();
         for (index, tag) in tags.iter().enumerate() {
             by_tag.entry(*tag).or_default().push(index);

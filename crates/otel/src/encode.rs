@@ -1,16 +1,14 @@
-//! Messages of OTLP (`opentelemetry/proto/collector/trace/v1`): a request from spans, and what an
-//! answer rejects.
+//! Messages of OTLP in JSON (`ExportTraceServiceRequest`): a request from spans, and what an answer
+//! rejects.
+//!
+//! Of the mapping of Protocol Buffers to JSON the specification changes two things: ids are
+//! hexadecimal, and enumerations are numbers. 64-bit integers are strings.
 
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::span::{self as wire_span, Link};
-use opentelemetry_proto::tonic::trace::v1::{self as wire, ResourceSpans, ScopeSpans, Status};
-use prost::Message;
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
 
 use crate::context::SpanContext;
+use crate::recorder::MESSAGE_BYTES_MAX;
 use crate::span::{Attribute, Span, SpanKind, Value};
 
 /// Semantic conventions that names of attributes follow.
@@ -19,6 +17,8 @@ const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
 const FLAGS_SAMPLED: u32 = 0x01;
 const FLAGS_KNOWN_PARENT: u32 = 0x100;
 const FLAGS_REMOTE_PARENT: u32 = 0x200;
+/// `Status.StatusCode`: an error.
+const STATUS_ERROR: u32 = 2;
 
 /// Answer to a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,89 +32,107 @@ pub struct Rejected {
 /// Encodes a message: spans of the process that `resource` describes.
 #[must_use]
 pub fn request(resource: &[Attribute], program_version: &str, spans: &[Span]) -> Vec<u8> {
-    let scope = InstrumentationScope {
-        name: "hotrow".to_owned(),
-        version: program_version.to_owned(),
-        ..InstrumentationScope::default()
-    };
-    let scope_spans = ScopeSpans {
-        scope: Some(scope),
-        spans: spans.iter().map(span).collect(),
-        schema_url: SCHEMA_URL.to_owned(),
-    };
-    let resource = Resource { attributes: attributes(resource), ..Resource::default() };
-    let resource_spans = ResourceSpans {
-        resource: Some(resource),
-        scope_spans: vec![scope_spans],
-        schema_url: SCHEMA_URL.to_owned(),
-    };
-    ExportTraceServiceRequest { resource_spans: vec![resource_spans] }.encode_to_vec()
+    let resource = json!({"attributes": attributes(resource)});
+    let scope = json!({"name": "hotrow", "version": program_version});
+    let scope_spans = [ScopeSpans { scope, spans: Spans(spans), schema_url: SCHEMA_URL }];
+    let resource_spans = [ResourceSpans { resource, scope_spans, schema_url: SCHEMA_URL }];
+    let mut message = Vec::with_capacity(MESSAGE_BYTES_MAX);
+    // A vector takes all bytes, and no value of a message lacks a form in JSON.
+    _ = serde_json::to_writer(&mut message, &Request { resource_spans });
+    message
 }
 
 /// Decodes the body of a successful answer. One that is no such message rejects nothing: the status
 /// counts.
 #[must_use]
 pub fn rejected(answer: &[u8]) -> Rejected {
-    let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
-    let partial = answer.partial_success.unwrap_or_default();
-    Rejected {
-        spans: u64::try_from(partial.rejected_spans).unwrap_or_default(),
-        message: partial.error_message,
-    }
-}
-
-fn span(span: &Span) -> wire::Span {
-    let kind = match span.kind {
-        SpanKind::Internal => wire_span::SpanKind::Internal,
-        SpanKind::Server => wire_span::SpanKind::Server,
-        SpanKind::Client => wire_span::SpanKind::Client,
+    let answer: Json = serde_json::from_slice(answer).unwrap_or_default();
+    let partial = &answer["partialSuccess"];
+    let spans = match &partial["rejectedSpans"] {
+        Json::String(number) => number.parse().ok(),
+        number => number.as_u64(),
     };
+    let message = partial["errorMessage"].as_str().unwrap_or_default().to_owned();
+    Rejected { spans: spans.unwrap_or_default(), message }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    resource_spans: [ResourceSpans<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceSpans<'a> {
+    resource: Json,
+    scope_spans: [ScopeSpans<'a>; 1],
+    schema_url: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ScopeSpans<'a> {
+    scope: Json,
+    spans: Spans<'a>,
+    schema_url: &'static str,
+}
+
+/// Spans, of which one at a time has a form in memory.
+struct Spans<'a>(&'a [Span]);
+
+impl Serialize for Spans<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(span))
+    }
+}
+
+fn span(span: &Span) -> Json {
     let remote = if span.has_remote_parent { FLAGS_REMOTE_PARENT } else { 0 };
-    let parent = span.parent.map(|parent| parent.0.to_vec());
-    let status = span
-        .is_error
-        .then(|| Status { code: wire::status::StatusCode::Error.into(), ..Status::default() });
-    wire::Span {
-        trace_id: span.context.trace_id.0.to_vec(),
-        span_id: span.context.span_id.0.to_vec(),
-        parent_span_id: parent.unwrap_or_default(),
-        flags: FLAGS_SAMPLED | FLAGS_KNOWN_PARENT | remote,
-        name: text(&span.name),
-        kind: kind.into(),
-        start_time_unix_nano: span.start_unix_ns,
-        end_time_unix_nano: span.end_unix_ns,
-        attributes: attributes(&span.attributes),
-        links: span.links.iter().map(link).collect(),
-        dropped_links_count: span.links_dropped,
-        status,
-        ..wire::Span::default()
-    }
-}
-
-fn link(context: &SpanContext) -> Link {
-    Link {
-        trace_id: context.trace_id.0.to_vec(),
-        span_id: context.span_id.0.to_vec(),
-        flags: FLAGS_SAMPLED | FLAGS_KNOWN_PARENT,
-        ..Link::default()
-    }
-}
-
-fn attributes(attributes: &[Attribute]) -> Vec<KeyValue> {
-    let converted = attributes.iter().map(|Attribute { name, value }| KeyValue {
-        key: (*name).to_owned(),
-        value: Some(AnyValue { value: Some(any_value(value)) }),
-        ..KeyValue::default()
+    let kind = match span.kind {
+        SpanKind::Internal => 1,
+        SpanKind::Server => 2,
+        SpanKind::Client => 3,
+    };
+    let mut fields = json!({
+        "traceId": span.context.trace_id.to_string(),
+        "spanId": span.context.span_id.to_string(),
+        "flags": FLAGS_SAMPLED | FLAGS_KNOWN_PARENT | remote,
+        "name": text(&span.name),
+        "kind": kind,
+        "startTimeUnixNano": span.start_unix_ns.to_string(),
+        "endTimeUnixNano": span.end_unix_ns.to_string(),
+        "attributes": attributes(&span.attributes),
+        "links": span.links.iter().map(link).collect::<Vec<Json>>(),
+        "droppedLinksCount": span.links_dropped,
     });
-    converted.collect()
+    if let Some(parent) = span.parent {
+        fields["parentSpanId"] = parent.to_string().into();
+    }
+    if span.is_error {
+        fields["status"] = json!({"code": STATUS_ERROR});
+    }
+    fields
 }
 
-fn any_value(value: &Value) -> any_value::Value {
-    match value {
-        Value::Text(_) | Value::Shared(_) => any_value::Value::StringValue(text(value)),
-        Value::Integer(number) => any_value::Value::IntValue(*number),
-        Value::Flag(flag) => any_value::Value::BoolValue(*flag),
-    }
+fn link(context: &SpanContext) -> Json {
+    json!({
+        "traceId": context.trace_id.to_string(),
+        "spanId": context.span_id.to_string(),
+        "flags": FLAGS_SAMPLED | FLAGS_KNOWN_PARENT,
+    })
+}
+
+fn attributes(attributes: &[Attribute]) -> Json {
+    let pair = |Attribute { name, value }: &Attribute| {
+        let value = match value {
+            Value::Text(_) | Value::Shared(_) => json!({"stringValue": text(value)}),
+            Value::Integer(_) => json!({"intValue": text(value)}),
+            Value::Flag(flag) => json!({"boolValue": flag}),
+        };
+        json!({"key": name, "value": value})
+    };
+    attributes.iter().map(pair).collect()
 }
 
 fn text(value: &Value) -> String {
@@ -128,84 +146,122 @@ fn text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
-
-    use crate::context::RandomIds;
+    use crate::context::{RandomIds, SpanId, TraceId};
     use crate::recorder::{BATCH_BYTES_MAX, BATCH_SPANS_MAX};
     use crate::span::tests::span as example;
 
     use super::*;
 
+    fn span_context(trace_id: u128, span_id: u64) -> SpanContext {
+        SpanContext {
+            trace_id: TraceId(trace_id.to_be_bytes()),
+            span_id: SpanId(span_id.to_be_bytes()),
+        }
+    }
+
+    fn decoded(resource: &[Attribute], program_version: &str, span: Span) -> Json {
+        serde_json::from_slice(&request(resource, program_version, &[span])).unwrap()
+    }
+
+    /// Ids, times and the form of values are those of the example in the specification
+    /// (`opentelemetry-proto/examples/trace.json`, in lower case).
     #[test]
-    fn a_message_has_what_the_span_has() {
-        let ids = RandomIds::default();
-        let (parent, other) = (ids.span_id(), ids.root());
+    fn a_message_has_every_field_in_the_form_of_the_specification() {
         let mut span = example(3);
-        span.parent = Some(parent);
+        span.context =
+            span_context(0x5b8e_fff7_9803_8103_d269_b633_813f_c60c, 0xeee1_9b7e_c3c1_b174);
+        span.parent = Some(span_context(1, 0xeee1_9b7e_c3c1_b173).span_id);
         span.has_remote_parent = true;
-        span.links = vec![other];
+        span.start_unix_ns = 1_544_712_660_000_000_000;
+        span.end_unix_ns = 1_544_712_661_000_000_000;
+        span.links = vec![span_context(10, 11)];
         span.links_dropped = 2;
         span.is_error = true;
         span.attributes.push(Attribute::new("http.response.status_code", 503_usize));
         span.attributes.push(Attribute::new("hotrow.flag", true));
-        let resource = [Attribute::new("service.name", "shop")];
-        let message = request(&resource, "1.2.3", &[span.clone()]);
-        let decoded = ExportTraceServiceRequest::decode(&message[..]).unwrap();
-        let of_resource = &decoded.resource_spans[0];
-        let attributes = &of_resource.resource.as_ref().unwrap().attributes;
-        assert_eq!(attributes[0].key, "service.name");
-        let of_scope = &of_resource.scope_spans[0];
-        let scope = of_scope.scope.as_ref().unwrap();
-        assert_eq!((&*scope.name, &*scope.version), ("hotrow", "1.2.3"));
-        let wire = &of_scope.spans[0];
-        assert_eq!(wire.trace_id, span.context.trace_id.0);
-        assert_eq!(wire.span_id, span.context.span_id.0);
-        assert_eq!(wire.parent_span_id, parent.0);
-        assert_eq!((wire.flags, wire.kind), (0x301, wire_span::SpanKind::Server as i32));
-        assert_eq!((wire.start_time_unix_nano, wire.end_time_unix_nano), (1_000, 2_000));
-        assert_eq!((&*wire.name, wire.attributes.len()), ("GET /products/{id}", 3));
-        let values: Vec<_> =
-            wire.attributes.iter().map(|a| a.value.clone().unwrap().value.unwrap()).collect();
-        let expected = [
-            any_value::Value::StringValue("xxx".to_owned()),
-            any_value::Value::IntValue(503),
-            any_value::Value::BoolValue(true),
-        ];
-        assert_eq!(values, expected);
-        assert_eq!(wire.links[0].span_id, other.span_id.0);
-        assert_eq!(wire.dropped_links_count, 2);
-        assert_eq!(wire.status.as_ref().unwrap().code, wire::status::StatusCode::Error as i32);
+        let expected = json!({"resourceSpans": [{
+            "resource": {"attributes": [
+                {"key": "service.name", "value": {"stringValue": "shop \"1\"\n"}},
+            ]},
+            "scopeSpans": [{
+                "scope": {"name": "hotrow", "version": "1.2.3"},
+                "spans": [{
+                    "traceId": "5b8efff798038103d269b633813fc60c",
+                    "spanId": "eee19b7ec3c1b174",
+                    "parentSpanId": "eee19b7ec3c1b173",
+                    "flags": 0x301,
+                    "name": "GET /products/{id}",
+                    "kind": 2,
+                    "startTimeUnixNano": "1544712660000000000",
+                    "endTimeUnixNano": "1544712661000000000",
+                    "attributes": [
+                        {"key": "url.path", "value": {"stringValue": "xxx"}},
+                        {"key": "http.response.status_code", "value": {"intValue": "503"}},
+                        {"key": "hotrow.flag", "value": {"boolValue": true}},
+                    ],
+                    "links": [{
+                        "traceId": "0000000000000000000000000000000a",
+                        "spanId": "000000000000000b",
+                        "flags": 0x101,
+                    }],
+                    "droppedLinksCount": 2,
+                    "status": {"code": 2},
+                }],
+                "schemaUrl": SCHEMA_URL,
+            }],
+            "schemaUrl": SCHEMA_URL,
+        }]});
+        let resource = [Attribute::new("service.name", "shop \"1\"\n".to_owned())];
+        assert_eq!(decoded(&resource, "1.2.3", span), expected);
     }
 
     #[test]
     fn a_span_without_parent_and_failure_has_neither_field() {
-        let message = request(&[], "", &[example(0)]);
-        let decoded = ExportTraceServiceRequest::decode(&message[..]).unwrap();
-        let wire = &decoded.resource_spans[0].scope_spans[0].spans[0];
-        assert!(wire.parent_span_id.is_empty() && wire.status.is_none());
-        assert_eq!(wire.flags, 0x101);
+        let message = decoded(&[], "", example(0));
+        let wire = &message["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        assert!(wire.get("parentSpanId").is_none() && wire.get("status").is_none());
+        assert_eq!(wire["flags"], 0x101);
     }
 
     #[test]
-    fn a_message_is_no_larger_than_its_spans_in_memory() {
-        let spans: Vec<Span> = (0..BATCH_SPANS_MAX).map(|_| example(64)).collect();
-        let memory: usize = spans.iter().map(Span::bytes).sum();
-        assert!(request(&[], "", &spans).len() <= memory.min(BATCH_BYTES_MAX));
+    fn a_message_has_a_bound() {
+        let other = RandomIds::default().root();
+        let largest_of = |text_bytes: usize, links: usize| {
+            let mut span = example(text_bytes);
+            span.parent = Some(other.span_id);
+            span.has_remote_parent = true;
+            span.links = vec![other; links];
+            let rows = (1..10).map(|_| Attribute::new("db.response.returned_rows", 7_usize));
+            span.attributes = span.attributes.drain(..).chain(rows).collect();
+            let count = (BATCH_BYTES_MAX / span.bytes()).min(BATCH_SPANS_MAX);
+            request(&[], "", &vec![span; count]).len()
+        };
+        for (text_bytes, links) in [(0, 0), (64, 0), (600, 3), (15 << 10, 0), (0, 63)] {
+            let bytes = largest_of(text_bytes, links);
+            assert!(bytes <= MESSAGE_BYTES_MAX, "{text_bytes}, {links}: {bytes}");
+        }
     }
 
     #[test]
     fn answers_say_what_they_reject() {
-        let partial =
-            ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".to_owned() };
-        let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
         let expected = Rejected { spans: 3, message: "too old".to_owned() };
-        assert_eq!(rejected(&answer.encode_to_vec()), expected);
-        for nothing in [&b""[..], b"{}", b"<html>", &[0xff; 64]] {
-            assert_eq!(rejected(nothing).spans, 0, "{nothing:?}");
+        for spans in ["3", "\"3\""] {
+            let partial = format!(r#"{{"rejectedSpans": {spans}, "errorMessage": "too old"}}"#);
+            let answer = format!(r#"{{"partialSuccess": {partial}, "later": []}}"#);
+            assert_eq!(rejected(answer.as_bytes()), expected);
         }
-        let negative = ExportTracePartialSuccess { rejected_spans: -1, ..Default::default() };
-        let answer = ExportTraceServiceResponse { partial_success: Some(negative) };
-        assert_eq!(rejected(&answer.encode_to_vec()).spans, 0);
+        for nothing in [
+            "",
+            "{}",
+            "<html>",
+            "[]",
+            "7",
+            r#"{"partialSuccess": {}}"#,
+            r#"{"partialSuccess": {"rejectedSpans": -1}}"#,
+            r#"{"partialSuccess": {"rejectedSpans": "-1", "errorMessage": 3}}"#,
+        ] {
+            assert_eq!(rejected(nothing.as_bytes()), Rejected::default(), "{nothing}");
+        }
     }
 
     proptest::proptest! {

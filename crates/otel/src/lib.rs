@@ -3,12 +3,11 @@
 //!
 //! Reading order: [`context`] (identities, and the header `traceparent`), [`sampling`] (which
 //! requests are traced), [`span`] (one record), [`recorder`] (the bounded queue), [`encode`] (OTLP
-//! messages, with the feature `otlp`), [`retry`] (what follows an answer of the collector).
+//! messages in JSON), [`retry`] (what follows an answer of the collector).
 //!
 //! The server measures and sends: this crate opens no connection and starts no thread.
 
 pub mod context;
-#[cfg(feature = "otlp")]
 pub mod encode;
 pub mod recorder;
 pub mod retry;

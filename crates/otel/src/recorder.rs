@@ -17,10 +17,12 @@ pub const BATCH_SPANS_MAX: usize = 128;
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Largest span that is recorded.
 pub const SPAN_BYTES_MAX: usize = 16 << 10;
-/// Most memory of a queue, and of a message: its spans, their form as messages with up to four
-/// times as much, and the bytes that are sent.
+/// Bytes reserved for a message. JSON takes up to four times the memory of its spans.
+pub const MESSAGE_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
+/// Most memory of a queue, and of a message: its spans, one of them as it is encoded, and the bytes
+/// that are sent.
 pub const MEMORY_BYTES_MAX: usize =
-    QUEUE_BYTES_MAX + QUEUE_SPANS_MAX * size_of::<Span>() + 6 * BATCH_BYTES_MAX;
+    QUEUE_BYTES_MAX + QUEUE_SPANS_MAX * size_of::<Span>() + 2 * BATCH_BYTES_MAX + MESSAGE_BYTES_MAX;
 
 /// Reason for which a span or a trace is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ mod sources;
 mod standbys;
 mod status;
 mod text;
-pub(crate) mod units;
 mod warm_start;
 
 pub(crate) use self::access::carries_token;
@@ -29,9 +28,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use hotrow_answer::body::Body;
+use hotrow_answer::http_error::{HttpError, problem};
+use hotrow_answer::metrics::WorkerMetrics;
+use hotrow_answer::request::RequestBody;
+use hotrow_answer::respond::capabilities;
+use hotrow_answer::route::{self, METHODS};
+use hotrow_front::connection::serve::HttpService;
 use hotrow_measure::clock::Nanos;
 use hotrow_net::tls::ListenerTls;
 use hotrow_push::Purge;
+use hotrow_service::in_force::{InForce, Snapshot};
+use hotrow_service::openapi;
+use hotrow_service::shared::Shared;
 use hotrow_telemetry::exposition::{Exposition, Labels};
 use hotrow_telemetry::history::History;
 use hotrow_telemetry::lookups::WorkerLookups;
@@ -42,19 +51,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 
-use crate::body::Body;
-use crate::connection::request::RequestBody;
-use crate::connection::serve::HttpService;
-use crate::http_error::{HttpError, problem};
-use crate::in_force::{InForce, Snapshot};
-use crate::metrics::WorkerMetrics;
-use crate::openapi;
 use crate::process::Process;
 use crate::readiness::Readiness;
 use crate::reload::Reloads;
-use crate::respond::capabilities;
-use crate::route::{self, METHODS};
-use crate::shared::Shared;
 
 /// State shown by the admin side.
 #[derive(Clone)]

@@ -5,7 +5,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use hotrow_answer::body::Body;
+use hotrow_answer::request::RequestBody;
 use hotrow_config::Config;
+use hotrow_front::connection::serve::HttpService;
+use hotrow_front::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_net::listen::{ListenError, Listeners};
 use hotrow_net::tls::TlsEndpoint;
 use hotrow_supervisor::Supervisor;
@@ -14,11 +18,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::admin::{carries_token, unauthorised};
-use crate::body::Body;
-use crate::connection::request::RequestBody;
-use crate::connection::serve::HttpService;
 use crate::service::admin_config;
-use crate::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 
 /// What a path answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_admission::breaker::State;
+use hotrow_answer::units::millis;
 use hotrow_cache::config::WhenStale;
 use hotrow_config::{Config, ReadySources, ReadyWhen};
+use hotrow_gate::admission::breaker::badness;
+use hotrow_gate::read::SourceReads;
 use hotrow_measure::clock::Nanos;
 use hotrow_net::listen::inherited::{Holder, SharedHolder};
+use hotrow_service::in_force::{InForce, Snapshot};
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use serde_json::{Map, Value, json};
 
-use crate::admin::units::millis;
-use crate::admission::breaker::badness;
-use crate::in_force::{InForce, Snapshot};
 use crate::late_start::LateStarts;
-use crate::read::SourceReads;
 use crate::reload::Reloads;
 
 /// Interval of looking while readiness is awaited.

@@ -6,6 +6,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hotrow_answer::metrics::WorkerMetrics;
+use hotrow_changes::purge;
+use hotrow_front::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
+use hotrow_gate::access::jwks;
+use hotrow_gate::access::key_source::KeySource;
+use hotrow_gate::admission::rate;
+use hotrow_gate::read::SourceReads;
+use hotrow_gate::warm_start::{self, Warmer};
+use hotrow_gate::{breaker_probe, refresh};
 use hotrow_measure::clock::Nanos;
 use hotrow_net::file_watch;
 use hotrow_net::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
@@ -14,6 +23,12 @@ use hotrow_net::listen::unix::UnixEndpoint;
 use hotrow_net::listen::{ListenError, Listeners};
 use hotrow_net::tls::{self, ListenerTls, TlsEndpoint};
 use hotrow_representation::compression;
+use hotrow_service::admission::pressure;
+use hotrow_service::consistency_check::{self, Checker};
+use hotrow_service::current::Current;
+use hotrow_service::handle::Handler;
+use hotrow_service::in_force::InForce;
+use hotrow_service::shared::Shared;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_telemetry::history::hot_keys::{KeyRing, KeySampler};
@@ -21,26 +36,11 @@ use hotrow_telemetry::history::{self, History};
 use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_telemetry::{miss_ratio_curve, traces};
 
-use crate::access::jwks;
-use crate::access::key_source::KeySource;
-use crate::access::watch::GrantsInForce;
+use crate::access_watch::GrantsInForce;
 use crate::admin::{Admin, View};
-use crate::admission::{pressure, rate};
-use crate::breaker_probe;
-use crate::consistency_check::{self, Checker};
-use crate::current::Current;
-use crate::handle::Handler;
-use crate::in_force::InForce;
-use crate::metrics::WorkerMetrics;
 pub use crate::process::Process;
-use crate::purge;
-use crate::read::SourceReads;
 use crate::readiness::Readiness;
-use crate::refresh;
 use crate::reload::Reloads;
-use crate::shared::Shared;
-use crate::warm_start::{self, Warmer};
-use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 use hotrow_config::{Config, Limits};
 
 /// Longest wait for readiness before listeners of another process are served.
@@ -229,15 +229,13 @@ impl Service {
         let make = {
             let in_force = Arc::clone(in_force);
             let lookups = lookups.clone();
-            move |worker: crate::worker::Worker| {
+            move |worker: hotrow_front::worker::Worker| {
                 let (index, lookups) = (worker.index, lookups[worker.index].clone());
                 let ring = rings.as_ref().and_then(|rings| rings.get(index));
                 let [seed, _] = rate::seed();
                 let sampler = ring.map(|ring| KeySampler::new(ring.clone(), seed));
                 let shared = in_force.newest().shared.clone();
-                let handler = Handler::new(shared, worker.metrics, lookups)
-                    .observed(index)
-                    .with_key_sampler(sampler);
+                let handler = Handler::new(shared, worker.metrics, lookups, sampler, index);
                 Current::new(Arc::clone(&in_force), index, &handler)
             }
         };

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Freshness, Lookup, LookupError, ReadMode, Record};
-use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 use crate::admission::CIRCUIT_OPEN;
 use crate::min_position::AtLeast;
 use crate::oracle::{Arrival, Origin};
-use crate::queue::{Event, InstanceEvent};
+use crate::queue::{Event, InstanceEvent, RequestEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -26,8 +25,6 @@ const GROUP_MAX: usize = 24;
 /// A request that waits.
 pub(crate) struct Request {
     pub(crate) arrival: Arrival,
-    pub(crate) session: usize,
-    pub(crate) deadline: Nanos,
     /// The read that it waits for; none while it waits for the feed or pauses.
     pub(crate) waiter: Option<Waiter<ReadFailure>>,
     waker: Waker,
@@ -89,17 +86,17 @@ impl World {
     }
 
     pub(crate) fn request_one(&mut self, i: usize, session: usize, key: usize, mode: ReadMode) {
-        let (now, deadline) = (self.now, self.now.after(self.settings.request_timeout));
-        let arrival = self.arrival(i, key, mode, None);
-        let instance = &self.instances[i];
+        let now = self.now;
+        let arrival = self.arrival(i, session, key, mode, None);
+        let (instance, deadline) = (&self.instances[i], arrival.deadline);
         let admit = || {
             if instance.admission.refuses(now) { Err(CIRCUIT_OPEN) } else { Ok(deadline) }
         };
         match instance.cache.lookup_if(self.keys.get(key), mode, now, admit) {
-            Ok(lookup) => self.looked_up(i, session, arrival, deadline, lookup),
+            Ok(lookup) => self.looked_up(i, arrival, lookup),
             Err(_) => {
                 self.counts.refused_other += 1;
-                self.answer_without_read(i, session, &arrival);
+                self.answer_without_read(i, &arrival);
             }
         }
     }
@@ -118,7 +115,7 @@ impl World {
         let (now, deadline) = (self.now, self.now.after(self.settings.request_timeout));
         let keys: Vec<Key> = chosen.iter().map(|number| self.keys.get(*number).clone()).collect();
         let arrivals: Vec<Arrival> =
-            chosen.iter().map(|number| self.arrival(i, *number, mode, None)).collect();
+            chosen.iter().map(|number| self.arrival(i, session, *number, mode, None)).collect();
         let instance = &self.instances[i];
         let admit = |_| {
             if instance.admission.refuses(now) { Err(CIRCUIT_OPEN) } else { Ok(deadline) }
@@ -127,7 +124,7 @@ impl World {
             return self.counts.refused_other += 1;
         };
         for (arrival, lookup) in arrivals.into_iter().zip(lookups) {
-            self.looked_up(i, session, arrival, deadline, lookup);
+            self.looked_up(i, arrival, lookup);
         }
     }
 
@@ -135,6 +132,7 @@ impl World {
     pub(crate) fn arrival(
         &mut self,
         i: usize,
+        session: usize,
         key: usize,
         mode: ReadMode,
         wanted: Option<Position>,
@@ -148,9 +146,11 @@ impl World {
         let (changed, flushed, lost) =
             instance.sink.with(|calls| (calls.changed[key], calls.flushed[collection], calls.lost));
         Arrival {
+            session,
             key,
             mode,
             at: self.now,
+            deadline: self.now.after(self.settings.request_timeout),
             floor: instance.floors[key],
             visible: self.database.visible(self.keys.row(key)),
             changed,
@@ -163,18 +163,11 @@ impl World {
         }
     }
 
-    fn looked_up(
-        &mut self,
-        i: usize,
-        session: usize,
-        arrival: Arrival,
-        deadline: Nanos,
-        lookup: Lookup<ReadFailure>,
-    ) {
+    fn looked_up(&mut self, i: usize, arrival: Arrival, lookup: Lookup<ReadFailure>) {
         let collection = self.keys.get(arrival.key).collection();
         match lookup {
             Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
-                self.give(i, session, &arrival, Origin::Entry(freshness), &record);
+                self.give(i, &arrival, Origin::Entry(freshness), &record);
                 if freshness == Freshness::Expired
                     && self.instances[i].cache.refresh(self.keys.get(arrival.key))
                 {
@@ -183,15 +176,15 @@ impl World {
             }
             Lookup::Coalesced(waiter) => {
                 self.counts.coalesced += 1;
-                self.wait(i, session, arrival, deadline, waiter);
+                self.wait(i, arrival, waiter);
             }
             Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
-                self.wait(i, session, arrival, deadline, waiter);
+                self.wait(i, arrival, waiter);
                 self.push_lead(i, collection);
             }
             Lookup::Refused(refusal) => {
                 self.check_refusal(i, arrival.key, &refusal);
-                self.answer_without_read(i, session, &arrival);
+                self.answer_without_read(i, &arrival);
             }
         }
     }
@@ -231,45 +224,43 @@ impl World {
         }
     }
 
-    fn wait(
-        &mut self,
-        i: usize,
-        session: usize,
-        arrival: Arrival,
-        deadline: Nanos,
-        waiter: Waiter<ReadFailure>,
-    ) {
-        let id = self.add_request(i, session, arrival, deadline, Some(waiter), None);
+    fn wait(&mut self, i: usize, arrival: Arrival, waiter: Waiter<ReadFailure>) {
+        let id = self.add_request(i, arrival, Some(waiter), None);
         let after = self.random.latency(self.settings.typical.task);
-        self.push(i, after, InstanceEvent::Poll(id));
+        self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
     }
 
     pub(crate) fn add_request(
         &mut self,
         i: usize,
-        session: usize,
         arrival: Arrival,
-        deadline: Nanos,
         waiter: Option<Waiter<ReadFailure>>,
         at_least: Option<AtLeast>,
     ) -> SlabId {
         let instance = &mut self.instances[i];
         let woken = instance.woken.clone();
+        let until = arrival.deadline.since(self.now);
         let id = instance.requests.insert_with(|id| Request {
             arrival,
-            session,
-            deadline,
             waiter,
             waker: Waker::from(Arc::new(Bell { id, woken })),
             at_least,
         });
-        let until = deadline.since(self.now);
-        self.push(i, until, InstanceEvent::Deadline(id));
+        self.push(i, until, InstanceEvent::Request(id, RequestEvent::Deadline));
         id
     }
 
+    pub(crate) fn request_event(&mut self, i: usize, id: SlabId, event: RequestEvent) {
+        match event {
+            RequestEvent::Poll => self.poll(i, id),
+            RequestEvent::Deadline => self.deadline(i, id),
+            RequestEvent::PositionWaitEnds => self.position_wait_ends(i, id),
+            RequestEvent::ReadAgain => self.read_at_least(i, id),
+        }
+    }
+
     /// Runs the task of a request that was woken.
-    pub(crate) fn poll(&mut self, i: usize, id: SlabId) {
+    fn poll(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.get_mut(id) else { return };
         let Some(waiter) = &mut request.waiter else { return };
         let collection = self.keys.get(request.arrival.key).collection();
@@ -278,7 +269,11 @@ impl World {
             Poll::Ready(Waited::Lead) => {
                 self.counts.leads += 1;
                 self.lead(i, collection);
-                self.push(i, std::time::Duration::ZERO, InstanceEvent::Poll(id));
+                self.push(
+                    i,
+                    std::time::Duration::ZERO,
+                    InstanceEvent::Request(id, RequestEvent::Poll),
+                );
             }
             Poll::Ready(Waited::Done(result)) => self.read_ended(i, id, result),
         }
@@ -297,22 +292,22 @@ impl World {
         }
         let Some(request) = self.instances[i].requests.remove(id) else { return };
         match result {
-            Ok(record) => self.give(i, request.session, &request.arrival, Origin::Read, &record),
+            Ok(record) => self.give(i, &request.arrival, Origin::Read, &record),
             Err(_) => {
                 self.counts.failures += 1;
-                self.answer_without_read(i, request.session, &request.arrival);
+                self.answer_without_read(i, &request.arrival);
             }
         }
     }
 
     /// The request's deadline has passed: 504, or an entry in its place.
-    pub(crate) fn deadline(&mut self, i: usize, id: SlabId) {
+    fn deadline(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.remove(id) else { return };
         self.counts.timeouts += 1;
-        let Request { arrival, session, waiter, at_least, .. } = request;
+        let Request { arrival, waiter, at_least, .. } = request;
         drop(waiter);
         if at_least.is_none() {
-            self.answer_without_read(i, session, &arrival);
+            self.answer_without_read(i, &arrival);
         }
     }
 
@@ -322,25 +317,18 @@ impl World {
     }
 
     /// Answers with an entry past its TTL where that is allowed (`stale_if_error`).
-    fn answer_without_read(&mut self, i: usize, session: usize, arrival: &Arrival) {
+    fn answer_without_read(&mut self, i: usize, arrival: &Arrival) {
         if arrival.mode == ReadMode::Revalidate {
             return;
         }
         let key = self.keys.get(arrival.key);
         if let Some(record) = self.instances[i].cache.stale_if_error(key, self.now) {
-            self.give(i, session, arrival, Origin::StaleIfError, &record);
+            self.give(i, arrival, Origin::StaleIfError, &record);
         }
     }
 
     /// Gives a client its answer, after the oracle has judged it.
-    pub(crate) fn give(
-        &mut self,
-        i: usize,
-        session: usize,
-        arrival: &Arrival,
-        origin: Origin,
-        record: &Record,
-    ) {
+    pub(crate) fn give(&mut self, i: usize, arrival: &Arrival, origin: Origin, record: &Record) {
         let version = match self.judge(i, arrival, origin, record) {
             Ok(version) => version,
             Err((rule, detail)) => return self.violated(rule, &detail),
@@ -366,7 +354,7 @@ impl World {
         let floor = &mut self.instances[i].floors[arrival.key];
         *floor = if is_known { version.max(*floor) } else { *floor };
         if let Some(position) = record.position() {
-            self.sessions[session] = Some(position);
+            self.sessions[arrival.session] = Some(position);
         }
         self.record((version as u64) << 16 ^ arrival.key as u64);
     }

@@ -2,11 +2,11 @@
 //! nothing, so the tests require each count to be large enough.
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($name:ident: $doc:literal,)*) => {
         /// Counts of the events of one or more runs.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
+            $(#[doc = $doc] pub $name: u64,)*
         }
 
         impl Counts {
@@ -27,118 +27,61 @@ macro_rules! counts {
 }
 
 counts!(
-    /// Events.
-    steps,
-    /// Keys that clients requested.
-    reads,
-    /// Answers from memory within the bound.
-    fresh,
-    /// Answers from memory past the bound, by policy.
-    stale,
-    /// Answers from memory past their TTL.
-    expired,
-    /// Answers in place of a failed read.
-    stale_if_error,
-    /// Answers of a read.
-    read_answers,
-    /// Answers that a record does not exist.
-    negative,
-    /// Requests that joined a read.
-    coalesced,
-    /// Changed records that clients were informed of.
-    followed,
-    /// Requests with `no-cache`.
-    revalidations,
-    /// Requests of scanning clients.
-    not_admitted,
-    /// Requests with a minimal position.
-    min_position,
-    /// Those of them that were answered.
-    min_position_answers,
-    /// Those of them that read again because of a hidden change.
-    min_position_retries,
-    /// Those of them refused for a position of another database, or one that is not reached.
-    min_position_refusals,
-    /// Requests of several keys.
-    batches,
-    /// Answers within `max_staleness` after a change of their key.
-    soon_after_a_change,
-    /// Requests refused because the feed is behind.
-    refused_behind,
-    /// Requests refused for another reason.
-    refused_other,
-    /// Requests whose deadline passed.
-    timeouts,
-    /// Requests whose read failed.
-    failures,
-    /// Requests whose client left.
-    clients_left,
-    /// Requests that were asked to lead.
-    leads,
-    /// Loaders that were cancelled.
-    loaders_cancelled,
-    /// Queries.
-    queries,
-    /// Queries that failed.
-    queries_failed,
-    /// Queries that ended before all keys were read.
-    queries_cut_short,
-    /// Queries that a standby answered.
-    standby_answers,
-    /// Queries that went to the primary because no standby could answer.
-    standby_refusals,
-    /// Waits for the feed to deliver what a standby's answer may show.
-    standby_waits,
-    /// Answers of the primary that were read again after a newer one of a standby.
-    hidden_after_standby,
-    /// Faults of standbys.
-    standby_faults,
-    /// Transactions begun.
-    transactions,
-    /// Those of them rolled back.
-    rollbacks,
-    /// Commits.
-    commits,
-    /// Commits in the log before they were visible.
-    hidden_commits,
-    /// Changes of a whole collection in the log.
-    bulk_changes,
-    /// Changes of a table's shape.
-    schema_changes,
-    /// Changes delivered by the feed.
-    delivered,
-    /// Those of them delivered before they were visible (Race B).
-    delivered_hidden,
-    /// Those of them delivered again after an interruption.
-    duplicates,
-    /// Losses of the feed.
-    losses,
-    /// Starts of the feed.
-    starts,
-    /// Interruptions after which the feed continued at its position.
-    resumptions,
-    /// Gaps of one collection.
-    gaps,
-    /// Replaced databases.
-    failovers,
-    /// Outages of the database.
-    outages,
-    /// Stops of an instance.
-    freezes,
-    /// Purges.
-    purges,
-    /// Reads again of hot records that changed.
-    prefetches,
-    /// Answers that were not stored because their lease was dead or a change was hidden.
-    fills_discarded,
-    /// Reads repeated because a newer answer had been given.
-    fill_retries,
-    /// Evictions.
-    evictions,
-    /// Times that the circuit breaker opened.
-    breaker_openings,
-    /// Requests refused by a rate limit.
-    rate_limited,
-    /// Longest recovery after the last fault, in microseconds; the largest of all runs.
-    recovery_us_max,
+    steps: "Events.",
+    reads: "Keys that clients requested.",
+    fresh: "Answers from memory within the bound.",
+    stale: "Answers from memory past the bound, by policy.",
+    expired: "Answers from memory past their TTL.",
+    stale_if_error: "Answers in place of a failed read.",
+    read_answers: "Answers of a read.",
+    negative: "Answers that a record does not exist.",
+    coalesced: "Requests that joined a read.",
+    followed: "Changed records that clients were informed of.",
+    revalidations: "Requests with `no-cache`.",
+    not_admitted: "Requests of scanning clients.",
+    min_position: "Requests with a minimal position.",
+    min_position_answers: "Those of them that were answered.",
+    min_position_retries: "Those of them that read again because of a hidden change.",
+    min_position_refusals: "Those of them refused: of another database, or not reached.",
+    batches: "Requests of several keys.",
+    soon_after_a_change: "Answers within `max_staleness` after a change of their key.",
+    refused_behind: "Requests refused because the feed is behind.",
+    refused_other: "Requests refused for another reason.",
+    timeouts: "Requests whose deadline passed.",
+    failures: "Requests whose read failed.",
+    clients_left: "Requests whose client left.",
+    leads: "Requests that were asked to lead.",
+    loaders_cancelled: "Loaders that were cancelled.",
+    queries: "Queries.",
+    queries_failed: "Queries that failed.",
+    queries_cut_short: "Queries that ended before all keys were read.",
+    standby_answers: "Queries that a standby answered.",
+    standby_refusals: "Queries that went to the primary because no standby could answer.",
+    standby_waits: "Waits for the feed to deliver what a standby's answer may show.",
+    hidden_after_standby: "Answers read again after a newer one of a standby.",
+    standby_faults: "Faults of standbys.",
+    transactions: "Transactions begun.",
+    rollbacks: "Those of them rolled back.",
+    commits: "Commits.",
+    hidden_commits: "Commits in the log before they were visible.",
+    bulk_changes: "Changes of a whole collection in the log.",
+    schema_changes: "Changes of a table's shape.",
+    delivered: "Changes delivered by the feed.",
+    delivered_hidden: "Those of them delivered before they were visible (Race B).",
+    duplicates: "Those of them delivered again after an interruption.",
+    losses: "Losses of the feed.",
+    starts: "Starts of the feed.",
+    resumptions: "Interruptions after which the feed continued at its position.",
+    gaps: "Gaps of one collection.",
+    failovers: "Replaced databases.",
+    outages: "Outages of the database.",
+    freezes: "Stops of an instance.",
+    purges: "Purges.",
+    prefetches: "Reads again of hot records that changed.",
+    fills_discarded: "Answers not stored: their lease was dead, or a change hidden.",
+    fill_retries: "Reads repeated because a newer answer had been given.",
+    evictions: "Evictions.",
+    breaker_openings: "Times that the circuit breaker opened.",
+    rate_limited: "Requests refused by a rate limit.",
+    recovery_us_max: "Longest recovery after the last fault of all runs, in us.",
 );

@@ -143,7 +143,7 @@ impl Database {
             withdrawals: [0; COLLECTIONS as usize],
             is_published: [true; COLLECTIONS as usize],
             is_down: false,
-            transactions: Slab::new(),
+            transactions: Slab::default(),
         }
     }
 

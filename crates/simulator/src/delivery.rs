@@ -9,7 +9,7 @@ use hotrow_types::version::{ChangeId, Version};
 use crate::database::{COLLECTIONS, LoggedChange, Target};
 use crate::engine::{FeedKind, VersionKind};
 use crate::feed::{Bridge, CatalogueLook, Gap, Probe};
-use crate::queue::InstanceEvent;
+use crate::queue::FeedEvent;
 use crate::slab::SlabId;
 use crate::world::{Instance, World};
 
@@ -21,16 +21,8 @@ const PROBES_PER_BOUND: u32 = 4;
 const EARLY_PROBES_PER_BOUND: u32 = 100;
 
 impl World {
-    fn is_session(&self, i: usize, session: u32) -> bool {
-        let feed = &self.instances[i].feed;
-        feed.session == session && feed.is_running()
-    }
-
     /// Delivers what the log holds beyond the feed's place, or a part of it.
-    pub(crate) fn deliver(&mut self, i: usize, session: u32) {
-        if !self.is_session(i, session) {
-            return;
-        }
+    pub(crate) fn deliver(&mut self, i: usize) {
         self.instances[i].feed.is_looking = false;
         if self.instances[i].feed.delivered < self.database.pruned {
             return self.restart(i, LossCause::LogPruned);
@@ -45,7 +37,7 @@ impl World {
         if feed.delivered < self.database.end() {
             feed.is_looking = true;
             let after = self.feed_latency(i);
-            self.push(i, after, InstanceEvent::Deliver(session));
+            self.push_feed(i, after, FeedEvent::Deliver);
         }
     }
 
@@ -54,8 +46,7 @@ impl World {
         self.lose(i, cause);
         let feed = &mut self.instances[i].feed;
         feed.session += 1;
-        let session = feed.session;
-        self.push(i, std::time::Duration::ZERO, InstanceEvent::Connect(session));
+        self.push_feed(i, std::time::Duration::ZERO, FeedEvent::Connect);
     }
 
     fn deliver_flushes(&mut self, i: usize) {
@@ -167,32 +158,26 @@ impl World {
         self.instances[i].feed.gaps = gaps;
     }
 
-    pub(crate) fn probe_sent(&mut self, i: usize, session: u32) {
-        if !self.is_session(i, session) {
-            return;
-        }
+    pub(crate) fn probe_sent(&mut self, i: usize) {
         let (now, after) = (self.now, self.feed_latency(i));
-        self.push(i, after, InstanceEvent::ProbeRead(session, now));
+        self.push_feed(i, after, FeedEvent::ProbeRead(now));
         let is_far = self.settings.engine.is_far;
         let probes = if is_far { EARLY_PROBES_PER_BOUND } else { PROBES_PER_BOUND };
         let every = self.settings.cache.max_staleness / probes;
-        self.push(i, every, InstanceEvent::ProbeSent(session));
+        self.push_feed(i, every, FeedEvent::ProbeSent);
     }
 
-    pub(crate) fn probe_read(&mut self, i: usize, session: u32, sent_at: Nanos) {
-        if !self.is_session(i, session) || self.database.is_down {
+    pub(crate) fn probe_read(&mut self, i: usize, sent_at: Nanos) {
+        if self.database.is_down {
             return;
         }
         let (end, visible) = (self.database.end(), self.database.visible_version());
         let after = self.feed_latency(i);
         let probe = Box::new(Probe { sent_at, end, visible });
-        self.push(i, after, InstanceEvent::ProbeArrived(session, probe));
+        self.push_feed(i, after, FeedEvent::ProbeArrived(probe));
     }
 
-    pub(crate) fn probe_arrived(&mut self, i: usize, session: u32, probe: Probe) {
-        if !self.is_session(i, session) {
-            return;
-        }
+    pub(crate) fn probe_arrived(&mut self, i: usize, probe: Probe) {
         // Answers can overtake one another; an older one proves nothing more.
         let feed = &mut self.instances[i].feed;
         if feed.probes.back().is_none_or(|last| last.sent_at < probe.sent_at)
@@ -203,16 +188,13 @@ impl World {
         self.report_progress(i);
     }
 
-    pub(crate) fn look_sent(&mut self, i: usize, session: u32) {
-        if !self.is_session(i, session) {
-            return;
-        }
+    pub(crate) fn look_sent(&mut self, i: usize) {
         let (now, after) = (self.now, self.feed_latency(i));
-        self.push(i, after, InstanceEvent::LookRead(session, now));
+        self.push_feed(i, after, FeedEvent::LookRead(now));
     }
 
-    pub(crate) fn look_read(&mut self, i: usize, session: u32, sent_at: Nanos) {
-        if !self.is_session(i, session) || self.database.is_down {
+    pub(crate) fn look_read(&mut self, i: usize, sent_at: Nanos) {
+        if self.database.is_down {
             return;
         }
         let look = Box::new(CatalogueLook {
@@ -222,14 +204,11 @@ impl World {
             is_published: self.database.is_published,
         });
         let after = self.feed_latency(i);
-        self.push(i, after, InstanceEvent::LookArrived(session, look));
+        self.push_feed(i, after, FeedEvent::LookArrived(look));
     }
 
     /// Takes in what a look found, confirms the shapes, and sends the next look in time.
-    pub(crate) fn look_arrived(&mut self, i: usize, session: u32, look: &CatalogueLook) {
-        if !self.is_session(i, session) {
-            return;
-        }
+    pub(crate) fn look_arrived(&mut self, i: usize, look: &CatalogueLook) {
         for collection in (0..COLLECTIONS).map(CollectionId) {
             let c = usize::from(collection.0);
             if self.instances[i].feed.withdrawals[c] != look.withdrawals[c] {
@@ -249,7 +228,7 @@ impl World {
         }
         self.report_progress(i);
         let every = check_interval(self.settings.schema_poll);
-        self.push(i, every, InstanceEvent::LookSent(session));
+        self.push_feed(i, every, FeedEvent::LookSent);
     }
 
     fn open_gap(&mut self, i: usize, collection: CollectionId, is_published: bool) {

@@ -1,6 +1,8 @@
 //! The database as scenarios use it whose writers have no time of their own: a transaction is
 //! written in one step, and visible and returned in another.
 
+use std::ops::RangeInclusive;
+
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::Key;
 use hotrow_types::version::ChangeId;
@@ -104,6 +106,12 @@ impl Database {
     /// Returns the number of the last commit of a row that readers see; 0 without one.
     pub(crate) fn seen(&self, row: usize) -> u64 {
         self.version(row, self.visible(row)).place.map_or(0, |(_, number)| number)
+    }
+
+    /// Returns whether one of the commits of these numbers changed a row.
+    pub(crate) fn has_commit(&self, row: usize, numbers: RangeInclusive<u64>) -> bool {
+        let own = |version: &RowVersion| version.place.is_some_and(|own| numbers.contains(&own.1));
+        self.histories[row].iter().any(own)
     }
 
     /// Returns the number of the version of a row that a read at `time` saw.

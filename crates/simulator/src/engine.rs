@@ -65,81 +65,51 @@ pub(crate) enum SchemaChanges {
     InCatalogue,
 }
 
+const SQLITE: Engine = Engine {
+    name: "sqlite",
+    version: VersionKind::Sequence,
+    visibility: VisibilityOrder::WithLog,
+    feed: FeedKind::Changes,
+    resumes: false,
+    schema: SchemaChanges::InLog,
+    standbys: 0,
+    is_far: false,
+};
 const POSTGRES: Engine = Engine {
     name: "postgres",
     version: VersionKind::Snapshot,
     visibility: VisibilityOrder::AnyOrder,
-    feed: FeedKind::Changes,
-    resumes: false,
     schema: SchemaChanges::InCatalogue,
-    standbys: 0,
-    is_far: false,
+    ..SQLITE
 };
 const MARIADB: Engine = Engine {
     name: "mariadb",
     version: VersionKind::BinlogPoint,
     visibility: VisibilityOrder::LogOrder,
-    feed: FeedKind::Changes,
-    resumes: false,
-    schema: SchemaChanges::InLog,
-    standbys: 0,
-    is_far: false,
+    ..SQLITE
 };
 const MYSQL: Engine = Engine {
     name: "mysql",
     version: VersionKind::GtidSet,
     visibility: VisibilityOrder::AnyOrder,
-    feed: FeedKind::Changes,
-    resumes: false,
-    schema: SchemaChanges::InLog,
-    standbys: 0,
-    is_far: false,
+    ..SQLITE
 };
-
 const MONGODB: Engine = Engine {
     name: "mongodb",
     version: VersionKind::ClusterTime,
     visibility: VisibilityOrder::LogOrder,
-    feed: FeedKind::Changes,
     resumes: true,
-    schema: SchemaChanges::InLog,
-    standbys: 0,
-    is_far: false,
+    ..SQLITE
 };
+/// What a read saw is not known, as of a log whose end cannot be read with the rows.
+const UNVERSIONED: Engine =
+    Engine { name: "sqlite-unversioned", version: VersionKind::Unknown, ..SQLITE };
 
 /// All engines.
 pub const ENGINES: [Engine; 14] = [
-    Engine {
-        name: "sqlite",
-        version: VersionKind::Sequence,
-        visibility: VisibilityOrder::WithLog,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-        is_far: false,
-    },
-    Engine {
-        name: "sqlite-without-triggers",
-        version: VersionKind::Unknown,
-        visibility: VisibilityOrder::WithLog,
-        feed: FeedKind::Flushes,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-        is_far: false,
-    },
-    // What a read saw is not known, as of a log whose end cannot be read with the rows.
-    Engine {
-        name: "sqlite-unversioned",
-        version: VersionKind::Unknown,
-        visibility: VisibilityOrder::WithLog,
-        feed: FeedKind::Changes,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-        is_far: false,
-    },
+    SQLITE,
+    Engine { name: "sqlite-without-triggers", feed: FeedKind::Flushes, ..UNVERSIONED },
+    UNVERSIONED,
     POSTGRES,
     Engine { name: "postgres-far", is_far: true, ..POSTGRES },
     Engine { name: "postgres-standbys", standbys: 2, ..POSTGRES },
@@ -150,16 +120,7 @@ pub const ENGINES: [Engine; 14] = [
     Engine { name: "mysql-far", is_far: true, ..MYSQL },
     MONGODB,
     Engine { name: "mongodb-far", is_far: true, ..MONGODB },
-    Engine {
-        name: "ttl-only",
-        version: VersionKind::Unknown,
-        visibility: VisibilityOrder::WithLog,
-        feed: FeedKind::Off,
-        resumes: false,
-        schema: SchemaChanges::InLog,
-        standbys: 0,
-        is_far: false,
-    },
+    Engine { name: "ttl-only", feed: FeedKind::Off, ..UNVERSIONED },
 ];
 
 impl Engine {

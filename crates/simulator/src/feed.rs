@@ -16,7 +16,7 @@ use hotrow_types::version::{ChangeId, Version};
 
 use crate::database::COLLECTIONS;
 use crate::engine::{FeedKind, SchemaChanges};
-use crate::queue::InstanceEvent;
+use crate::queue::{FeedEvent, InstanceEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -26,7 +26,7 @@ const START_CHECK_EVERY: Duration = Duration::from_millis(2);
 const DUPLICATES_MAX: usize = 4;
 
 /// The feed of one instance.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Feed {
     /// Number of the session. Events of an older one have no effect.
     pub(crate) session: u32,
@@ -59,9 +59,10 @@ pub(crate) struct Feed {
 }
 
 /// Phase of a feed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Phase {
     /// Not connected.
+    #[default]
     Down,
     /// Connected; it starts when reads see everything up to `start`, and these transactions ended.
     Starting {
@@ -108,28 +109,6 @@ pub(crate) enum Bridge {
 }
 
 impl Feed {
-    pub(crate) fn new() -> Self {
-        Self {
-            session: 0,
-            phase: Phase::Down,
-            incarnation: None,
-            unproven: Vec::new(),
-            delivered: 0,
-            reached: (0, 0),
-            part: 0,
-            is_looking: false,
-            probes: VecDeque::new(),
-            passed: None,
-            catalogue: None,
-            shapes: [0; COLLECTIONS as usize],
-            withdrawals: [0; COLLECTIONS as usize],
-            gaps: Vec::new(),
-            attempt: 0,
-            began_at: Nanos::ZERO,
-            held_until: Nanos::ZERO,
-        }
-    }
-
     /// Notes how far it has delivered.
     pub(crate) fn reach(&mut self) {
         if let Some(incarnation) = self.incarnation {
@@ -145,6 +124,32 @@ impl Feed {
 }
 
 impl World {
+    pub(crate) fn push_feed(&mut self, i: usize, after: Duration, event: FeedEvent) {
+        let session = self.instances[i].feed.session;
+        self.push(i, after, InstanceEvent::Feed(session, event));
+    }
+
+    /// Carries out an event of a session, unless it has ended.
+    pub(crate) fn feed_event(&mut self, i: usize, session: u32, event: FeedEvent) {
+        let feed = &self.instances[i].feed;
+        if feed.session != session {
+            return;
+        }
+        match event {
+            FeedEvent::CutNoticed => self.cut_noticed(i),
+            FeedEvent::Connect => self.connect(i),
+            FeedEvent::Start => self.start_feed(i),
+            _ if !feed.is_running() => {}
+            FeedEvent::Deliver => self.deliver(i),
+            FeedEvent::ProbeSent => self.probe_sent(i),
+            FeedEvent::ProbeRead(at) => self.probe_read(i, at),
+            FeedEvent::ProbeArrived(probe) => self.probe_arrived(i, *probe),
+            FeedEvent::LookSent => self.look_sent(i),
+            FeedEvent::LookRead(at) => self.look_read(i, at),
+            FeedEvent::LookArrived(look) => self.look_arrived(i, &look),
+        }
+    }
+
     /// Ends the session; the instance notices it `noticed_after`.
     pub(crate) fn cut(&mut self, i: usize, noticed_after: Duration) {
         let feed = &mut self.instances[i].feed;
@@ -153,14 +158,10 @@ impl World {
         }
         feed.session += 1;
         feed.phase = Phase::Down;
-        let session = feed.session;
-        self.push(i, noticed_after, InstanceEvent::CutNoticed(session));
+        self.push_feed(i, noticed_after, FeedEvent::CutNoticed);
     }
 
-    pub(crate) fn cut_noticed(&mut self, i: usize, session: u32) {
-        if self.instances[i].feed.session != session {
-            return;
-        }
+    fn cut_noticed(&mut self, i: usize) {
         if !self.settings.engine.resumes {
             self.lose(i, LossCause::Unavailable);
         }
@@ -185,14 +186,10 @@ impl World {
         let feed = &mut self.instances[i].feed;
         let pause = feed_loop::pause(feed.attempt, random);
         feed.attempt = feed.attempt.saturating_add(1);
-        let session = feed.session;
-        self.push(i, pause, InstanceEvent::Connect(session));
+        self.push_feed(i, pause, FeedEvent::Connect);
     }
 
-    pub(crate) fn connect(&mut self, i: usize, session: u32) {
-        if self.instances[i].feed.session != session {
-            return;
-        }
+    fn connect(&mut self, i: usize) {
         if self.database.is_down || self.database.is_published.contains(&false) {
             self.instances[i].feed.session += 1;
             return self.reconnect(i);
@@ -230,7 +227,7 @@ impl World {
         let feed = &mut self.instances[i].feed;
         feed.passed = None;
         feed.phase = Phase::Starting { start, running };
-        self.push(i, Duration::ZERO, InstanceEvent::Start(session));
+        self.push_feed(i, Duration::ZERO, FeedEvent::Start);
     }
 
     /// Returns whether the transaction has neither become visible nor been rolled back.
@@ -239,17 +236,14 @@ impl World {
     }
 
     /// Starts the feed once every read sees all that it will not deliver.
-    pub(crate) fn start_feed(&mut self, i: usize, session: u32) {
+    fn start_feed(&mut self, i: usize) {
         let feed = &self.instances[i].feed;
         let Phase::Starting { start, running } = &feed.phase else { return };
-        if feed.session != session {
-            return;
-        }
         let start = *start;
         let waits =
             self.database.visible_end() < start || running.iter().any(|id| self.is_running(*id));
         if waits {
-            return self.push(i, START_CHECK_EVERY, InstanceEvent::Start(session));
+            return self.push_feed(i, START_CHECK_EVERY, FeedEvent::Start);
         }
         let position = self.settings.engine.has_positions().then(|| self.database.position(start));
         let instance = &mut self.instances[i];
@@ -268,11 +262,10 @@ impl World {
         feed.phase = Phase::Running;
         feed.reach();
         feed.is_looking = true;
-        let session = feed.session;
-        self.push(i, Duration::ZERO, InstanceEvent::Deliver(session));
-        self.push(i, Duration::ZERO, InstanceEvent::ProbeSent(session));
+        self.push_feed(i, Duration::ZERO, FeedEvent::Deliver);
+        self.push_feed(i, Duration::ZERO, FeedEvent::ProbeSent);
         if self.settings.engine.schema == SchemaChanges::InCatalogue {
-            self.push(i, Duration::ZERO, InstanceEvent::LookSent(session));
+            self.push_feed(i, Duration::ZERO, FeedEvent::LookSent);
         }
     }
 
@@ -286,9 +279,8 @@ impl World {
             let feed = &mut self.instances[i].feed;
             if feed.is_running() && !feed.is_looking {
                 feed.is_looking = true;
-                let session = feed.session;
                 let after = self.feed_latency(i);
-                self.push(i, after, InstanceEvent::Deliver(session));
+                self.push_feed(i, after, FeedEvent::Deliver);
             }
         }
     }

@@ -14,7 +14,7 @@ use hotrow_types::version::{Position, Version};
 
 use crate::admission::{CIRCUIT_OPEN, NotNow, Permit};
 use crate::engine::VersionKind;
-use crate::queue::InstanceEvent;
+use crate::queue::{InstanceEvent, LoaderEvent};
 use crate::slab::SlabId;
 use crate::standby::StandbyQuery;
 use crate::world::World;
@@ -69,11 +69,32 @@ impl World {
         let loader = Loader { batches, collection, query: None, suspects: Vec::new() };
         let id = self.instances[i].loaders.insert_with(|_| loader);
         let after = self.random.latency(self.settings.typical.task);
-        self.push(i, after, InstanceEvent::NextBatch(id));
+        self.push_loader(i, id, after, LoaderEvent::NextBatch);
+    }
+
+    pub(crate) fn loader_event(&mut self, i: usize, id: SlabId, event: LoaderEvent) {
+        match event {
+            LoaderEvent::NextBatch => self.next_batch(i, id),
+            LoaderEvent::Snapshot => self.snapshot(i, id),
+            LoaderEvent::Standby(statement) => self.standby_statement(i, id, statement),
+            LoaderEvent::StandbyArrived => self.standby_arrived(i, id),
+            LoaderEvent::Arrived => self.arrived(i, id),
+            LoaderEvent::AnswerSome => self.answer_some(i, id),
+        }
+    }
+
+    pub(crate) fn push_loader(
+        &mut self,
+        i: usize,
+        id: SlabId,
+        after: Duration,
+        event: LoaderEvent,
+    ) {
+        self.push(i, after, InstanceEvent::Loader(id, event));
     }
 
     /// Sends the next query of a loader, or ends the loader.
-    pub(crate) fn next_batch(&mut self, i: usize, id: SlabId) {
+    fn next_batch(&mut self, i: usize, id: SlabId) {
         let (now, random) = (self.now, self.random.number());
         let instance = &mut self.instances[i];
         let Some(loader) = instance.loaders.get_mut(id) else { return };
@@ -128,11 +149,11 @@ impl World {
             loader.query = Some(query);
         }
         let after = self.random.latency(self.settings.typical.query);
-        self.push(i, after, InstanceEvent::Snapshot(id));
+        self.push_loader(i, id, after, LoaderEvent::Snapshot);
     }
 
     /// The database reads the rows of a query.
-    pub(crate) fn snapshot(&mut self, i: usize, id: SlabId) {
+    fn snapshot(&mut self, i: usize, id: SlabId) {
         let Some(loader) = self.instances[i].loaders.get_mut(id) else { return };
         let Some(mut query) = loader.query.take() else { return };
         let collection = loader.collection;
@@ -151,14 +172,14 @@ impl World {
             Err(ReadFailure::Unreadable)
         } else if is_waiting {
             self.put_query(i, id, query);
-            return self.push(i, VISIBLE_CHECK_EVERY, InstanceEvent::Snapshot(id));
+            return self.push_loader(i, id, VISIBLE_CHECK_EVERY, LoaderEvent::Snapshot);
         } else {
             Ok(self.read(i, collection, &query))
         };
         query.answer = Some(answer);
         self.put_query(i, id, query);
         let after = self.random.latency(self.settings.typical.query);
-        self.push(i, after, InstanceEvent::Arrived(id));
+        self.push_loader(i, id, after, LoaderEvent::Arrived);
     }
 
     pub(crate) fn put_query(&mut self, i: usize, id: SlabId, query: Query) {
@@ -258,7 +279,7 @@ impl World {
     }
 
     /// The answer of a query has arrived.
-    pub(crate) fn arrived(&mut self, i: usize, id: SlabId) {
+    fn arrived(&mut self, i: usize, id: SlabId) {
         let (now, random) = (self.now, self.random.number());
         let instance = &mut self.instances[i];
         let Some(loader) = instance.loaders.get_mut(id) else { return };
@@ -304,9 +325,9 @@ impl World {
             after += VISIBLE_CHECK_EVERY;
         }
         if is_done {
-            self.push(i, after, InstanceEvent::NextBatch(id));
+            self.push_loader(i, id, after, LoaderEvent::NextBatch);
         } else {
-            self.push(i, after, InstanceEvent::AnswerSome(id));
+            self.push_loader(i, id, after, LoaderEvent::AnswerSome);
         }
     }
 
@@ -330,7 +351,7 @@ impl World {
     fn admit_waiting(&mut self, i: usize) {
         for id in std::mem::take(&mut self.instances[i].admission.waiting) {
             let after = self.random.latency(self.settings.typical.task);
-            self.push(i, after, InstanceEvent::NextBatch(id));
+            self.push_loader(i, id, after, LoaderEvent::NextBatch);
         }
     }
 }

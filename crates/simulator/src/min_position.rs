@@ -7,7 +7,7 @@ use hotrow_source::ReadFailure;
 use hotrow_types::version::Position;
 
 use crate::oracle::Origin;
-use crate::queue::InstanceEvent;
+use crate::queue::{InstanceEvent, RequestEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -39,11 +39,11 @@ impl World {
         self.counts.min_position += 1;
         self.tick();
         let now = self.now;
-        let arrival = self.arrival(i, key, ReadMode::Normal, Some(wanted));
+        let arrival = self.arrival(i, session, key, ReadMode::Normal, Some(wanted));
         let cache = &self.instances[i].cache;
         if let Some((record, freshness)) = cache.peek_at_least(self.keys.get(key), &wanted, now) {
             self.counts.min_position_answers += 1;
-            return self.give(i, session, &arrival, Origin::Entry(freshness), &record);
+            return self.give(i, &arrival, Origin::Entry(freshness), &record);
         }
         let has_passed = match cache.has_passed(self.keys.get(key).collection(), &wanted) {
             Ok(has_passed) => has_passed,
@@ -51,14 +51,13 @@ impl World {
         };
         let at_least =
             AtLeast { wanted, has_passed, waits_for_feed: !has_passed, pause: PAUSE.start };
-        let deadline = now.after(self.settings.request_timeout);
-        let id = self.add_request(i, session, arrival, deadline, None, Some(at_least));
+        let id = self.add_request(i, arrival, None, Some(at_least));
         if has_passed {
             self.read_at_least(i, id);
         } else {
             self.instances[i].position_waiters.push(id);
             let wait = self.settings.position_wait.min(self.settings.request_timeout);
-            self.push(i, wait, InstanceEvent::PositionWaitEnds(id));
+            self.push(i, wait, InstanceEvent::Request(id, RequestEvent::PositionWaitEnds));
         }
     }
 
@@ -77,7 +76,7 @@ impl World {
                 Ok(true) => {
                     (at_least.waits_for_feed, at_least.has_passed) = (false, true);
                     let after = self.random.latency(self.settings.typical.task);
-                    self.push(i, after, InstanceEvent::ReadAgain(id));
+                    self.push(i, after, InstanceEvent::Request(id, RequestEvent::ReadAgain));
                 }
                 Err(_) => {
                     instance.requests.remove(id);
@@ -102,7 +101,7 @@ impl World {
         let instance = &mut self.instances[i];
         let Some(request) = instance.requests.get_mut(id) else { return };
         let Some(at_least) = &request.at_least else { return };
-        let (number, deadline) = (request.arrival.key, request.deadline);
+        let (number, deadline) = (request.arrival.key, request.arrival.deadline);
         let key = self.keys.get(number);
         let collection = key.collection();
         let mode = instance.cache.mode_at_least(collection, at_least.has_passed, now);
@@ -120,7 +119,7 @@ impl World {
             Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
                 request.waiter = Some(waiter);
                 let after = self.random.latency(self.settings.typical.task);
-                self.push(i, after, InstanceEvent::Poll(id));
+                self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
                 self.lead(i, collection);
             }
             Lookup::Refused(refusal) => {
@@ -156,7 +155,7 @@ impl World {
                 let pause = at_least.pause;
                 at_least.pause = (pause * 2).min(PAUSE.end);
                 self.counts.min_position_retries += 1;
-                self.push(i, pause, InstanceEvent::ReadAgain(id));
+                self.push(i, pause, InstanceEvent::Request(id, RequestEvent::ReadAgain));
             }
             Ok(()) => self.answer_at_least(i, id, Origin::Read, &record),
         }
@@ -168,6 +167,6 @@ impl World {
         if origin == Origin::Entry(Freshness::Stale) {
             return self.violated("a stale entry for a minimal position", "");
         }
-        self.give(i, request.session, &request.arrival, origin, record);
+        self.give(i, &request.arrival, origin, record);
     }
 }

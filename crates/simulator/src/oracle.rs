@@ -14,9 +14,11 @@ use crate::world::World;
 /// A request, and the state when it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
+    pub(crate) session: usize,
     pub(crate) key: usize,
     pub(crate) mode: ReadMode,
     pub(crate) at: Nanos,
+    pub(crate) deadline: Nanos,
     /// Newest version that this instance had answered or informed its clients of.
     pub(crate) floor: usize,
     /// Version that a read saw then.

@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::BuildHasher as _;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 
@@ -43,102 +45,105 @@ pub(crate) enum Event {
 pub(crate) enum InstanceEvent {
     /// A task asks for the right to send queries of the collection.
     Lead(CollectionId),
-    /// A loader sends its next query.
-    NextBatch(SlabId),
-    /// The database takes the snapshot of a loader's query.
-    Snapshot(SlabId),
-    /// A standby carries out the next statement of a loader's query.
-    Standby(SlabId, Statement),
+    /// Of a loader.
+    Loader(SlabId, LoaderEvent),
+    /// Of a request.
+    Request(SlabId, RequestEvent),
+    /// Of this session of the feed.
+    Feed(u32, FeedEvent),
+}
+
+/// Occurrence of a loader.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LoaderEvent {
+    /// It sends its next query.
+    NextBatch,
+    /// The database takes the snapshot of its query.
+    Snapshot,
+    /// A standby carries out the next statement of its query.
+    Standby(Statement),
     /// The answer of a standby has arrived.
-    StandbyArrived(SlabId),
-    /// The answer of a loader's query has arrived.
-    Arrived(SlabId),
-    /// A loader copies more of its answers.
-    AnswerSome(SlabId),
-    /// A request's task was woken.
-    Poll(SlabId),
-    /// A request's deadline.
-    Deadline(SlabId),
-    /// A request has waited for the feed as long as it may.
-    PositionWaitEnds(SlabId),
-    /// A request reads again because its answer lacked a delivered change.
-    ReadAgain(SlabId),
-    /// The feed of this session looks for new log entries.
-    Deliver(u32),
-    /// The feed sends a probe of the log's end.
-    ProbeSent(u32),
-    /// The database answers a probe.
-    ProbeRead(u32, Nanos),
-    /// The answer of a probe has arrived.
-    ProbeArrived(u32, Box<Probe>),
-    /// The feed sends a look at the catalogue.
-    LookSent(u32),
-    /// The database answers a look.
-    LookRead(u32, Nanos),
-    /// The answer of a look has arrived.
-    LookArrived(u32, Box<CatalogueLook>),
+    StandbyArrived,
+    /// The answer of its query has arrived.
+    Arrived,
+    /// It copies more of its answers.
+    AnswerSome,
+}
+
+/// Occurrence of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestEvent {
+    /// Its task was woken.
+    Poll,
+    /// Its deadline passes.
+    Deadline,
+    /// It has waited for the feed as long as it may.
+    PositionWaitEnds,
+    /// It reads again because its answer lacked a delivered change.
+    ReadAgain,
+}
+
+/// Occurrence of a feed. All but the first three are of a session that runs.
+#[derive(Debug)]
+pub(crate) enum FeedEvent {
     /// The instance notices that its feed was cut.
-    CutNoticed(u32),
+    CutNoticed,
     /// The feed tries to connect.
-    Connect(u32),
+    Connect,
     /// The feed checks whether it may start.
-    Start(u32),
+    Start,
+    /// It looks for new log entries.
+    Deliver,
+    /// It sends a probe of the log's end.
+    ProbeSent,
+    /// The database answers a probe.
+    ProbeRead(Nanos),
+    /// The answer of a probe has arrived.
+    ProbeArrived(Box<Probe>),
+    /// It sends a look at the catalogue.
+    LookSent,
+    /// The database answers a look.
+    LookRead(Nanos),
+    /// The answer of a look has arrived.
+    LookArrived(Box<CatalogueLook>),
 }
 
 impl Event {
     /// Returns a number of the event's kind and object, for the trace.
     pub(crate) fn number(&self) -> u64 {
-        match self {
-            Self::Requests => 1,
-            Self::Begin => 2,
-            Self::Commit(id) => 3 ^ id.number() << 8,
-            Self::Visible(id) => 4 ^ id.number() << 8,
-            Self::Returned(id) => 5 ^ id.number() << 8,
-            Self::Fault => 6,
-            Self::OutageEnds => 7,
-            Self::Publish(_) => 8,
-            Self::Replay(n) => 9 ^ (*n as u64) << 8,
-            Self::Rejoin(n) => 10 ^ (*n as u64) << 8,
+        let object = match self {
+            Self::Requests | Self::Begin | Self::Fault | Self::OutageEnds | Self::Publish(_) => 0,
+            Self::Commit(id) | Self::Visible(id) | Self::Returned(id) => id.number(),
+            Self::Replay(n) | Self::Rejoin(n) => *n as u64,
             Self::Instance(i, event) => (*i as u64) << 56 ^ event.number(),
-        }
+        };
+        kind(self) ^ object << 8
     }
 }
 
 impl InstanceEvent {
     fn number(&self) -> u64 {
-        let (kind, object) = match self {
-            Self::Lead(collection) => (16, u64::from(collection.0)),
-            Self::NextBatch(id) => (17, id.number()),
-            Self::Snapshot(id) => (18, id.number()),
-            Self::Arrived(id) => (19, id.number()),
-            Self::AnswerSome(id) => (20, id.number()),
-            Self::Poll(id) => (21, id.number()),
-            Self::Deadline(id) => (22, id.number()),
-            Self::PositionWaitEnds(id) => (23, id.number()),
-            Self::ReadAgain(id) => (24, id.number()),
-            Self::Deliver(session) => (25, u64::from(*session)),
-            Self::ProbeSent(session) => (26, u64::from(*session)),
-            Self::ProbeRead(session, _) => (27, u64::from(*session)),
-            Self::ProbeArrived(session, _) => (28, u64::from(*session)),
-            Self::LookSent(session) => (29, u64::from(*session)),
-            Self::LookRead(session, _) => (30, u64::from(*session)),
-            Self::LookArrived(session, _) => (31, u64::from(*session)),
-            Self::CutNoticed(session) => (32, u64::from(*session)),
-            Self::Connect(session) => (33, u64::from(*session)),
-            Self::Start(session) => (34, u64::from(*session)),
-            Self::Standby(id, statement) => (35 + *statement as u64, id.number()),
-            Self::StandbyArrived(id) => (39, id.number()),
-        };
-        kind ^ object << 8
+        match self {
+            Self::Lead(collection) => u64::from(collection.0),
+            Self::Loader(id, event) => kind(event) ^ id.number() << 8,
+            Self::Request(id, event) => kind(event) ^ id.number() << 8,
+            Self::Feed(session, event) => kind(event) ^ u64::from(*session) << 8,
+        }
     }
 
     /// Returns whether it happens at the database: a stopped process does not delay it.
     pub(crate) fn is_at_database(&self) -> bool {
         matches!(
             self,
-            Self::Snapshot(_) | Self::ProbeRead(..) | Self::LookRead(..) | Self::Standby(..)
+            Self::Loader(_, LoaderEvent::Snapshot | LoaderEvent::Standby(_))
+                | Self::Feed(_, FeedEvent::ProbeRead(_) | FeedEvent::LookRead(_))
         )
     }
+}
+
+/// Returns a number of the variant.
+fn kind<T>(event: &T) -> u64 {
+    FixedState::with_seed(4).hash_one(std::mem::discriminant(event))
 }
 
 /// The pending events.

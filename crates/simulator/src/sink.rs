@@ -77,7 +77,7 @@ pub(crate) struct SimulatedSink {
 }
 
 /// Reports of the feed to one instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     /// Set by the world before each event.
     pub(crate) now: Nanos,
@@ -99,18 +99,7 @@ pub(crate) struct Calls {
 
 impl SimulatedSink {
     pub(crate) fn new(cache: Arc<Cache<ReadFailure>>, keys: Arc<Keys>) -> Self {
-        let calls = Calls {
-            now: Nanos::ZERO,
-            changed: vec![Nanos::ZERO; keys.len()],
-            flushed: [Nanos::ZERO; COLLECTIONS as usize],
-            lost: Nanos::ZERO,
-            leads: Vec::new(),
-            has_moved: false,
-            delivered: 0,
-            losses: 0,
-            starts: 0,
-            gaps: 0,
-        };
+        let calls = Calls { changed: vec![Nanos::ZERO; keys.len()], ..Calls::default() };
         Self { cache, keys, calls: Mutex::new(calls) }
     }
 

@@ -21,11 +21,13 @@ pub(crate) struct Slab<T> {
     free: Vec<u32>,
 }
 
-impl<T> Slab<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
         Self { slots: Vec::new(), free: Vec::new() }
     }
+}
 
+impl<T> Slab<T> {
     /// Adds the value that `make` returns for its future name.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(SlabId) -> T) -> SlabId {
         let slot = self.free.pop().unwrap_or_else(|| {

@@ -14,7 +14,7 @@ use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
 use crate::loader::is_cut_short;
-use crate::queue::{Event, InstanceEvent};
+use crate::queue::{Event, LoaderEvent};
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -22,7 +22,7 @@ use crate::world::World;
 const FEED_WAITS_MAX: u32 = 3;
 
 /// One standby.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Standby {
     /// Log that it replays.
     incarnation: u64,
@@ -41,16 +41,7 @@ pub(crate) struct Standby {
 
 impl Standby {
     pub(crate) fn new(incarnation: u64) -> Self {
-        Self {
-            incarnation,
-            applied: 0,
-            reported: 0,
-            received: 0,
-            paused_until: Nanos::ZERO,
-            is_promoted: false,
-            run: 0,
-            is_replaying: false,
-        }
+        Self { incarnation, ..Self::default() }
     }
 }
 
@@ -101,7 +92,7 @@ impl World {
 
     fn push_statement(&mut self, i: usize, id: SlabId, statement: Statement) {
         let after = self.random.latency(self.settings.typical.query) / 2;
-        self.push(i, after, InstanceEvent::Standby(id, statement));
+        self.push_loader(i, id, after, LoaderEvent::Standby(statement));
     }
 
     fn has(&self, i: usize, safeguard: Safeguard) -> bool {
@@ -120,7 +111,7 @@ impl World {
         let (n, run) = (query.standby, query.run);
         let is_down = self.has_faults && self.random.one_in(64);
         if is_down || self.standbys[n].run != run {
-            return self.push(i, Duration::ZERO, InstanceEvent::StandbyArrived(id));
+            return self.push_loader(i, id, Duration::ZERO, LoaderEvent::StandbyArrived);
         }
         let standby = self.standbys[n].clone();
         let is_ordered = self.has(i, Safeguard::StandbyOrder);
@@ -155,7 +146,7 @@ impl World {
                     query.state = Some(state);
                 }
                 let after = self.random.latency(self.settings.typical.query) / 2;
-                self.push(i, after, InstanceEvent::StandbyArrived(id));
+                self.push_loader(i, id, after, LoaderEvent::StandbyArrived);
             }
         }
     }
@@ -224,7 +215,7 @@ impl World {
             return self.standby_refused(i, id);
         }
         let after = self.random.latency(self.settings.typical.feed) * 2;
-        self.push(i, after, InstanceEvent::StandbyArrived(id));
+        self.push_loader(i, id, after, LoaderEvent::StandbyArrived);
     }
 
     fn standby_refused(&mut self, i: usize, id: SlabId) {
@@ -233,7 +224,7 @@ impl World {
         loader.query = None;
         loader.batches.read_primary();
         let after = self.random.latency(self.settings.typical.task);
-        self.push(i, after, InstanceEvent::NextBatch(id));
+        self.push_loader(i, id, after, LoaderEvent::NextBatch);
     }
 
     /// Wakes the standbys because the log has grown.

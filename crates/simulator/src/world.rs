@@ -20,7 +20,7 @@ use crate::database::{COLLECTIONS, Database};
 use crate::engine::FeedKind;
 use crate::feed::Feed;
 use crate::loader::Loader;
-use crate::queue::{Event, InstanceEvent, Queue};
+use crate::queue::{Event, FeedEvent, InstanceEvent, Queue, RequestEvent};
 use crate::random::Random;
 use crate::run::{Rules, Scenario, Violation};
 use crate::settings::Settings;
@@ -117,7 +117,7 @@ impl World {
         };
         for i in 0..world.instances.len() {
             if world.settings.engine.feed != FeedKind::Off {
-                world.push(i, Duration::ZERO, InstanceEvent::Connect(0));
+                world.push_feed(i, Duration::ZERO, FeedEvent::Connect);
             }
         }
         world.queue.push(START, Duration::ZERO, Event::Requests);
@@ -193,26 +193,9 @@ impl World {
     fn carry_out_at(&mut self, i: usize, event: InstanceEvent) {
         match event {
             InstanceEvent::Lead(collection) => self.lead(i, collection),
-            InstanceEvent::NextBatch(id) => self.next_batch(i, id),
-            InstanceEvent::Snapshot(id) => self.snapshot(i, id),
-            InstanceEvent::Standby(id, statement) => self.standby_statement(i, id, statement),
-            InstanceEvent::StandbyArrived(id) => self.standby_arrived(i, id),
-            InstanceEvent::Arrived(id) => self.arrived(i, id),
-            InstanceEvent::AnswerSome(id) => self.answer_some(i, id),
-            InstanceEvent::Poll(id) => self.poll(i, id),
-            InstanceEvent::Deadline(id) => self.deadline(i, id),
-            InstanceEvent::PositionWaitEnds(id) => self.position_wait_ends(i, id),
-            InstanceEvent::ReadAgain(id) => self.read_at_least(i, id),
-            InstanceEvent::Deliver(session) => self.deliver(i, session),
-            InstanceEvent::ProbeSent(session) => self.probe_sent(i, session),
-            InstanceEvent::ProbeRead(session, at) => self.probe_read(i, session, at),
-            InstanceEvent::ProbeArrived(session, probe) => self.probe_arrived(i, session, *probe),
-            InstanceEvent::LookSent(session) => self.look_sent(i, session),
-            InstanceEvent::LookRead(session, at) => self.look_read(i, session, at),
-            InstanceEvent::LookArrived(session, look) => self.look_arrived(i, session, &look),
-            InstanceEvent::CutNoticed(session) => self.cut_noticed(i, session),
-            InstanceEvent::Connect(session) => self.connect(i, session),
-            InstanceEvent::Start(session) => self.start_feed(i, session),
+            InstanceEvent::Loader(id, event) => self.loader_event(i, id, event),
+            InstanceEvent::Request(id, event) => self.request_event(i, id, event),
+            InstanceEvent::Feed(session, event) => self.feed_event(i, session, event),
         }
     }
 
@@ -226,7 +209,7 @@ impl World {
             });
             for id in woken {
                 let after = self.random.latency(self.settings.typical.task);
-                self.push(i, after, InstanceEvent::Poll(id));
+                self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
             }
             for collection in leads {
                 self.counts.prefetches += 1;
@@ -287,9 +270,9 @@ impl Instance {
         Self {
             sink: SimulatedSink::new(cache.clone(), keys.clone()),
             cache,
-            feed: Feed::new(),
-            loaders: Slab::new(),
-            requests: Slab::new(),
+            feed: Feed::default(),
+            loaders: Slab::default(),
+            requests: Slab::default(),
             woken: Arc::default(),
             floors: vec![0; keys.len()],
             failed_at: HashMap::with_hasher(FixedState::with_seed(3)),

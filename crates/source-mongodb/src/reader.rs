@@ -90,8 +90,7 @@ impl MongoSource {
             // Dropping the query closes its connection, which ends the query.
             budget.restart();
             let answer =
-                timeout_at(deadline, self.query(&deployment, served, (keys, budget), deadline))
-                    .await;
+                timeout_at(deadline, self.query(&deployment, served, keys, budget, deadline)).await;
             self.hooks.after_read(collection, keys);
             match answer.map_err(|_| self.timed_out())? {
                 Ok(set) => return Ok(set),
@@ -122,7 +121,8 @@ impl MongoSource {
         &self,
         deployment: &Published,
         served: &Served,
-        (keys, budget): (&[Key], &RowBudget),
+        keys: &[Key],
+        budget: &RowBudget,
         deadline: Instant,
     ) -> Result<ReadSet, QueryError> {
         let mut session = self.database.client().start_session().await?;

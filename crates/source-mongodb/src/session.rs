@@ -112,8 +112,8 @@ impl Session<'_> {
                 _ = tick.tick() => {
                     if probe.is_idle() {
                         let delivered = self.progress.delivered();
-                        let log = (database, kind, by_majority);
-                        probe.start(send_probe(log, delivered, tuning.silence_max));
+                        let limit = tuning.silence_max;
+                        probe.start(send_probe(database, kind, by_majority, delivered, limit));
                     }
                     if note.is_idle() && self.wants_note() {
                         note.start(write_note(database, tuning.silence_max));
@@ -250,7 +250,9 @@ struct AnsweredProbe {
 /// Sends a probe. `by_majority` is a collection by which it waits until a majority has the newest
 /// operation; without one it does not wait.
 async fn send_probe(
-    (database, kind, by_majority): (&Database, &DeploymentKind, Option<&str>),
+    database: &Database,
+    kind: &DeploymentKind,
+    by_majority: Option<&str>,
     delivered_before: u64,
     limit: Duration,
 ) -> Result<AnsweredProbe, Ended> {

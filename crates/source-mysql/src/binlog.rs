@@ -226,6 +226,12 @@ impl Xid {
         }
         Some(Self { format: format.parse().ok()?, global, branch })
     }
+
+    /// Creates the name that XA RECOVER lists: the lengths of the two parts, and both in one text.
+    pub(crate) fn listed(format: u32, global: usize, branch: usize, data: &[u8]) -> Option<Self> {
+        let (name, rest) = data.split_at_checked(global)?;
+        (rest.len() == branch).then(|| Self { format, global: name.into(), branch: rest.into() })
+    }
 }
 
 /// Parses `X'6162'`.

@@ -7,7 +7,7 @@ use mysql_async::{Conn, Error};
 use super::catalog_row;
 use super::config::{Config, Tuning};
 use super::connect;
-use super::dump::Dump;
+use super::dump::{Dump, StreamOptions};
 use super::error::full_text;
 use super::feed;
 use super::inspect::{PRIMARY, Table, account, current_user};
@@ -253,10 +253,8 @@ async fn dump(
     let raw = raw.map_err(|_| "connecting took too long".to_owned())?.map_err(|e| e.to_string())?;
     // A random number, because the configured one may be in use by the instance that this one
     // replaces.
-    let id = start::random_server_id(identity);
-    let place = (&*end.file, end.position.offset());
-    let started =
-        Dump::start(raw, identity.flavor, id, place, tuning.heartbeat, tuning.silence_max).await;
+    let options = StreamOptions::new(identity, start::random_server_id(identity), tuning);
+    let started = Dump::start(raw, options, &end.file, end.position.offset()).await;
     started.map(drop).map_err(|e| e.detail)
 }
 

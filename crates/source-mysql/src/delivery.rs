@@ -3,7 +3,8 @@
 //! The log contains a transaction after its commit, as one *group*: its beginning, the statements
 //! with their tables and rows, and its end. The end identifies the transaction on MariaDB. On MySQL
 //! the beginning carries its number. Nothing is delivered before the end. A transaction that is
-//! only prepared (XA) is held until its commit.
+//! only prepared (XA) is held until its commit; on MariaDB until the engine has committed it too
+//! ([`Delivery::held_commit`]).
 //!
 //! A *doubt* is an event after which tables may differ from the last catalogue check. Until a check
 //! after the doubt, changes of a doubtful table flush its collections.
@@ -15,7 +16,7 @@ use hotrow_types::version::{ChangeId, Gtid, Position, Version};
 
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
-use super::binlog::{Begin, DecodeError, Event, Query};
+use super::binlog::{Begin, DecodeError, Event, Query, Xid};
 use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
 use super::inspect::{Table, TableName};
 use super::keys::{self, LogKey};
@@ -72,6 +73,8 @@ struct Group {
     changes: TxChanges,
     /// Has rows of embedded tables.
     has_children: bool,
+    /// MariaDB: a prepared transaction whose commit waits for the engine's.
+    held: Option<Xid>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +208,27 @@ impl<'a> Delivery<'a> {
         Ok(())
     }
 
+    /// Returns the prepared transaction whose commit the last event had, and which is delivered by
+    /// [`Self::release`] once the engine has committed it. No event may be processed before.
+    pub(crate) fn held_commit(&self) -> Option<&Xid> {
+        self.group.as_ref()?.held.as_ref()
+    }
+
+    /// Delivers the commit that is held back.
+    ///
+    /// # Errors
+    /// Fails without one.
+    pub(crate) fn release(&mut self) -> Result<(), DeliveryError> {
+        self.commit()
+    }
+
+    /// Flushes every collection for a commit that every read sees from now on.
+    pub(crate) fn flush_visible(&self) {
+        for schema in self.receivers.schemas {
+            self.receivers.sink.flush(schema.collection(), FlushCause::Bulk, None);
+        }
+    }
+
     /// Marks everything up to the current position as delivered.
     fn mark_delivered(&mut self) {
         self.in_payload = false;
@@ -216,8 +240,13 @@ impl<'a> Delivery<'a> {
             return Err(DeliveryError::Unended);
         }
         self.bound.clear();
-        self.group =
-            Some(Group { stage, gtid, changes: TxChanges::default(), has_children: false });
+        self.group = Some(Group {
+            stage,
+            gtid,
+            changes: TxChanges::default(),
+            has_children: false,
+            held: None,
+        });
         Ok(())
     }
 
@@ -232,12 +261,16 @@ impl<'a> Delivery<'a> {
             Statement::Savepoint => {}
             Statement::End => self.commit()?,
             Statement::XaCommit(xid) => {
-                match xid.and_then(|xid| self.prepared.remove(&xid)) {
+                match xid.as_ref().and_then(|xid| self.prepared.remove(xid)) {
                     Some(changes) => self.group("XA COMMIT")?.changes = changes,
                     // Prepared before this session, or dropped beyond the maximum.
                     None => self.flush_all()?,
                 }
-                self.commit()?;
+                let group = self.group("XA COMMIT")?;
+                group.held = xid.filter(|_| group.gtid.is_none());
+                if group.held.is_none() {
+                    self.commit()?;
+                }
             }
             Statement::XaRollback(xid) => {
                 xid.and_then(|xid| self.prepared.remove(&xid));
@@ -337,8 +370,9 @@ impl<'a> Delivery<'a> {
         if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
             return Err(DeliveryError::TooManyTables);
         }
-        let rules = (self.origin.names_any_case, self.receivers.rules);
-        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, rules);
+        let names_any_case = self.origin.names_any_case;
+        let (mut bound, reshaped) =
+            Bound::new(map, &mut self.followed, names_any_case, self.receivers.rules);
         bound.is_repeated = self.bound.contains_key(&map.id);
         self.bound.insert(map.id, bound);
         let group = self.group("a table")?;
@@ -380,8 +414,8 @@ impl<'a> Delivery<'a> {
             let collected = match followed.part(target.part) {
                 Some(table) if !followed.is_doubtful => {
                     group.has_children |= target.part > 0;
-                    let out = (self.receivers.rules, &mut group.changes);
-                    collect(rows, bound, target, table, schema, out)
+                    let out = &mut group.changes;
+                    collect(rows, bound, target, table, schema, self.receivers.rules, out)
                 }
                 _ => Collected::NoParent,
             };
@@ -432,7 +466,8 @@ fn collect(
     target: &bind::BoundCollection,
     table: &Table,
     schema: &KeySchema,
-    (rules, changes): (EmbeddedRules, &mut TxChanges),
+    rules: EmbeddedRules,
+    changes: &mut TxChanges,
 ) -> Collected {
     let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
         return Collected::Mismatch;

@@ -10,9 +10,10 @@ use mysql_async::{BinlogStream, BinlogStreamRequest, Conn, Error};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::config::Tuning;
 use super::connect::driver_error;
 use super::error::full_text;
-use super::server::Flavor;
+use super::server::{Flavor, Identity};
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, timely};
 
@@ -23,6 +24,24 @@ const FATAL_READING: u16 = 1236;
 /// MariaDB's error number for a replica number that is in use.
 const SAME_ID: u16 = 4052;
 
+/// How a stream is requested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamOptions {
+    pub(crate) flavor: Flavor,
+    /// Number under which the server knows this replica.
+    pub(crate) server_id: u32,
+    pub(crate) heartbeat: Duration,
+    /// Longest wait for each step of the start.
+    pub(crate) limit: Duration,
+}
+
+impl StreamOptions {
+    pub(crate) fn new(identity: &Identity, server_id: u32, tuning: &Tuning) -> Self {
+        let &Tuning { heartbeat, silence_max: limit, .. } = tuning;
+        Self { flavor: identity.flavor, server_id, heartbeat, limit }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Dump {
     events: mpsc::Receiver<Result<Raw, Error>>,
@@ -31,18 +50,17 @@ pub(crate) struct Dump {
 
 impl Dump {
     /// Requests all events from an offset of a file on and waits for the first, which confirms the
-    /// request. Each step blocks for at most `limit`.
+    /// request.
     ///
     /// # Errors
     /// Errors of the server.
     pub(crate) async fn start(
         mut conn: Conn,
-        flavor: Flavor,
-        server_id: u32,
-        (file, offset): (&str, u64),
-        heartbeat: Duration,
-        limit: Duration,
+        options: StreamOptions,
+        file: &str,
+        offset: u64,
     ) -> Result<Self, Ended> {
+        let StreamOptions { flavor, server_id, heartbeat, limit } = options;
         let doing = "setting up the stream";
         let set =
             async { conn.query_drop(settings(flavor, heartbeat)).await.map_err(driver_error) };

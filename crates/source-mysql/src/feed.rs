@@ -15,7 +15,7 @@ use super::Finding;
 use super::config::{Config, Tuning};
 use super::connect::{self, Settings, driver_error};
 use super::delivery::{ChangeReceivers, Delivery, Origin};
-use super::dump::Dump;
+use super::dump::{Dump, StreamOptions};
 use super::error::ConnectError;
 use super::hub::{self, HubSink};
 use super::inspect::{self, Refused, Table};
@@ -28,6 +28,7 @@ use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, watched};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
+use super::xa_commits::XaCommits;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
 use hotrow_source::origin::Origins;
@@ -223,6 +224,7 @@ impl Sessions for FeedLoop<'_> {
             dump,
             delivery,
             progress: Progress::new(point),
+            xa_commits: XaCommits::new(end.prepared.xids),
             catalog,
             newest_end,
             kept,
@@ -257,13 +259,14 @@ impl FeedLoop<'_> {
         end: &LogEnd,
     ) -> Result<(Dump, LogPosition, Option<Landmark>), Ended> {
         let MysqlFeed { config, target, tuning, .. } = self.feed;
-        let server_id = || config.server_id.unwrap_or_else(|| start::random_server_id(identity));
-        let times = (tuning.heartbeat, tuning.silence_max);
+        let options = || {
+            let server_id = config.server_id.unwrap_or_else(|| start::random_server_id(identity));
+            StreamOptions::new(identity, server_id, tuning)
+        };
         let rules = config.resume_rules;
         let place = self.place.and_then(Place::landmark);
         if let Some(landmark) = place.filter(|_| rules.has(ResumeRule::PlaceOfStream)) {
-            let wanted = (landmark, &*end.file, rules);
-            match landmark::resume(raw, wanted, (identity.flavor, server_id()), times).await {
+            match landmark::resume(raw, options(), landmark, &end.file, rules).await {
                 Ok((dump, position)) => return Ok((dump, position, Some(landmark))),
                 Err(why) => tracing::error!(
                     file = %LogPosition::of_point(landmark.at).file_name(&end.file),
@@ -275,9 +278,7 @@ impl FeedLoop<'_> {
             raw = connect::raw(target, &probes.host).await.map_err(|e| unreachable(&[e]))?;
         }
         start::visible(&mut probes.conn, identity, tuning).await?;
-        let newest = (&*end.file, end.position.offset());
-        let (heartbeat, limit) = times;
-        let dump = Dump::start(raw, identity.flavor, server_id(), newest, heartbeat, limit).await?;
+        let dump = Dump::start(raw, options(), &end.file, end.position.offset()).await?;
         let pretends = !rules.has(ResumeRule::PlaceOfStream) || !rules.has(ResumeRule::PlaceInLog);
         Ok((dump, end.position, place.filter(|_| pretends)))
     }

@@ -188,7 +188,7 @@ async fn one(
         return Ok(Err(findings));
     }
     if facts.kind == "VIEW" {
-        return view::inspect(conn, identity, (collection, spec), facts, foreign_keys).await;
+        return view::inspect(conn, identity, collection, spec, facts, foreign_keys).await;
     }
     let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
     let key = note(keys::columns(spec, &facts));
@@ -200,9 +200,9 @@ async fn one(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    let mut table = of_catalog(collection, facts, foreign_keys, (index, key), served);
-    let at = embedded::At { identity, database, foreign_keys };
-    match embedded::inspect(conn, at, spec, &table).await? {
+    let mut table = of_catalog(collection, facts, foreign_keys, index, key, served);
+    let context = embedded::InspectionContext { identity, database, foreign_keys };
+    match embedded::inspect(conn, context, spec, &table).await? {
         Ok(embedded) => table.embedded = embedded,
         Err(findings) => return Ok(Err(findings)),
     }
@@ -214,7 +214,8 @@ fn of_catalog(
     collection: CollectionId,
     facts: Facts,
     foreign_keys: &ForeignKeys,
-    (index, key): (String, Vec<KeyColumn>),
+    index: String,
+    key: Vec<KeyColumn>,
     served: Vec<Served>,
 ) -> Table {
     let column =

@@ -5,18 +5,15 @@
 //! begins there has the same GTID and the same end. Otherwise the log was purged, reset or is of
 //! another server, and changes may be missing.
 
-use std::time::Duration;
-
 use hotrow_types::landmark::{CommitId, CommitMark, Landmark};
 use hotrow_types::version::{Gtid, SourceId};
 use mysql_async::Conn;
 use mysql_async::binlog::events::{BinlogEventHeader, Event as Raw, GtidEvent};
 
 use super::binlog::{self, Event};
-use super::dump::Dump;
+use super::dump::{Dump, StreamOptions};
 use super::place::LogPosition;
 use super::resume_rules::{ResumeRule, ResumeRules};
-use super::server::Flavor;
 
 /// Tracker of the newest landmark of a session.
 #[derive(Debug, Default)]
@@ -101,18 +98,19 @@ fn gtid(raw: &Raw) -> Option<CommitId> {
 /// The reason for which changes after the landmark may be missing.
 pub(crate) async fn resume(
     conn: Conn,
-    (landmark, newest_file, rules): (Landmark, &str, ResumeRules),
-    (flavor, server_id): (Flavor, u32),
-    (heartbeat, limit): (Duration, Duration),
+    options: StreamOptions,
+    landmark: Landmark,
+    newest_file: &str,
+    rules: ResumeRules,
 ) -> Result<(Dump, LogPosition), String> {
     let mut position = LogPosition::of_point(landmark.at);
     let file = position.file_name(newest_file);
-    let dump = Dump::start(conn, flavor, server_id, (&file, position.offset()), heartbeat, limit);
+    let dump = Dump::start(conn, options, &file, position.offset());
     let mut dump = dump.await.map_err(|ended| ended.detail)?;
     let mut search =
         Search { landmark, rules, has_format: false, has_gtid: false, in_payload: false };
     loop {
-        let event = tokio::time::timeout(limit, dump.next()).await;
+        let event = tokio::time::timeout(options.limit, dump.next()).await;
         let raw = event.map_err(|_| "the stream is silent")?.map_err(|ended| ended.detail)?;
         if !search.in_payload {
             position.pass(raw.header().log_pos());

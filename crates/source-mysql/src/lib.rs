@@ -8,8 +8,8 @@
 //! - tables and keys: `inspect`, `keys`
 //! - reads: `plan`, `pool`, `record_rows`, `reader`, `json`, and `shared` and `recent`, the state
 //!   that the feed publishes to readers
-//! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `landmark`,
-//!   `probe`; with a change hub also `hub` and [`resume_rules`]
+//! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `xa_commits`, `place`,
+//!   `landmark`, `probe`; with a change hub also `hub` and [`resume_rules`]
 //! - rules with switches for tests: [`rule_set`], [`embedded_rules`]
 //! - preflight checks: `checks`; of a first configuration: `discover`
 
@@ -71,6 +71,7 @@ mod session;
 mod shared;
 mod start;
 mod target;
+mod xa_commits;
 
 /// Reason that a database cannot be served.
 pub type OpenError = preflight::OpenError<TargetError, ConnectError>;

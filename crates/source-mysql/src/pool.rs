@@ -78,7 +78,8 @@ type Work<T> = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E
 pub(crate) async fn query(
     lease: Lease,
     sql: String,
-    (records, budget): (Records, Arc<RowBudget>),
+    records: Records,
+    budget: Arc<RowBudget>,
     deadline: Instant,
 ) -> Result<(Vec<Set>, Room), Fault> {
     run(lease, Box::new(move |conn| Box::pin(sets(conn, sql, records, budget))), deadline).await

@@ -15,15 +15,17 @@ use std::sync::Arc;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{GtidSet, Position, Version};
-use mysql_async::Conn;
+use mysql_async::{Conn, Error};
 use tokio::sync::{Notify, mpsc};
 
-use super::catalog_row;
+use super::binlog::Xid;
+use super::catalog_row::{self, CatalogRow};
 use super::config::Tuning;
 use super::connect::driver_error;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
 use super::start::Fence;
+use super::xa_commits::Prepared;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};
 
@@ -41,6 +43,7 @@ pub(crate) struct Probe {
     pub(crate) visible: Version,
     /// MySQL: every commit before the first probe is visible.
     pub(crate) is_settled: bool,
+    pub(crate) prepared: Prepared,
 }
 
 /// End of the log.
@@ -54,6 +57,8 @@ pub(crate) struct LogEnd {
     pub(crate) position: LogPosition,
     /// Version that is visible at least.
     pub(crate) visible: Version,
+    /// MariaDB: prepared transactions, queried after `visible`.
+    pub(crate) prepared: Prepared,
 }
 
 /// Queries the log's end and the visible version.
@@ -77,7 +82,13 @@ pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<LogE
         Some((file, offset)) => {
             let position = log_position(&file, offset)?;
             let at = Position { incarnation: identity.incarnation, at: position.point() };
-            Ok(LogEnd { point: end.point().max(at.at), file, position, visible: Version::Log(at) })
+            Ok(LogEnd {
+                point: end.point().max(at.at),
+                file,
+                position,
+                visible: Version::Log(at),
+                prepared: prepared(conn).await?,
+            })
         }
         None => {
             let set = row.text(4, "Executed_Gtid_Set").map_err(driver_error)?;
@@ -92,6 +103,7 @@ pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<LogE
                 file,
                 position: end,
                 visible: Version::Gtids(Arc::new(set)),
+                prepared: Prepared::default(),
             })
         }
     }
@@ -109,6 +121,22 @@ async fn visible_end(conn: &mut Conn) -> Result<Option<(String, u64)>, Ended> {
     Ok(file.map(str::to_owned).zip(value("binlog_snapshot_position").and_then(|v| v.parse().ok())))
 }
 
+/// Returns MariaDB's prepared transactions, which need no privilege.
+async fn prepared(conn: &mut Conn) -> Result<Prepared, Ended> {
+    let asked_at = Nanos::now();
+    let rows = catalog_row::rows(conn, "XA RECOVER", prepared_row).await.map_err(driver_error)?;
+    Ok(Prepared { asked_at, xids: rows.into_iter().flatten().collect() })
+}
+
+/// Parses a row of XA RECOVER. Returns `None` for a name that no log can have.
+fn prepared_row(row: &CatalogRow) -> Result<Option<Xid>, Error> {
+    let format: i64 = row.required(0, "formatID")?;
+    let global: usize = row.required(1, "gtrid_length")?;
+    let branch: usize = row.required(2, "bqual_length")?;
+    let data: Vec<u8> = row.required(3, "data")?;
+    Ok(u32::try_from(format).ok().and_then(|format| Xid::listed(format, global, branch, &data)))
+}
+
 fn log_position(file: &str, offset: u64) -> Result<LogPosition, Ended> {
     LogPosition::new(file.as_bytes(), offset).ok_or_else(|| {
         Ended::new(
@@ -123,7 +151,8 @@ pub(crate) async fn run(
     conn: &mut Conn,
     identity: &Identity,
     tuning: &Tuning,
-    (out, early): (mpsc::Sender<Probe>, &Notify),
+    out: mpsc::Sender<Probe>,
+    early: &Notify,
 ) -> Ended {
     let mut tick = every(tuning.probe_every);
     let mut fence = Fence::of(identity);
@@ -133,7 +162,8 @@ pub(crate) async fn run(
         let probe = async {
             let end = log_end(conn, identity).await?;
             let is_settled = fence.is_passed(conn).await?;
-            Ok(Probe { sent_at, end: end.point, visible: end.visible, is_settled })
+            let LogEnd { point: end, visible, prepared, .. } = end;
+            Ok(Probe { sent_at, end, visible, is_settled, prepared })
         };
         let probe = match timely(tuning.silence_max, "the probe", probe).await {
             Ok(probe) => probe,
@@ -204,7 +234,8 @@ mod tests {
     use super::*;
 
     fn probe(sent_at: u64, end: u64) -> Probe {
-        Probe { sent_at: Nanos(sent_at), end, visible: Version::Unknown, is_settled: true }
+        let (visible, prepared) = (Version::Unknown, Prepared::default());
+        Probe { sent_at: Nanos(sent_at), end, visible, is_settled: true, prepared }
     }
 
     fn expected_advance(sent_at: u64, to: u64, visible: Option<Version>) -> Option<Advance> {

@@ -37,7 +37,7 @@ impl MysqlSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, (collection, keys, budget), deadline).await {
+            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }
@@ -59,7 +59,9 @@ impl MysqlSource {
         &self,
         lease: Lease,
         plan: &Plan,
-        (collection, keys, budget): (CollectionId, &[Key], &Arc<RowBudget>),
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &Arc<RowBudget>,
         deadline: Instant,
     ) -> Result<ReadSet, AttemptError> {
         let index = usize::from(collection.0);
@@ -82,8 +84,8 @@ impl MysqlSource {
             Follow::Nothing => (Form::Rows, None),
         };
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
-        let rows = (statement.records(form), Arc::clone(budget));
-        let outcome = pool::query(lease, statement.sql(keys, form), rows, deadline).await;
+        let (sql, records) = (statement.sql(keys, form), statement.records(form));
+        let outcome = pool::query(lease, sql, records, Arc::clone(budget), deadline).await;
         self.hooks.after_read(collection, keys);
         let fault = match outcome {
             Ok((sets, room)) => match statement

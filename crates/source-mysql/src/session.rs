@@ -21,6 +21,7 @@ use super::landmark::{Landmarks, mysql_gtid};
 use super::probe::{self, Advance, Probe, Progress};
 use super::recent::Recent;
 use super::server::Identity;
+use super::xa_commits::{XaCommits, prepares};
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{EarlyProbe, Ended, every, wait_until};
 use hotrow_source::place::Place;
@@ -93,6 +94,7 @@ pub(crate) struct Session<'a> {
     pub(crate) dump: Dump,
     pub(crate) delivery: Delivery<'a>,
     pub(crate) progress: Progress,
+    pub(crate) xa_commits: XaCommits,
     /// Freshness of the known table definitions.
     pub(crate) catalog: CatalogWatermark,
     /// Log end by the newest probe, for later sessions.
@@ -139,20 +141,21 @@ impl Session<'_> {
         let identity = self.identity;
         let tuning = self.tuning;
         let early = Notify::new();
-        let deliver = pin!(self.deliver((probe_rx, &early), request_tx, reply_rx));
+        let deliver = pin!(self.deliver(probe_rx, &early, request_tx, reply_rx));
         tokio::select! {
             ended = deliver => match ended {
                 Ok(never) => match never {},
                 Err(ended) => ended,
             },
-            ended = probe::run(probes, identity, tuning, (probe_tx, &early)) => ended,
+            ended = probe::run(probes, identity, tuning, probe_tx, &early) => ended,
             ended = catalog_checks(watcher, request_rx, reply_tx) => ended,
         }
     }
 
     async fn deliver(
         mut self,
-        (mut probes, early): (mpsc::Receiver<Probe>, &Notify),
+        mut probes: mpsc::Receiver<Probe>,
+        early: &Notify,
         requests: mpsc::Sender<u64>,
         mut replies: mpsc::Receiver<CatalogReply>,
     ) -> Result<Infallible, Ended> {
@@ -170,17 +173,21 @@ impl Session<'_> {
             if !is_checking && !is_behind && self.delivery.needs_check() {
                 is_checking = requests.try_send(self.delivery.doubts()).is_ok();
             }
-            let is_wanted = self.sink.wants_visibility() || self.delivery.awaits_visibility();
+            let is_wanted = self.sink.wants_visibility()
+                || self.delivery.awaits_visibility()
+                || self.delivery.held_commit().is_some();
             let early_at = early_probe.due(is_wanted);
             tokio::select! {
-                event = self.dump.next() => {
+                event = self.dump.next(), if self.xa_commits.has_room() => {
                     silent = 0;
-                    self.take(&event?)?;
-                    while let Some(event) = self.dump.ready() {
-                        self.take(&event?)?;
+                    self.receive(event?)?;
+                    while self.xa_commits.has_room()
+                        && let Some(event) = self.dump.ready()
+                    {
+                        self.receive(event?)?;
                     }
                 }
-                Some(probe) = probes.recv() => {
+                Some(mut probe) = probes.recv() => {
                     self.delivery.mark_visible(&probe.visible);
                     if let Version::Gtids(visible) = &probe.visible {
                         self.recent.mark_visible_gtids(visible);
@@ -191,6 +198,10 @@ impl Session<'_> {
                     } else if probe.is_settled {
                         self.kept.settle(u64::MAX);
                     }
+                    if self.xa_commits.listed(std::mem::take(&mut probe.prepared)) {
+                        self.delivery.flush_visible();
+                    }
+                    self.take_held()?;
                     let end = probe.end;
                     if !self.progress.probed(probe) {
                         let detail = "the binary log's end went back: it was reset";
@@ -218,12 +229,47 @@ impl Session<'_> {
                     early.notify_one();
                 }
                 _ = silence_tick.tick() => {
-                    silent += 1;
+                    self.report_held();
+                    silent += u32::from(self.xa_commits.has_room());
                     if silent > SILENCE_CHECKS {
                         return Err(Ended::silent("the feed's stream", self.tuning.silence_max));
                     }
                 }
             }
+        }
+    }
+
+    /// Processes an event, or holds it back behind a commit that the engine has not made.
+    fn receive(&mut self, event: Raw) -> Result<(), Ended> {
+        let is_free = self.delivery.held_commit().is_none_or(|xid| prepares(&event, xid));
+        self.xa_commits.receive(event, Nanos::now());
+        if is_free { self.take_held() } else { Ok(()) }
+    }
+
+    /// Processes what no commit holds back.
+    fn take_held(&mut self) -> Result<(), Ended> {
+        loop {
+            if let Some(xid) = self.delivery.held_commit() {
+                if !self.xa_commits.is_committed(xid) {
+                    return Ok(());
+                }
+                self.delivery.release()?;
+                self.pass_landmark();
+            }
+            let Some(event) = self.xa_commits.take() else { return Ok(()) };
+            self.take(&event)?;
+        }
+    }
+
+    fn report_held(&mut self) {
+        if let Some(xid) = self.delivery.held_commit()
+            && self.xa_commits.is_overdue(Nanos::now())
+        {
+            tracing::warn!(
+                ?xid,
+                "the log has the XA COMMIT of a transaction that the server still lists as \
+                 prepared; the feed waits for it"
+            );
         }
     }
 
@@ -245,11 +291,15 @@ impl Session<'_> {
         if self.delivery.is_doubtful() && !was_doubtful {
             self.kept.report_watched(true);
         }
+        self.pass_landmark();
+        Ok(())
+    }
+
+    fn pass_landmark(&mut self) {
         self.kept.landmarks.delivered(self.delivery.delivered(), self.delivery.position());
         if let Some((place, landmark)) = self.kept.place.zip(self.kept.landmarks.take()) {
             place.passed(landmark);
         }
-        Ok(())
     }
 
     fn report_progress(&mut self, reported: &mut Option<(Nanos, u64)>) {

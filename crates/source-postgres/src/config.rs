@@ -16,6 +16,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Name of the publication that the feed reads.
     pub publication: String,
+    /// `true`: the publication is created or completed where the account may.
+    pub completes_publication: bool,
     /// Slot that keeps the feed's place; `None`: a temporary one for each session. Only a feed with
     /// a [`hotrow_source::place::Place`] uses it.
     pub slot: Option<KeptSlot>,

@@ -137,7 +137,7 @@ async fn session_as(
     for encryption in target.attempts(host) {
         let started = async {
             let stream = stream::open(target, host, *encryption, deadline).await?;
-            let start = start(target, host, (settings, role), stream);
+            let start = start(target, host, settings, role, stream);
             within(host, "starting a session", deadline, start).await?
         };
         match started.await {
@@ -174,7 +174,8 @@ async fn session_as(
 async fn start(
     target: &Target,
     host: &Host,
-    (settings, role): (Settings, Role),
+    settings: Settings,
+    role: Role,
     stream: Stream,
 ) -> Result<Client, ConnectError> {
     let mut config = Config::new();

@@ -46,7 +46,7 @@ impl PostgresSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, (collection, keys, budget), deadline).await {
+            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }
@@ -58,7 +58,9 @@ impl PostgresSource {
         &self,
         mut lease: Lease,
         plan: &Plan,
-        (collection, keys, budget): (CollectionId, &[Key], &RowBudget),
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &RowBudget,
         deadline: Instant,
     ) -> Result<ReadSet, AttemptError> {
         let index = usize::from(collection.0);
@@ -77,7 +79,7 @@ impl PostgresSource {
         }
         self.hooks.before_read(collection, keys);
         let connection = lease.connection().map_err(AttemptError::Final)?;
-        let query = self.query(connection, plan, &statement, (collection, keys, budget));
+        let query = self.query(connection, plan, &statement, collection, keys, budget);
         let Ok(answer) = timeout_at(deadline, query).await else {
             // The drop of the lease cancels the query.
             let detail = format!("the query took longer than {} ms", self.read_timeout.as_millis());
@@ -206,7 +208,9 @@ impl PostgresSource {
         connection: &mut Connection,
         plan: &Plan,
         statement: &Arc<ReadPlan>,
-        (collection, keys, budget): (CollectionId, &[Key], &RowBudget),
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &RowBudget,
     ) -> Result<Result<(ReadSet, Room), JsonError>, Error> {
         let index = usize::from(collection.0);
         let prepared = connection.prepared(index, statement).await?;

@@ -56,6 +56,7 @@ impl Survey {
         let Checked { version, versions, findings, lacking, narrowed } = match config.server.follow
         {
             Follow::Changes => {
+                let repair = if config.completes_publication { repair } else { Repair::No };
                 publication::check(client, &config.publication, &wanted, repair).await?
             }
             Follow::Hub | Follow::Nothing => Checked::default(),

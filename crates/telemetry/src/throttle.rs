@@ -17,7 +17,6 @@ pub static INCONSISTENT: Throttle = Throttle::new();
 /// Failures of the access log's output.
 pub(crate) static ACCESS_LOG: Throttle = Throttle::new();
 /// Failures of the export of traces.
-#[cfg(feature = "otel")]
 pub(crate) static TRACE_EXPORT: Throttle = Throttle::new();
 /// Followers of changes that were too slow.
 pub static SLOW_FOLLOWER: Throttle = Throttle::new();

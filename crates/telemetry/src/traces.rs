@@ -52,10 +52,8 @@
 //!   as their names say.
 //! - `hotrow.source`: the [source](configuration.md#several-databases) whose feed the span is of.
 
-#[cfg(feature = "otel")]
 mod export;
 mod feed;
-#[cfg(feature = "otel")]
 mod headers;
 mod query;
 mod request;
@@ -83,7 +81,6 @@ use hotrow_types::key::Key;
 use tokio::sync::Notify;
 
 pub use self::feed::FeedTrace;
-#[cfg(feature = "otel")]
 pub use self::headers::{HeadersError, check_headers};
 use self::query::DatabaseTexts;
 pub use self::query::{EndedQuery, QuerySpan};
@@ -257,7 +254,6 @@ impl Tracer {
         }
     }
 
-    #[cfg(feature = "otel")]
     fn count(&self, outcome: SpanOutcome, spans: u64) {
         self.spans[outcome as usize].fetch_add(spans, Ordering::Relaxed);
     }
@@ -299,26 +295,12 @@ impl Tracer {
 ///
 /// # Errors
 /// The system refuses the thread.
-#[cfg(feature = "otel")]
 pub fn start(
     tracer: Option<&Arc<Tracer>>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Option<JoinHandle<Option<()>>>> {
     tracer.map(|tracer| export::start(Arc::clone(tracer), shutdown, supervisor)).transpose()
-}
-
-/// Starts nothing: the configuration refuses traces.
-///
-/// # Errors
-/// Never.
-#[cfg(not(feature = "otel"))]
-pub fn start(
-    _: Option<&Arc<Tracer>>,
-    _: &Shutdown,
-    _: &Supervisor,
-) -> io::Result<Option<JoinHandle<Option<()>>>> {
-    Ok(None)
 }
 
 /// Maps readings of the process's clock to Unix time, as the wall clock is at one moment.

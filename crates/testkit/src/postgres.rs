@@ -156,6 +156,11 @@ impl Server {
         self.url_for("postgres", &self.database)
     }
 
+    /// Returns a user's connection string for the test's database, through a proxy at this port.
+    pub fn url_through(&self, port: u16, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{port}/{}", self.database)
+    }
+
     /// Returns a connection string.
     pub fn url_for(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)

@@ -1,4 +1,5 @@
-//! The vectors of the published rate limiter (W2), run on the server's own limits in virtual time.
+//! The vectors of the published rate limiter (W2), run in virtual time: a token bucket with all its
+//! calls ([`bucket`]), and the limits of the server per key.
 //!
 //! A vector is data: a limit, and calls at given times with their expected results. Reading order:
 //! [`Vector`], [`VECTORS`], [`run`] (every call on the real limit), [`cost`] (time per call).
@@ -7,7 +8,6 @@ use std::cell::Cell as Shared;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use hotrow_admission::rate::bucket::{Clock, SharedBucket, TokenBucket};
 use hotrow_admission::rate::gcra::Gcra;
 use hotrow_admission::rate::leaky::Leaky;
 use hotrow_admission::rate::meter::Meter;
@@ -16,6 +16,9 @@ use hotrow_admission::rate::window::FixedWindow;
 use hotrow_admission::rate::{Cell, Decision, Policy};
 use hotrow_measure::clock::Nanos;
 
+use self::bucket::{Clock, SharedBucket, TokenBucket};
+
+mod bucket;
 mod vectors;
 
 pub use vectors::VECTORS;
@@ -132,7 +135,7 @@ impl Step {
     }
 }
 
-/// Runs vectors on the server's own limits.
+/// Runs vectors on the limits.
 ///
 /// # Errors
 /// A rate that no limit can have.
@@ -164,7 +167,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// A limit of the server.
+/// A limit that a vector is run on.
 enum LimitUnderTest {
     Bucket(SharedBucket),
     PerKey(Cell, PerKey),

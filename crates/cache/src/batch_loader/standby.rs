@@ -80,7 +80,7 @@ impl<E: Clone> BatchLoader<E> {
                 return None;
             }
             let hash = self.cache.hash(&flight.key);
-            at = at.max(fetches.standby_floor((&flight.key, hash), &self.cache)?);
+            at = at.max(fetches.standby_floor(&flight.key, hash, &self.cache)?);
         }
         Some(Position { at, ..applied })
     }

@@ -88,7 +88,7 @@ impl<E: Clone> Cache<E> {
             Some(_) if collection.has_gap() => false,
             Some(lease) => {
                 mode != ReadMode::Revalidate
-                    && self.may_join(collection, &fetches.fence, (key, lease), now)
+                    && self.may_join(collection, &fetches.fence, key, lease, now)
             }
         };
         if joinable {
@@ -115,7 +115,8 @@ impl<E: Clone> Cache<E> {
         &self,
         collection: &Collection<E>,
         fence: &Fence,
-        (key, lease): (&Key, Lease),
+        key: &Key,
+        lease: Lease,
         now: Nanos,
     ) -> bool {
         // Where several keys name one record, the feed reports a change under one of them.

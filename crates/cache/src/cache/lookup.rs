@@ -96,7 +96,7 @@ impl<E: Clone> Cache<E> {
             answers[place] = Some(of_memory(record, freshness));
         };
         let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
-        let others = self.lookup_batch_with((keys, &hashes), mode, now, found, admit)?;
+        let others = self.lookup_batch_with(keys, &hashes, mode, now, found, admit)?;
         others.into_iter().for_each(|(place, lookup)| answers[place] = Some(lookup));
         let refused = || Lookup::Refused(LookupError::QueueFull);
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect())
@@ -110,7 +110,8 @@ impl<E: Clone> Cache<E> {
     /// The error of `admit`; nothing is queued in that case.
     pub fn lookup_batch_with<R>(
         &self,
-        (keys, hashes): (&[Key], &[u64]),
+        keys: &[Key],
+        hashes: &[u64],
         mode: ReadMode,
         now: Nanos,
         mut found: impl FnMut(usize, Record, Freshness),

@@ -1,25 +1,14 @@
 use super::*;
-use crate::record::{Owner, RecordParts, Visibility};
-use crate::testkit::{config, key, log, ms};
+use crate::record::RecordParts;
+use crate::testkit::{config, key, log, ms, parts};
 
 const NOW: Nanos = ms(1_000_000);
 const EPOCH: Epoch = Epoch { feed: 3, flush: 5 };
 
 fn record(epoch: Epoch, read_at: Nanos, expires_at: Nanos) -> Record {
-    let key = key(1);
-    let version = log(1);
-    Record::new(&RecordParts {
-        key: &key,
-        body: Some(b"1"),
-        owner: Owner::Everybody,
-        has_views: false,
-        read_at,
-        expires_at,
-        version: &version,
-        position: None,
-        visibility: Visibility::Complete,
-        epoch,
-    })
+    let (key, version) = (key(1), log(1));
+    let parts = parts(&key, Some(b"1"), &version);
+    Record::new(&RecordParts { read_at, expires_at, epoch, ..parts })
 }
 
 /// Verdicts on an entry, first matching line: policy, feed, epoch of the entry, time since its read

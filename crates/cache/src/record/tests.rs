@@ -17,18 +17,8 @@ fn record_with(
     position: Option<Position>,
     has_views: bool,
 ) -> Record {
-    Record::new(&RecordParts {
-        key: &key(7),
-        body,
-        owner,
-        has_views,
-        read_at: START,
-        expires_at: Nanos::MAX,
-        version: &Version::Unknown,
-        position,
-        visibility: Visibility::Complete,
-        epoch: Epoch { feed: 0, flush: 0 },
-    })
+    let (key, version) = (key(7), Version::Unknown);
+    Record::new(&RecordParts { owner, has_views, position, ..parts(&key, body, &version) })
 }
 
 fn tenant(text: &str) -> Owner {

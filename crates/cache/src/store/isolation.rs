@@ -11,15 +11,14 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use hotrow_measure::clock::Nanos;
 use hotrow_measure::random::SplitMix64;
 
 use super::Store;
 use crate::config::Config;
-use crate::record::{Epoch, Owner, Record, RecordParts, Visibility};
+use crate::record::Record;
 use crate::scan_filter::ScanFilter;
 use crate::stats::CollectionStats;
-use crate::testkit::{FIRST, config, key_of, log};
+use crate::testkit::{FIRST, config, key_of, log, parts};
 use hotrow_types::key::Key;
 
 const ITEMS: u64 = 20_000;
@@ -132,22 +131,7 @@ impl Shard {
 }
 
 fn record(key: &Key, body: Option<&[u8]>) -> Record {
-    let epoch = Epoch { feed: 0, flush: 0 };
-    let version = log(1);
-    let read_at = Nanos(1);
-    let expires_at = Nanos::MAX;
-    Record::new(&RecordParts {
-        key,
-        body,
-        owner: Owner::Everybody,
-        has_views: false,
-        read_at,
-        expires_at,
-        version: &version,
-        position: None,
-        visibility: Visibility::Complete,
-        epoch,
-    })
+    Record::new(&parts(key, body, &log(1)))
 }
 
 /// Returns the others' hit ratio without and with the intruder, in percent, while the intruder

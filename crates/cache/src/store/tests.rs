@@ -3,8 +3,8 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 
 use super::*;
-use crate::record::{Epoch, Owner, RecordParts, Visibility};
-use crate::testkit::{FIRST, config, key_of, log};
+use crate::record::RecordParts;
+use crate::testkit::{FIRST, config, key_of, log, parts};
 
 const SECOND: CollectionId = CollectionId(1);
 
@@ -22,22 +22,8 @@ impl Bench {
     }
 
     fn put(&self, key: &Key, body: Option<&[u8]>, read_at: u64) {
-        let epoch = Epoch { feed: 0, flush: 0 };
         let version = log(1);
-        let read_at = Nanos(read_at);
-        let expires_at = Nanos::MAX;
-        let parts = RecordParts {
-            key,
-            body,
-            owner: Owner::Everybody,
-            has_views: false,
-            read_at,
-            expires_at,
-            version: &version,
-            position: None,
-            visibility: Visibility::Complete,
-            epoch,
-        };
+        let parts = RecordParts { read_at: Nanos(read_at), ..parts(key, body, &version) };
         self.store.insert(key, &Record::new(&parts));
     }
 

@@ -44,7 +44,7 @@ impl Auto {
         let table = filtered(table.into_inner(), |key| matches!(key, "source" | "sources"));
         let ctx = context(&self.rest, env);
         let source = resolve::source_alone(&ctx, &table);
-        let problems = ctx.problems.into_inner();
+        let problems = ctx.into_problems();
         match source {
             Some(source) if problems.is_empty() => Ok(source),
             _ => Err(ConfigError::sorted(file, problems)),

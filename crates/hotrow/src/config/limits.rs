@@ -95,7 +95,7 @@ const BYTES_MAX: u64 = 1 << 50;
 /// Reads limits in bytes on answers, request bodies and rows: keys of `[limits]` itself.
 pub(super) fn byte_limits(section: &mut Section<'_>) -> ByteLimits {
     let mut size = |name, least| {
-        let bytes = section.size_or(name, (0, BY_MEMORY), least..=BYTES_MAX);
+        let bytes = section.size_or(name, 0, BY_MEMORY, least..=BYTES_MAX);
         // The default 0 is outside of the range: only the file sets a number.
         (bytes > 0).then_some(bytes)
     };
@@ -193,7 +193,7 @@ pub(super) fn shed(mut section: Section<'_>) -> Option<Shed> {
         open_files_threshold: section.share("open_files_threshold", 0.85, 0.1..=0.99),
     };
     let words = "the control group's, or the machine's";
-    let memory_limit = section.size_or("memory_limit", (0, words), MIB..=1 << 50);
+    let memory_limit = section.size_or("memory_limit", 0, words, MIB..=1 << 50);
     section.finish();
     let memory_limit_bytes = (memory_limit > 0).then_some(memory_limit);
     enabled.then_some(Shed { pressure, memory_limit_bytes, priority_header })

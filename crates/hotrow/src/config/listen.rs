@@ -40,6 +40,7 @@ use std::time::Duration;
 use hotrow_config::transport::{Redis, Transport};
 
 use super::Overrides;
+use super::address::{ListenAddress, RULE};
 use super::carriers::{check_socket_path, tls, unix};
 use super::rate::networks;
 use super::reader::Section;
@@ -59,10 +60,13 @@ pub(super) struct Listen {
 
 pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
     let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
-    let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
+    let mut address = |name, default| {
+        section.parsed(name, default, RULE).map_or(fallback, |ListenAddress(address)| address)
+    };
+    let data = address("data", "127.0.0.1:8080");
+    let admin = address("admin", "127.0.0.1:8081");
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
-    let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
+    let workers = section.count_or("workers", cores, "available cores", 1..=1024);
     let data = overrides.data.unwrap_or(data);
     let admin = overrides.admin.unwrap_or(admin);
     if collide(data, admin) {
@@ -87,14 +91,11 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
     Listen { data, admin, workers, transport, describes_on_data, has_server_timing }
 }
 
-const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
-
 /// Reads the address of the Redis protocol. `[redis]` follows.
 fn redis(section: &mut Section<'_>) -> Option<Redis> {
-    const RULE: &str = "an address and a port such as 127.0.0.1:6379 or [::1]:6379";
     let text = section.text("redis", "none", RULE)?;
     match text.value.parse() {
-        Ok(address) => {
+        Ok(ListenAddress(address)) => {
             Some(Redis { address, allow_stale: false, tracking_bytes: Redis::TRACKING_BYTES })
         }
         Err(_) => {
@@ -251,7 +252,7 @@ mod tests {
         let expected = Redis { address, allow_stale: true, tracking_bytes: 1 << 20 };
         assert_eq!(redis(&set), Some(expected));
         for (bad, rule) in [
-            ("redis = \"6379\"", "listen.redis: must be an address and a port such as"),
+            ("redis = \"a:6379\"", "listen.redis: must be an address and a port such as"),
             ("redis = 6379", "listen.redis: must be a text"),
             ("redis = \"127.0.0.1:8080\"", "must not be the address of the data listener"),
             ("redis = \"0.0.0.0:8081\"", "must not be the address of the admin listener"),

@@ -15,6 +15,7 @@
 
 mod access;
 mod access_log;
+pub(crate) mod address;
 mod admin;
 mod aliases;
 pub(crate) mod auto;
@@ -254,14 +255,13 @@ pub fn check_files(
             None => {}
         }
     }
-    #[cfg(feature = "otel")]
     if let Some(trace) = &resolved.server.observability.trace
         && let Err(error) = hotrow_telemetry::traces::check_headers(trace)
     {
         let (path, what) = ("trace".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });
     }
-    if let Err(error) = hotrow_server::purge::check_secrets(&resolved.server.purge.targets) {
+    if let Err(error) = hotrow_changes::purge::check_secrets(&resolved.server.purge.targets) {
         let (path, what) = ("purge.targets".to_owned(), error.to_string());
         problems.push(Problem { line: None, path, what });
     }
@@ -304,7 +304,7 @@ fn parse_edited(
     let table = edit(table.into_inner());
     let ctx = context(text, env);
     let resolved = resolve::resolve(&ctx, &table, overrides);
-    let problems = ctx.problems.into_inner();
+    let problems = ctx.into_problems();
     match resolved {
         Some(mut resolved) if problems.is_empty() => {
             resolved.keep_members();
@@ -329,7 +329,13 @@ pub fn known_keys() -> Vec<Known> {
 }
 
 fn context<'a>(text: &'a str, env: &'a Env<'a>) -> reader::Context<'a> {
-    reader::Context { text, env, problems: RefCell::default(), known: RefCell::default() }
+    reader::Context {
+        text,
+        env,
+        problems: RefCell::default(),
+        known: RefCell::default(),
+        unknown: RefCell::default(),
+    }
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -165,8 +165,9 @@ fn rule(
         (KindName::LeakyBucket, _) | (_, None) => 1,
         (_, Some(rate)) => rate.units(),
     };
-    let words = (default_burst as usize, "the number in rate; 1 for a leaky bucket");
-    let burst = section.count_or("burst", words, 1..=BURST_MAX as usize) as u32;
+    let words = "the number in rate; 1 for a leaky bucket";
+    let burst =
+        section.count_or("burst", default_burst as usize, words, 1..=BURST_MAX as usize) as u32;
     let max_wait = section.duration("max_wait", s(1), ms(1)..=Duration::from_mins(1));
     let warm_up = section.duration("warmup", ms(0), ms(0)..=Duration::from_hours(1));
     let batch_cost =

@@ -5,9 +5,9 @@
 //! pass, and the list of known keys (for suggestions and the check of the documentation) is
 //! recorded by the reads, so there is no second list.
 
+mod context;
 mod kind;
 
-use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -16,47 +16,17 @@ use hotrow_cli::names::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::expand::{Env, expand};
-use super::problem::{Problem, shown};
+use super::expand::expand;
+use super::problem::shown;
 use super::units;
 
+pub use self::context::Known;
+pub(super) use self::context::{Context, line_of};
 use self::kind::{Kind, kind_name, path_part, quoted};
 
 /// Keys whose values may be or contain secrets: no message repeats them.
 const SECRET: [&str; 7] =
     ["token", "url", "feed_url", "read_urls", "hs256_secret", "secret", "sha256"];
-
-/// Key of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Path, with `NAME` for a collection's name.
-    pub path: String,
-    /// Default as written in the file; `required` or `none` where there is no value.
-    pub default: String,
-    /// Allowed values, in words.
-    pub range: String,
-}
-
-/// State shared by all tables of one file.
-pub(super) struct Context<'a> {
-    pub(super) text: &'a str,
-    pub(super) env: &'a Env<'a>,
-    pub(super) problems: RefCell<Vec<Problem>>,
-    pub(super) known: RefCell<Vec<Known>>,
-}
-
-impl Context<'_> {
-    /// Records a problem; `at` is its byte offset in the file.
-    pub(super) fn refuse(&self, path: String, at: Option<usize>, what: String) {
-        let line = at.map(|at| line_of(self.text, at));
-        self.problems.borrow_mut().push(Problem { line, path, what });
-    }
-}
-
-/// Returns the line of a byte offset, from 1.
-pub(super) fn line_of(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|b| *b == b'\n').count()
-}
 
 /// One table of the file, or its absence.
 pub(super) struct Section<'a> {
@@ -198,6 +168,10 @@ impl<'a> Section<'a> {
             format!("did you mean {}?", near.join(" or "))
         };
         let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
+        if kind == "key" {
+            let problem = self.ctx.problems.borrow().len();
+            self.ctx.unknown.borrow_mut().push((problem, name.to_owned()));
+        }
         self.ctx.refuse(
             self.path_of(&path_part(name)),
             Some(key.span().start),
@@ -237,14 +211,15 @@ impl<'a> Section<'a> {
         default: usize,
         range: RangeInclusive<usize>,
     ) -> usize {
-        self.count_or(name, (default, &default.to_string()), range)
+        self.count_or(name, default, &default.to_string(), range)
     }
 
     /// Reads a number whose default depends on the machine; `default_words` describes the default.
     pub(super) fn count_or(
         &mut self,
         name: &'static str,
-        (default, default_words): (usize, &str),
+        default: usize,
+        default_words: &str,
         range: RangeInclusive<usize>,
     ) -> usize {
         let format = Format {
@@ -271,14 +246,15 @@ impl<'a> Section<'a> {
         default: u64,
         range: RangeInclusive<u64>,
     ) -> u64 {
-        self.size_or(name, (default, &quoted(units::format_size(default))), range)
+        self.size_or(name, default, &quoted(units::format_size(default)), range)
     }
 
     /// Reads a size whose default depends on the machine; `default_words` describes the default.
     pub(super) fn size_or(
         &mut self,
         name: &'static str,
-        (default, default_words): (u64, &str),
+        default: u64,
+        default_words: &str,
         range: RangeInclusive<u64>,
     ) -> u64 {
         let format = Format {
@@ -350,7 +326,11 @@ impl<'a> Section<'a> {
         default: &str,
         rule: &str,
     ) -> Option<T> {
-        let read = |kind: &Kind| if let Kind::Text(text) = kind { text.parse().ok() } else { None };
+        let read = |kind: &Kind| match kind {
+            Kind::Text(text) => text.parse().ok(),
+            Kind::Integer(number) => number.to_string().parse().ok(),
+            _ => None,
+        };
         let value = self.value(name, &Words { default: &quoted(default), rule, range: rule }, read);
         if value.is_some() || self.has(name) { value } else { default.parse().ok() }
     }

@@ -217,7 +217,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
     let publication = section
         .text("publication", "\"hotrow\"", "1 to 63 bytes without NUL")
         .map_or_else(|| "hotrow".to_owned(), |text| text.value);
-    let server_id = section.count_or("server_id", (0, "random"), 1..=u32::MAX as usize);
+    let server_id = section.count_or("server_id", 0, "random", 1..=u32::MAX as usize);
     let is_relaxed = section.choice("json", [("plain", false), ("relaxed", true)]);
     let connect_timeout = section.duration("connect_timeout", s(5), TIMEOUT);
     let schema_poll = section.duration("schema_poll", s(1), ms(10)..=Duration::from_hours(1));
@@ -416,6 +416,7 @@ impl Source {
                     server: of_server(server, collections),
                     publication,
                     // Of a relay only, which sets it.
+                    completes_publication: true,
                     slot: None,
                 })
             }

@@ -2,8 +2,7 @@
 //!
 //! Reference `configuration`: `[trace]`
 //!
-//! [Spans](traces.md) of requests and queries for a collector of OpenTelemetry. Cargo feature
-//! `otel` (default).
+//! [Spans](traces.md) of requests and queries for a collector of OpenTelemetry.
 //!
 //! - `endpoint`: As `"http://127.0.0.1:4318/v1/traces"`, without credentials. Required here.
 //! - `ca_file`: For `https://`; without it those of the system.
@@ -35,12 +34,6 @@ pub(super) fn trace(mut section: Section<'_>) -> Option<Trace> {
     let sample = section.share("sample", 0.01, 0.0..=1.0);
     let per_s_max = section.count("max_per_s", 100, 1..=REQUESTS_PER_S_MAX);
     let has_keys = section.flag("record_keys", false);
-    if section.is_present() && !cfg!(feature = "otel") {
-        section
-            .refuse_whole("cannot be used by this build of Hotrow; build it with --features otel");
-        section.finish();
-        return None;
-    }
     let Some(endpoint) = endpoint.map(|text| text.value) else {
         if section.is_present() {
             let what = "is required; for instance \"http://127.0.0.1:4318/v1/traces\"";
@@ -111,7 +104,6 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    #[cfg(feature = "otel")]
     #[test]
     fn an_endpoint_turns_it_on() {
         assert!(resolved("").unwrap().is_none());
@@ -141,13 +133,5 @@ mod tests {
             let error = resolved(bad).unwrap_err();
             assert!(error.contains(rule) && !error.contains("s3cret"), "{error}");
         }
-    }
-
-    #[cfg(not(feature = "otel"))]
-    #[test]
-    fn the_section_names_the_feature_that_is_missing() {
-        let error = resolved("[trace]\nendpoint = \"http://a/v1/traces\"").unwrap_err();
-        assert!(error.contains("--features otel"), "{error}");
-        assert!(resolved("").unwrap().is_none());
     }
 }

@@ -67,7 +67,7 @@ fn configuration(file: &Path) -> String {
     // In a configuration `$` begins a variable.
     let url = format!("sqlite:{}", file.display()).replace('$', "$$");
     format!(
-        "[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
+        "[listen]\nredis = \"127.0.0.1:0\"\n[limits]\ndrain_delay = \"0s\"\n[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
          allow_min_position = true\nallow_fields = true\nchanges = true\n",
         toml::Value::String(url)
     )
@@ -77,16 +77,20 @@ fn configuration(file: &Path) -> String {
 fn invitation(addresses: Addresses) -> String {
     let data = reachable(addresses.data);
     let admin = reachable(addresses.admin);
+    let redis = addresses.redis.map_or(0, |address| address.port());
     format!(
         "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  \
          curl 'http://{data}/products?ids=1,2,3'\n  \
          curl -N http://{data}/_changes/products\n  \
-         curl http://{admin}/metrics\nCtrl-C ends it and removes the database.\n"
+         redis-cli -p {redis} GET products:4711\n  hotrow top http://{admin}\n  \
+         hotrow load --ids 1..{PRODUCTS} 'http://{data}/products/{{id}}'\n\
+         Live page: http://{admin}/\nDescription for clients: http://{admin}/openapi.json\n\
+         Ctrl-C ends it and removes the database.\n"
     )
 }
 
 /// Returns the address that a client on this machine can use: 0.0.0.0 and :: become loopback.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -123,10 +127,11 @@ mod tests {
         let text = invitation(Addresses {
             data: SocketAddr::from(([0, 0, 0, 0], 4080)),
             admin: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 4081)),
-            redis: None,
+            redis: Some(SocketAddr::from(([127, 0, 0, 1], 4082))),
         });
         assert!(text.contains("http://127.0.0.1:4080/products/4711\n"), "{text}");
         assert!(text.contains("'http://127.0.0.1:4080/products?ids=1,2,3'"), "{text}");
-        assert!(text.contains("http://[::1]:4081/metrics\n"), "{text}");
+        assert!(text.contains("redis-cli -p 4082 GET"), "{text}");
+        assert!(text.contains("http://[::1]:4081/openapi.json\n"), "{text}");
     }
 }

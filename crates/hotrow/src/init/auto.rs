@@ -26,6 +26,8 @@ pub struct Loaded {
     pub file_text: String,
     /// Tables of the collections, if they came from the catalogue.
     pub collections: Option<String>,
+    /// Tables that are not served, each with its first reason.
+    pub left_out: Vec<String>,
 }
 
 /// Reason why a file gives no configuration.
@@ -55,30 +57,52 @@ pub fn load(
     collections: Option<&str>,
 ) -> Result<Loaded, AutoError> {
     let file = path.display().to_string();
-    let file_text = config::read_file(path)?;
     let env = |name: &str| std::env::var(name);
-    let mut notes = Vec::new();
+    let loaded = load_text(config::read_file(path)?, &file, &env, overrides, collections)?;
+    let mut resolved = config::with_grants(loaded.resolved, path)?;
+    resolved.warnings.extend(named(&loaded.left_out).map(|why| {
+        format!("collections = \"auto\" leaves tables out, hotrow init shows all reasons: {why}")
+    }));
+    Ok(Loaded { resolved, ..loaded })
+}
+
+/// Does the same for a text without a file of grants; `file` is its name in messages.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_text(
+    file_text: String,
+    file: &str,
+    env: &Env<'_>,
+    overrides: &Overrides,
+    collections: Option<&str>,
+) -> Result<Loaded, AutoError> {
+    let (mut is_cut, mut left_out) = (false, Vec::new());
     let (text, collections) = match (Auto::of(&file_text), collections) {
         (None, _) => (file_text.clone(), None),
         (Some(auto), Some(known)) => (auto.with(known), Some(known.to_owned())),
         (Some(auto), None) => {
-            let found = from_catalogue(&auto, &file, &env, overrides, &mut notes)?;
-            (auto.with(&found), Some(found))
+            let (found, text) = from_catalogue(&auto, file, env, overrides)?;
+            (is_cut, left_out) = (found.is_cut, refused_tables(&found));
+            (auto.with(&text), Some(text))
         }
     };
-    let mut resolved = config::parse(&text, &file, &env, overrides)?;
-    resolved.warnings.extend(notes);
-    Ok(Loaded { resolved: config::with_grants(resolved, path)?, text, file_text, collections })
+    let mut resolved = config::parse(&text, file, env, overrides)?;
+    if is_cut {
+        let what = "collections = \"auto\": only the first";
+        resolved.warnings.push(format!("{what} {TABLES_MAX} tables are considered"));
+    }
+    Ok(Loaded { resolved, text, file_text, collections, left_out })
 }
 
-/// Returns a table for each collection that the account may read and that can be served.
+/// Returns what was found, and a table for each collection that the account may read and that can
+/// be served.
 fn from_catalogue(
     auto: &Auto,
     file: &str,
     env: &Env<'_>,
     overrides: &Overrides,
-    notes: &mut Vec<String>,
-) -> Result<String, AutoError> {
+) -> Result<(Discovered, String), AutoError> {
     let refusal = |what: String| AutoError::Catalogue { file: file.to_owned(), what };
     let source = auto.source(file, env)?;
     let request = Request {
@@ -88,11 +112,12 @@ fn from_catalogue(
         timeout: TIMEOUT,
     };
     let mut found = discover(source, &request).map_err(|error| refusal(error.to_string()))?;
-    let text = loop {
+    loop {
         let served: Vec<_> =
             found.tables.iter().filter(|table| table.findings.is_empty()).collect();
         if served.is_empty() {
-            let why = refused_tables(&found).unwrap_or_else(|| "the account sees none".to_owned());
+            let refused = named(&refused_tables(&found));
+            let why = refused.unwrap_or_else(|| "the account sees none".to_owned());
             return Err(refusal(format!("no table can be served: {why}")));
         }
         let text = document::collections(&served);
@@ -100,32 +125,23 @@ fn from_catalogue(
             // Each round refuses at least one table more, so the loop ends.
             Err(error) if refuse(&mut found, &error) => {}
             // Other problems are not of the collections, and are reported with the whole.
-            _ => break text,
+            _ => return Ok((found, text)),
         }
-    };
-    if found.is_cut {
-        notes.push(format!(
-            "collections = \"auto\": only the first {TABLES_MAX} tables are considered"
-        ));
     }
-    notes.extend(refused_tables(&found).map(|why| {
-        format!("collections = \"auto\" leaves tables out, hotrow init shows all reasons: {why}")
-    }));
-    Ok(text)
 }
 
-/// Returns the tables that are not served, each with its first reason; `None` if all are.
-fn refused_tables(found: &Discovered) -> Option<String> {
-    let reasons: Vec<String> = found
-        .tables
-        .iter()
-        .filter_map(|table| Some((table, table.findings.first()?)))
-        .map(|(table, why)| format!("{} ({})", table.config.name, why.problem))
-        .collect();
-    let more = match reasons.len().saturating_sub(NAMED_MAX) {
+/// Returns the tables that are not served, each with its first reason.
+fn refused_tables(found: &Discovered) -> Vec<String> {
+    let refused = found.tables.iter().filter_map(|table| Some((table, table.findings.first()?)));
+    refused.map(|(table, why)| format!("{} ({})", table.config.name, why.problem)).collect()
+}
+
+/// Names the first of the tables; `None` if there are none.
+fn named(tables: &[String]) -> Option<String> {
+    let more = match tables.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let named = reasons.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
-    (!reasons.is_empty()).then(|| format!("{named}{more}"))
+    let first = &tables[..tables.len().min(NAMED_MAX)];
+    (!tables.is_empty()).then(|| format!("{}{more}", first.join("; ")))
 }

@@ -9,8 +9,8 @@ use crate::config::ConfigError;
 /// Reason why no file was written.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// The variable of `--from` cannot be read.
-    #[error("--from: the environment variable {name} {problem}")]
+    /// The variable of the connection string cannot be read.
+    #[error("the environment variable {name} {problem}")]
     Variable {
         /// Its name.
         name: String,
@@ -21,7 +21,7 @@ pub enum InitError {
     #[error("{0:?} is no name of an environment variable; use letters, digits and _")]
     VariableName(String),
     /// The connection string is wrong. It is not repeated.
-    #[error("--from: the connection string {0}")]
+    #[error("the connection string {0}")]
     Url(String),
     /// The database cannot be examined.
     #[error("{0}")]

@@ -86,9 +86,11 @@ mod tests {
             findings: vec![Finding::new("a", "b")],
             unknown: Vec::new(),
         };
-        let origin = Origin::read("sqlite:x", None, &|_| Err(std::env::VarError::NotPresent));
+        let origin = Origin::read(&"sqlite:x".parse().unwrap(), None, &|_| {
+            Err(std::env::VarError::NotPresent)
+        });
         let document = object(&found, &origin.expect("a path"), None, "");
-        let page = include_str!("../../../../docs/init.md");
+        let page = include_str!("../../../../docs/reference/results.md");
         assert_keys_documented(page, "hotrow.init/1", &document, &[]);
     }
 }

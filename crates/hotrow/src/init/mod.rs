@@ -10,7 +10,7 @@ mod document;
 mod error;
 mod file;
 mod json;
-mod origin;
+pub(crate) mod origin;
 mod toml_text;
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::config::{self, ConfigError, Overrides, SourceConfig};
 use self::document::Document;
 pub use self::error::InitError;
 use self::file::Target;
-use self::origin::Origin;
+use self::origin::{ConnectionString, Origin};
 
 /// Most tables that are listed: the most collections of a configuration.
 const TABLES_MAX: usize = config::COLLECTIONS_MAX;
@@ -38,7 +38,7 @@ pub struct InitArgs {
     /// Database: sqlite:FILE, a connection string as in source.url, or env:NAME for one in an
     /// environment variable, which keeps its password off the command line
     #[arg(long, value_name = "URL")]
-    from: FromUrl,
+    from: ConnectionString,
     /// File to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -63,24 +63,6 @@ pub struct InitArgs {
     json: bool,
 }
 
-/// `--from`, which may contain a password.
-#[derive(Clone)]
-struct FromUrl(String);
-
-impl std::fmt::Debug for FromUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("…")
-    }
-}
-
-impl std::str::FromStr for FromUrl {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
 fn timeout(text: &str) -> Result<Duration, String> {
     let timeout = hotrow_cli::duration(text)?;
     if timeout.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(timeout) }
@@ -92,7 +74,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 /// Returns the reason why no file was written.
 pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
     let environment = |name: &str| std::env::var(name);
-    let origin = Origin::read(&args.from.0, args.url_env.as_deref(), &environment)?;
+    let origin = Origin::read(&args.from, args.url_env.as_deref(), &environment)?;
     if origin.is_password_exposed {
         warn(
             "other users of this machine can read the connection string in the list of processes; \

@@ -14,13 +14,31 @@ const VARIABLE_PREFIX: &str = "env:";
 /// Variable in the written file if the command line names none.
 const DEFAULT_VARIABLE: &str = "DATABASE_URL";
 
+/// Argument that may contain a password: a connection string, or `env:NAME`.
+#[derive(Clone)]
+pub(crate) struct ConnectionString(String);
+
+impl fmt::Debug for ConnectionString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl std::str::FromStr for ConnectionString {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
 /// A connection string, and the variable that replaces it in the written file.
-pub(super) struct Origin {
+pub(crate) struct Origin {
     url: String,
     /// `None`: the connection string has no secret and is written as it is.
     pub(super) variable: Option<String>,
     /// The password was an argument, which other users of the machine can read.
-    pub(super) is_password_exposed: bool,
+    pub(crate) is_password_exposed: bool,
 }
 
 impl fmt::Debug for Origin {
@@ -34,8 +52,8 @@ impl Origin {
     ///
     /// # Errors
     /// A variable has no valid name, or the one of `--from` is not set.
-    pub(super) fn read(
-        from: &str,
+    pub(crate) fn read(
+        ConnectionString(from): &ConnectionString,
         variable: Option<&str>,
         env: &Env<'_>,
     ) -> Result<Self, InitError> {
@@ -62,7 +80,7 @@ impl Origin {
     }
 
     /// Returns the value of `source.url` as TOML.
-    pub(super) fn setting(&self) -> String {
+    pub(crate) fn setting(&self) -> String {
         match &self.variable {
             // The dollar sign of a variable is not doubled.
             Some(name) => format!("\"${{{name}}}\""),
@@ -70,22 +88,31 @@ impl Origin {
         }
     }
 
+    /// Returns it as an argument of a command, without a password.
+    pub(crate) fn shown(&self) -> String {
+        match &self.variable {
+            Some(name) => format!("{VARIABLE_PREFIX}{name}"),
+            None => self.url.clone(),
+        }
+    }
+
     /// Returns the settings of the engine that the connection string names.
     ///
     /// # Errors
     /// The connection string is wrong. The message does not repeat it.
-    pub(super) fn source(&self) -> Result<SourceConfig, InitError> {
+    pub(crate) fn source(&self) -> Result<SourceConfig, InitError> {
         let text = format!("[source]\nurl = {}\n[collections.any]\n", self.setting());
         let parsed = config::parse(&text, "--from", &self.environment(), &Overrides::default());
         // It has one source.
         parsed.map(|mut resolved| resolved.sources.remove(0)).map_err(|error| {
             let rules: Vec<String> = error.problems.into_iter().map(|p| p.what).collect();
-            InitError::Url(rules.join("; "))
+            let rules = rules.join("; ");
+            InitError::Url(rules.strip_prefix("the connection string ").unwrap_or(&rules).into())
         })
     }
 
     /// Returns an environment in which the file's variable is set.
-    pub(super) fn environment(&self) -> impl Fn(&str) -> Result<String, VarError> + '_ {
+    pub(crate) fn environment(&self) -> impl Fn(&str) -> Result<String, VarError> + '_ {
         |name| match &self.variable {
             Some(variable) if variable == name => Ok(self.url.clone()),
             _ => Err(VarError::NotPresent),
@@ -119,7 +146,7 @@ mod tests {
     use super::*;
 
     fn read(from: &str, variable: Option<&str>) -> Result<Origin, InitError> {
-        Origin::read(from, variable, &|name| match name {
+        Origin::read(&ConnectionString(from.to_owned()), variable, &|name| match name {
             "SHOP_URL" => Ok("mysql://u:pw$x@h/db".to_owned()),
             _ => Err(VarError::NotPresent),
         })

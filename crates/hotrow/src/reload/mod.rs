@@ -16,10 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
-use hotrow_server::in_force::InForce;
-use hotrow_server::reload::{
-    Change, Left, NO_FILE, ReloadRequest, ReloadResult, Reloads, Report, Trigger,
-};
+use hotrow_server::reload::{Left, NO_FILE, ReloadRequest, ReloadResult, Reloads, Report, Trigger};
+use hotrow_service::apply::Change;
+use hotrow_service::in_force::InForce;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use ring::digest;

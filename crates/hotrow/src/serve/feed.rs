@@ -8,13 +8,13 @@ use std::time::Duration;
 
 #[cfg(all(feature = "failpoints", feature = "mongodb"))]
 use hotrow_cache::Safeguard;
+use hotrow_changes::sink::TtlOnlySink;
 use hotrow_config::Config;
 #[cfg(feature = "hub")]
 use hotrow_hub_nats::config::{HubConfig, tags as hub_tags};
 #[cfg(feature = "hub")]
-use hotrow_hub_nats::feed::{Bounds, HubFeed};
-use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, TtlOnlySink};
+use hotrow_hub_nats::feed::{Bounds, HubCollections, HubFeed};
+use hotrow_service::shared::Shared;
 use hotrow_source::sources::Sources;
 #[cfg(feature = "hub")]
 use hotrow_source::spec::{Follow, ServerConfig};
@@ -46,12 +46,13 @@ pub(super) type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<
 /// stale, and no other one.
 pub(super) fn start_feeds(
     shared: &Shared,
-    (sources, feeds): (&Sources, Vec<RunFeed>),
+    sources: &Sources,
+    feeds: Vec<RunFeed>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<JoinHandle<Option<()>>>> {
     let start = |(source, follow): (SourceId, RunFeed)| {
-        let sink = CacheSink::new(shared, source);
+        let sink = shared.sink(source);
         let name = shared.thread_name("feed", source);
         let sink: Arc<dyn Sink> = match shared.cache.is_followed(source) {
             true => Arc::new(sink),
@@ -188,9 +189,11 @@ fn behind_hub(
     #[cfg(feature = "failpoints")]
     let hub = HubConfig { rules: host.failpoints.rules_in_force(), ..hub };
     let bounds = Bounds { max_staleness: *max_staleness, schema_poll: own.schema_poll };
-    let names = own.collections.iter().map(|collection| collection.name.clone()).collect();
-    let tags = hub_tags(&own.collections, watch.schemas());
-    let collections = (names, tags, watch.schemas().to_vec());
+    let collections = HubCollections {
+        names: own.collections.iter().map(|collection| collection.name.clone()).collect(),
+        tags: hub_tags(&own.collections, watch.schemas()),
+        schemas: watch.schemas().to_vec(),
+    };
     let mut feed = HubFeed::new(hub, collections, watch.origins(), bounds);
     let run = move |sink, shutdown: &Shutdown| feed.run(watch.hub_sink(sink), &watch, shutdown);
     Ok((source, Box::new(run)))

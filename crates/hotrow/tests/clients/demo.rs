@@ -7,8 +7,8 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Lines of the invitation: a heading, four commands, and how it ends.
-const LINES: usize = 6;
+/// Lines of the invitation: a heading, six commands, two pages, and how it ends.
+const LINES: usize = 10;
 
 /// Demonstration in a temporary folder of its own; killed when the value is dropped.
 struct Demo {
@@ -101,6 +101,7 @@ fn its_suggested_commands_work_and_sigterm_cleans_up() {
     assert_eq!(lines[0], "Serving 100000 products. Try:");
     let urls: Vec<&str> = lines[1..LINES - 1]
         .iter()
+        .filter(|line| line.contains("curl ") || line.contains(": http"))
         .map(|l| l.rsplit(' ').next().expect("a word").trim_matches('\''))
         .collect();
     let one = get(urls[0]);
@@ -115,8 +116,10 @@ fn its_suggested_commands_work_and_sigterm_cleans_up() {
     let mut events = BufReader::new(ask(urls[2])).lines().map(|line| line.expect("a line"));
     assert!(events.any(|line| line == "event: change"), "the writes of the demonstration");
     drop(events);
-    let metrics = get(urls[3]);
-    assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("# TYPE"), "{metrics}");
+    for (url, part) in [(urls[3], "<html"), (urls[4], "\"openapi\"")] {
+        let page = get(url);
+        assert!(page.starts_with("HTTP/1.1 200") && page.contains(part), "{page}");
+    }
 
     assert_eq!(folders(parent.path()).len(), 1);
     demo.signal(libc::SIGTERM);

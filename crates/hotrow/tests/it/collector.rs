@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotrow_testkit::harness::{SOON, await_some};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
+use serde::{Deserialize, Deserializer};
 
 /// How the stand-in answers.
 #[derive(Clone, Debug)]
@@ -29,12 +26,98 @@ impl Behaviour {
     }
 }
 
+/// A message in the form of the specification; nothing else may be in it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Message {
+    pub(crate) resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ResourceSpans {
+    pub(crate) resource: serde_json::Value,
+    scope_spans: Vec<ScopeSpans>,
+    #[serde(rename = "schemaUrl")]
+    _schema_url: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScopeSpans {
+    #[serde(rename = "scope")]
+    _scope: serde_json::Value,
+    spans: Vec<Span>,
+    #[serde(rename = "schemaUrl")]
+    _schema_url: String,
+}
+
+/// Ids are hexadecimal; that of a parent may be missing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Span {
+    pub(crate) trace_id: String,
+    pub(crate) span_id: String,
+    #[serde(default)]
+    pub(crate) parent_span_id: String,
+    #[serde(rename = "flags")]
+    _flags: u32,
+    pub(crate) name: String,
+    pub(crate) kind: i32,
+    #[serde(deserialize_with = "number_in_text")]
+    pub(crate) start_time_unix_nano: u64,
+    #[serde(deserialize_with = "number_in_text")]
+    pub(crate) end_time_unix_nano: u64,
+    attributes: Vec<Attribute>,
+    #[serde(default)]
+    pub(crate) links: Vec<Link>,
+    #[serde(rename = "droppedLinksCount")]
+    _dropped_links_count: u32,
+    pub(crate) status: Option<Status>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Status {
+    pub(crate) code: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Link {
+    pub(crate) trace_id: String,
+    pub(crate) span_id: String,
+    #[serde(rename = "flags")]
+    _flags: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attribute {
+    key: String,
+    value: Value,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+enum Value {
+    #[serde(rename = "stringValue")]
+    Text(String),
+    #[serde(rename = "intValue", deserialize_with = "number_in_text")]
+    Number(u64),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
+}
+
+fn number_in_text<'de, D: Deserializer<'de>>(value: D) -> Result<u64, D::Error> {
+    String::deserialize(value)?.parse().map_err(serde::de::Error::custom)
+}
+
 /// One message as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// Request line and header fields.
     pub(crate) head: String,
-    pub(crate) message: ExportTraceServiceRequest,
+    pub(crate) message: Message,
     /// Bytes of the message.
     pub(crate) bytes: Vec<u8>,
 }
@@ -115,19 +198,17 @@ pub(crate) fn traceparent(trace_id: u128, is_sampled: bool) -> String {
 
 /// Returns whether a span is of this trace.
 pub(crate) fn of(span: &Span, trace_id: u128) -> bool {
-    span.trace_id == trace_id.to_be_bytes()
+    span.trace_id == format!("{trace_id:032x}")
 }
 
 /// Returns the attributes of a span as texts.
 pub(crate) fn attributes(span: &Span) -> BTreeMap<String, String> {
-    let text = |value: Option<Value>| match value {
-        Some(Value::StringValue(text)) => text,
-        Some(Value::IntValue(number)) => number.to_string(),
-        Some(Value::BoolValue(flag)) => flag.to_string(),
-        other => panic!("{other:?}"),
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
     };
-    let pairs = span.attributes.iter().cloned();
-    pairs.map(|pair| (pair.key, text(pair.value.and_then(|value| value.value)))).collect()
+    span.attributes.iter().map(|pair| (pair.key.clone(), text(&pair.value))).collect()
 }
 
 /// Answers the requests of one connection.
@@ -152,7 +233,7 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) {
         if reader.read_exact(&mut bytes).is_err() {
             return;
         }
-        let message = ExportTraceServiceRequest::decode(&bytes[..]).expect("a message");
+        let message = serde_json::from_slice(&bytes).expect("a message");
         let mut state = state.lock().unwrap();
         state.received.push(Received { head, message, bytes });
         let behaviour = state.behaviour.clone();

@@ -16,6 +16,19 @@ macro_rules! tests {
     };
 }
 
+/// Makes a test of each check, a call that fails if what its name says does not hold.
+macro_rules! checks {
+    ($($(#[$attribute:meta])* $name:ident: $check:expr;)+) => {
+        $(
+            $(#[$attribute])*
+            #[test]
+            fn $name() {
+                $check;
+            }
+        )+
+    };
+}
+
 mod alias;
 mod backend;
 mod collector;
@@ -26,7 +39,7 @@ mod contract;
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
 /// [`position`], [`column_grants`]), over the Redis protocol ([`redis`]); freshness ([`fresh`],
 /// [`expiry`], [`behind`]); the database's
-/// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
+/// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`],
 /// [`limits`]); operation ([`admin`], [`admin_access`], [`admin_carriers`],
 /// [`documented`], [`page`], [`foreign_page`], [`start`], [`permissions`],
 /// [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`reload`], [`systemd`],
@@ -59,7 +72,6 @@ mod e2e {
     mod history;
     mod keys;
     mod limits;
-    mod malformed;
     mod merging;
     mod miss_ratio_curve;
     mod page;

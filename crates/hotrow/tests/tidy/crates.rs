@@ -1,8 +1,8 @@
 //! Checks of the manifests: dependencies between crates, lints, and the crates that may use HTTP
 //! and databases.
 
+use crate::assert_samples;
 use crate::tree::{TOOLS, Tree};
-use crate::{assert_complains, assert_silent};
 
 /// Dependencies that each crate may have on others. `source` may depend on `measure` for the
 /// clock's type in the interface of `cache`, and on `admission` for the byte budget of the rows
@@ -334,83 +334,54 @@ fn has_reason(manifest: &str, dependency: &str) -> bool {
 }
 
 #[test]
-fn arrows_complains() {
-    let manifest = |text: &'static str| [("crates/cache/Cargo.toml", text)];
-    assert_silent(
+fn manifests_are_checked() {
+    const CACHE: &str = "crates/cache/Cargo.toml";
+    const SERVER: &str = "crates/server/Cargo.toml";
+    const HOTROW: &str = "crates/hotrow/Cargo.toml";
+    let of_target = "[target.'cfg(unix)'.dependencies]\nx = {package = 'hotrow-lab'}\n";
+    let fine = "[dependencies]\nhotrow-measure.workspace = true\nserde = '1'\n";
+    let on_server = "[dependencies]\nhotrow-server.workspace = true\n";
+    assert_samples(
         arrows,
-        &manifest("[dependencies]\nhotrow-measure.workspace = true\nserde = '1'\n"),
-    );
-    assert_complains(
-        arrows,
-        &manifest("[dependencies]\nhotrow-server.workspace = true\n"),
-        "cache must not depend on server",
-    );
-    assert_complains(
-        arrows,
-        &manifest("[dev-dependencies]\nhotrow-source = {}\n"),
-        "must not depend on source",
-    );
-    assert_complains(
-        arrows,
-        &manifest("[target.'cfg(unix)'.dependencies]\nx = {package = 'hotrow-lab'}\n"),
-        "depend on lab",
+        &[
+            (CACHE, fine, ""),
+            (CACHE, on_server, "cache must not depend on server"),
+            (CACHE, "[dev-dependencies]\nhotrow-source = {}\n", "must not depend on source"),
+            (CACHE, of_target, "depend on lab"),
+            (CACHE, "not toml", CACHE),
+            ("crates/cache/src/lib.rs", "", "crates/cache/Cargo.toml is missing"),
+            ("crates/novel/Cargo.toml", "", "novel is not in the table"),
+        ],
     );
     // Its second complaint is that the table does not allow it.
-    let tool = [
-        ("crates/cache/Cargo.toml", "[dependencies]\nhotrow-lab = {}\n"),
-        ("tools/lab/Cargo.toml", ""),
-    ];
+    let tool = [(CACHE, "[dependencies]\nhotrow-lab = {}\n"), ("tools/lab/Cargo.toml", "")];
     let found = crate::complaints(arrows, &tool);
     assert!(found.len() == 2 && found[0].ends_with("depends on no tool"), "{found:?}");
-    assert_complains(arrows, &manifest("not toml"), "crates/cache/Cargo.toml");
-    assert_complains(
-        arrows,
-        &[("crates/cache/src/lib.rs", "")],
-        "crates/cache/Cargo.toml is missing",
-    );
-    assert_complains(arrows, &[("crates/novel/Cargo.toml", "")], "novel is not in the table");
-}
-
-#[test]
-fn lints_complains() {
-    assert_silent(lints, &[("crates/cache/Cargo.toml", "[lints]\nworkspace = true\n")]);
-    assert_complains(
+    assert_samples(
         lints,
-        &[("crates/cache/Cargo.toml", "[lints]\nworkspace = false\n")],
-        "[lints] workspace = true",
+        &[
+            (CACHE, "[lints]\nworkspace = true\n", ""),
+            (CACHE, "[lints]\nworkspace = false\n", "[lints] workspace = true"),
+            (CACHE, "", "[lints] workspace = true"),
+        ],
     );
-    assert_complains(lints, &[("crates/cache/Cargo.toml", "")], "[lints] workspace = true");
-}
-
-#[test]
-fn protocols_complains() {
-    let reason =
+    let demo =
         "[dependencies]\n# For the demonstration's own database.\nrusqlite.workspace = true\n";
-    assert_silent(protocols, &[("crates/hotrow/Cargo.toml", reason)]);
-    assert_silent(protocols, &[("crates/server/Cargo.toml", "[dependencies]\nhyper = '1'\n")]);
-    assert_complains(
-        protocols,
-        &[("crates/source/Cargo.toml", "[dependencies]\nhyper = '1'\n")],
-        "source must not use HTTP",
-    );
-    assert_complains(
-        protocols,
-        &[("crates/server/Cargo.toml", "[dev-dependencies]\nrusqlite = '1'\n")],
-        "must not use databases",
-    );
-    assert_complains(
-        protocols,
-        &[("crates/hotrow/Cargo.toml", "[dependencies]\nmongodb = '1'\n")],
-        "must not use databases",
-    );
-    assert_complains(
-        protocols,
-        &[("crates/hotrow/Cargo.toml", "[dependencies]\nrusqlite = '1'\n")],
-        "in a comment above",
-    );
-    let reason =
+    let writer =
         "[dev-dependencies]\n# The tests play the writer of a server.\ntokio-postgres = '1'\n";
-    assert_silent(protocols, &[("crates/hotrow/Cargo.toml", reason)]);
     let serving = "[dependencies]\n# Because it would be convenient here.\ntokio-postgres = '1'\n";
-    assert_complains(protocols, &[("crates/hotrow/Cargo.toml", serving)], "must not use databases");
+    const HYPER: &str = "[dependencies]\nhyper = '1'\n";
+    assert_samples(
+        protocols,
+        &[
+            (HOTROW, demo, ""),
+            (HOTROW, writer, ""),
+            (SERVER, HYPER, ""),
+            ("crates/source/Cargo.toml", HYPER, "source must not use HTTP"),
+            (SERVER, "[dev-dependencies]\nrusqlite = '1'\n", "must not use databases"),
+            (HOTROW, "[dependencies]\nmongodb = '1'\n", "must not use databases"),
+            (HOTROW, serving, "must not use databases"),
+            (HOTROW, "[dependencies]\nrusqlite = '1'\n", "in a comment above"),
+        ],
+    );
 }

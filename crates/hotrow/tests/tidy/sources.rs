@@ -1,7 +1,7 @@
 //! Checks of the text of source files.
 
+use crate::assert_samples;
 use crate::tree::{Tree, has_word};
-use crate::{assert_complains, assert_silent};
 
 /// Most lines of a Rust file: one idea per file.
 const RUST_LINES_MAX: usize = 500;
@@ -216,117 +216,102 @@ fn on_lines<'a>(
 
 #[test]
 fn pure_cache_complains() {
-    let file = |text: &'static str| [("crates/cache/src/a.rs", text)];
-    assert_silent(
+    const OWN: &str = "crates/cache/src/a.rs";
+    let fine = "use std::{cmp, time::Duration};\nuse crate::thread::print_it;\n\
+                // std::fs is not used\n";
+    assert_samples(
         pure_cache,
-        &file(
-            "use std::{cmp, time::Duration};\nuse crate::thread::print_it;\n\
-             // std::fs is not used\n",
-        ),
+        &[
+            (OWN, fine, ""),
+            (OWN, "#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n", ""),
+            ("crates/server/src/a.rs", "use std::fs;", ""),
+            (OWN, "use std::fs::File;", "names std::fs"),
+            (OWN, "use std::{\n    sync::Arc,\n    io::{self, Read},\n};", "names std::io"),
+            (OWN, "pub(crate) use std::{cmp, thread};", "names std::thread"),
+            (OWN, "let t = std::process::id();", "names std::process"),
+            (OWN, "let now = Nanos::now();", "names Nanos::now"),
+            (OWN, "println!(\"x\");", "names println"),
+            (OWN, "use tokio::sync::Notify;", "names tokio"),
+        ],
     );
-    assert_silent(pure_cache, &file("#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n"));
-    assert_silent(pure_cache, &[("crates/server/src/a.rs", "use std::fs;")]);
-    assert_complains(pure_cache, &file("use std::fs::File;"), "names std::fs");
-    assert_complains(
-        pure_cache,
-        &file("use std::{\n    sync::Arc,\n    io::{self, Read},\n};"),
-        "names std::io",
-    );
-    assert_complains(pure_cache, &file("pub(crate) use std::{cmp, thread};"), "names std::thread");
-    assert_complains(pure_cache, &file("let t = std::process::id();"), "names std::process");
-    assert_complains(pure_cache, &file("let now = Nanos::now();"), "names Nanos::now");
-    assert_complains(pure_cache, &file("println!(\"x\");"), "names println");
-    assert_complains(pure_cache, &file("use tokio::sync::Notify;"), "names tokio");
-    let both = crate::complaints(pure_cache, &file("use std::time::{Duration, Instant};"));
+    let both = crate::complaints(pure_cache, &[(OWN, "use std::time::{Duration, Instant};")]);
     assert_eq!(both.len(), 2, "as a path and as a word: {both:?}");
 }
 
 #[test]
-fn demo_database_complains() {
-    assert_silent(demo_database, &[("crates/hotrow/src/demo/a.rs", "use rusqlite::Connection;")]);
-    assert_complains(
-        demo_database,
-        &[("crates/hotrow/src/serve.rs", "rusqlite::version()")],
-        "serve.rs names rusqlite",
-    );
-}
-
-#[test]
-fn threads_complains() {
-    let builder = "std::thread::Builder::new().spawn(f)";
-    assert_silent(
+fn code_of_the_service_and_the_binary_is_checked() {
+    const BUILDER: &str = "std::thread::Builder::new().spawn(f)";
+    const SERVER: &str = "crates/server/src/a.rs";
+    const DEMO: &str = "crates/hotrow/src/demo/a.rs";
+    let elsewhere =
+        [("crates/hotrow/src/serve.rs", "rusqlite::version()", "serve.rs names rusqlite")];
+    assert_samples(demo_database, &[(DEMO, "use rusqlite::Connection;", "")]);
+    assert_samples(demo_database, &elsewhere);
+    assert_samples(
         threads,
-        &[("crates/source/src/supervisor.rs", builder), ("tools/load/src/a.rs", builder)],
+        &[
+            ("crates/source/src/supervisor.rs", BUILDER, ""),
+            ("tools/load/src/a.rs", BUILDER, ""),
+            (SERVER, "supervisor.spawn(f); std::thread::sleep(t)", ""),
+            (SERVER, BUILDER, "a.rs starts a thread"),
+            (DEMO, "thread::spawn(f)", "use Supervisor::spawn"),
+        ],
     );
-    assert_silent(
-        threads,
-        &[("crates/server/src/a.rs", "supervisor.spawn(f); std::thread::sleep(t)")],
-    );
-    assert_complains(threads, &[("crates/server/src/a.rs", builder)], "a.rs starts a thread");
-    assert_complains(
-        threads,
-        &[("crates/hotrow/src/demo/a.rs", "thread::spawn(f)")],
-        "use Supervisor::spawn",
-    );
-}
-
-#[test]
-fn prints_complains() {
-    assert_silent(prints, &[("crates/hotrow/src/cli.rs", "println!(\"x\")")]);
-    assert_silent(
+    assert_samples(
         prints,
-        &[("crates/server/src/a.rs", "// println! is not for here\nlet print = 1;")],
+        &[
+            ("crates/hotrow/src/cli.rs", "println!(\"x\")", ""),
+            (SERVER, "// println! is not for here\nlet print = 1;", ""),
+            (SERVER, "eprintln!(\"x\")", "a.rs prints"),
+        ],
     );
-    assert_complains(prints, &[("crates/server/src/a.rs", "eprintln!(\"x\")")], "a.rs prints");
 }
 
 #[test]
-fn length_complains() {
+fn texts_are_checked() {
     let fits = "x\n".repeat(RUST_LINES_MAX);
     let long = "x\n".repeat(RUST_LINES_MAX + 1);
-    assert_silent(
+    let longer = "x\n".repeat(OTHER_LINES_MAX + 1);
+    assert_samples(
         length,
-        &[("a.rs", &fits), ("a.md", &long), ("Cargo.lock", &"x\n".repeat(9_999))],
+        &[
+            ("a.rs", &fits, ""),
+            ("a.md", &long, ""),
+            ("Cargo.lock", &longer, ""),
+            ("a.rs", &long, "a.rs has 501 lines, the limit is 500"),
+            ("docs/a.md", &longer, "the limit is 600"),
+            ("test", &longer, "the limit is 600"),
+            ("bench/x.py", &longer, "the limit is 600"),
+        ],
     );
-    assert_complains(length, &[("a.rs", &long)], "a.rs has 501 lines, the limit is 500");
-    for path in ["docs/a.md", "test", "bench/x.py"] {
-        assert_complains(length, &[(path, &"x\n".repeat(OTHER_LINES_MAX + 1))], "the limit is 600");
-    }
-}
-
-#[test]
-fn unwraps_complains() {
-    assert_silent(
+    const OWN: &str = "crates/a/src/a.rs";
+    let of_tests = "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n";
+    assert_samples(
         unwraps,
-        &[(
-            "crates/a/src/a.rs",
-            "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n",
-        )],
+        &[
+            (OWN, of_tests, ""),
+            ("crates/a/tests/a.rs", "a.unwrap()", ""),
+            (OWN, "\na.unwrap();", "crates/a/src/a.rs:2: unwrap"),
+        ],
     );
-    assert_silent(unwraps, &[("crates/a/tests/a.rs", "a.unwrap()")]);
-    assert_complains(
-        unwraps,
-        &[("crates/a/src/a.rs", "\na.unwrap();")],
-        "crates/a/src/a.rs:2: unwrap",
-    );
-}
-
-#[test]
-fn leftovers_complains() {
-    assert_silent(leftovers, &[("a.md", "a mastodon")]);
-    assert_complains(leftovers, &[("a.md", concat!("one\n// TO", "DO: more"))], "a.md:2: TO");
-    assert_complains(
+    assert_samples(
         leftovers,
-        &[("crates/a/src/a.rs", concat!("unimple", "mented!()"))],
-        "finish it",
+        &[
+            ("a.md", "a mastodon", ""),
+            ("a.md", concat!("one\n// TO", "DO: more"), "a.md:2: TO"),
+            (OWN, concat!("unimple", "mented!()"), "finish it"),
+            ("test", concat!("# FIX", "ME"), "test:1"),
+        ],
     );
-    assert_complains(leftovers, &[("test", concat!("# FIX", "ME"))], "test:1");
-}
-
-#[test]
-fn blanks_complains() {
-    assert_silent(blanks, &[("a.rs", "a\n"), ("b.rs", ""), ("c.go", "\tx\n")]);
-    assert_complains(blanks, &[("a.rs", "a\n\tb\n")], "a.rs:2: a tab");
-    assert_complains(blanks, &[("a.rs", "a \n")], "a.rs:1: blanks at the end");
-    assert_complains(blanks, &[("a.rs", "a")], "no line feed");
+    assert_samples(
+        blanks,
+        &[
+            ("a.rs", "a\n", ""),
+            ("b.rs", "", ""),
+            ("c.go", "\tx\n", ""),
+            ("a.rs", "a\n\tb\n", "a.rs:2: a tab"),
+            ("a.rs", "a \n", "a.rs:1: blanks at the end"),
+            ("a.rs", "a", "no line feed"),
+        ],
+    );
 }

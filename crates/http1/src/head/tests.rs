@@ -175,6 +175,11 @@ fn refusals_are_distinct_and_a_refused_head_does_not_pass() {
         ("GET / HTTP/1.1\r\nno colon\r\n\r\n", M::Field),
         ("GET / HTTP/2.0\r\n\r\n", M::Version),
         ("GET /\r\n", M::RequestLine),
+        (" / HTTP/1.1\r\nHost: a\r\n\r\n", M::RequestLine),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", M::RequestLine),
+        ("GE\u{1}T / HTTP/1.1\r\nHost: a\r\n\r\n", M::RequestLine),
+        ("GET /\u{7f} HTTP/1.1\r\nHost: a\r\n\r\n", M::Target),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", M::Coding),
         ("GET / HTTP/1.1\r\nHost: a:b\r\n\r\n", M::Host),
         ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", M::Host),
         ("GET x:80 HTTP/1.1\r\nHost: a\r\n\r\n", M::Target),
@@ -229,7 +234,7 @@ fn chunked_bodies_are_followed_strictly() {
         "0\r\n\r\n",
         "1\r\nx\r\n0\r\n\r\n",
         "1 ;a=b\r\nx\r\n0;c=\"d\"\r\nT: v\r\n\r\n",
-        "0000000000000001\r\nx\r\n0\r\n\r\n",
+        "000000000000000A\r\nxxxxxxxxxx\r\n000\r\n\r\n",
     ] {
         let seen = feed([head.as_bytes(), good.as_bytes()]);
         assert_eq!((seen.messages.len(), seen.refusal), (1, None), "{good:?}");
@@ -239,6 +244,7 @@ fn chunked_bodies_are_followed_strictly() {
     for bad in [
         "\r\n",
         "x\r\n",
+        " 1\r\nx\r\n",
         "+1\r\nx\r\n",
         "0x1\r\nx\r\n",
         "1\nx\r\n",

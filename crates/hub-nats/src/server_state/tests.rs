@@ -27,12 +27,13 @@ fn server() -> Server {
     let origins = Arc::new(Origins::default());
     let second = Duration::from_secs(1);
     let bounds = Bounds { max_staleness: second, schema_poll: second };
-    let collections = (names, tags, (0..3).map(schema).collect());
+    let collections = HubCollections { names, tags, schemas: (0..3).map(schema).collect() };
     let mut state = ServerState::new(
         recorder.clone(),
         collections,
         Arc::clone(&origins),
-        (bounds, Rules::default()),
+        bounds,
+        Rules::default(),
         5,
     );
     origins.found(Origin { name: "db".to_owned(), incarnation: INCARNATION });

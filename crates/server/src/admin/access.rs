@@ -9,13 +9,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hotrow_answer::http_error::HttpError;
 use hotrow_http1::authority::Authority;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use subtle::ConstantTimeEq;
 
 use super::View;
-use crate::http_error::HttpError;
 
 /// Marks a change as intended. Its value does not matter.
 const HOTROW_ADMIN: HeaderName = HeaderName::from_static("hotrow-admin");

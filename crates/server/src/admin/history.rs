@@ -1,5 +1,9 @@
 //! `/history` and `/hot-keys`, and the reading of the counters behind them.
 
+use hotrow_answer::body::Body;
+use hotrow_answer::http_error::{HttpError, problem};
+use hotrow_answer::memory::resident_bytes;
+use hotrow_answer::metrics::Totals;
 use hotrow_cache::stats::Removal;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::top_keys::{TopKey, TopKeys};
@@ -13,10 +17,6 @@ use serde_json::{Map, Value, json};
 
 use super::text::cpu_seconds;
 use super::{View, plain};
-use crate::admission::pressure::resident_bytes;
-use crate::body::Body;
-use crate::http_error::{HttpError, problem};
-use crate::metrics::Totals;
 
 /// Most keys shown of a collection.
 const KEYS_SHOWN_MAX: usize = 20;

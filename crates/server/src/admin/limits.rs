@@ -4,17 +4,17 @@
 use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_admission::rate::limit::Setting;
 use hotrow_admission::rate::value::Rate;
+use hotrow_answer::body::Body;
+use hotrow_answer::http_error::{HttpError, problem};
+use hotrow_answer::receive;
+use hotrow_answer::request::RequestBody;
 use hotrow_config::rate::BURST_MAX;
+use hotrow_gate::admission::rate::NotChanged;
 use hotrow_measure::clock::Nanos;
 use http::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 
 use super::{View, access, plain, unauthorised};
-use crate::admission::rate::NotChanged;
-use crate::body::Body;
-use crate::connection::request::RequestBody;
-use crate::http_error::{HttpError, problem};
-use crate::receive;
 
 /// Path prefix of the rules.
 pub(super) const PREFIX: &str = "/limits/rate/";

@@ -13,14 +13,14 @@
 //! - `hotrow_config_last_reload_success_timestamp_seconds`: Time of the last one that was not
 //!   rejected, or of the start.
 
+use hotrow_answer::body::Body;
+use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::exposition::{Exposition, Labels};
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{View, access, plain, unauthorised};
-use crate::body::Body;
-use crate::http_error::{HttpError, problem};
 use crate::reload::{Left, NO_FILE, ReloadResult, Report, Trigger};
 
 /// Path of the request.

@@ -69,16 +69,16 @@
 //!   a change [not in the feed](consistency.md#what-no-feed-shows), or a bug.
 
 use hotrow_admission::breaker::State;
+use hotrow_answer::units::millis;
+use hotrow_gate::admission::breaker::badness;
+use hotrow_gate::admission::concurrency;
+use hotrow_gate::read::SourceReads;
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::histogram::Histogram;
 use hotrow_telemetry::exposition::{Exposition, Labels, Number, Scale};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use super::units::millis;
-use crate::admission::breaker::badness;
-use crate::admission::concurrency;
-use crate::read::SourceReads;
 
 /// Samples of a metric by source and cause.
 type ByCause = Vec<([(&'static str, String); 2], u64)>;

@@ -33,15 +33,15 @@
 //! - `staleness_ms`, `source`, `breaker`, `token_keys`, `warm_start`: the worst value of each.
 //! - `reload`: `"ok"`, `"failed"`, `"none"` without a file.
 
+use hotrow_answer::units::millis;
 use hotrow_cache::stats::{Removal, Snapshot};
+use hotrow_gate::admission::concurrency;
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::lookups::LABELS;
 use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
-use super::units::millis;
-use crate::admission::concurrency;
 
 impl View {
     /// Returns the whole document.
@@ -79,7 +79,7 @@ impl View {
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "redis": self.redis.map(|address| json!({
                 "address": address.to_string(),
-                "connections": crate::metrics::open_redis(&self.workers),
+                "connections": hotrow_answer::metrics::open_redis(&self.workers),
                 "allow_stale": shared.redis_allows_stale,
             })),
             "changes": shared.follows.as_ref().map(|follows| follows.status()),

@@ -45,14 +45,14 @@
 //! - `process_resident_memory_bytes`: Resident memory.
 //! - `process_cpu_seconds_total`: User and system time.
 
+use hotrow_answer::memory::resident_bytes;
+use hotrow_answer::metrics;
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::exposition::{Exposition, Labels};
 use hotrow_telemetry::lookups::LABELS;
 
 use super::View;
-use crate::admission::pressure::resident_bytes;
-use crate::metrics;
 
 /// A field of a collection's counters: name, help, reader.
 type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);

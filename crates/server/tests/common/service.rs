@@ -13,14 +13,14 @@ use hotrow_access::verify::TokenPolicy;
 use hotrow_admission::concurrency::limit::Kind;
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode};
+use hotrow_changes::sink::CacheSink;
 use hotrow_config::access::{Access, Granted};
 use hotrow_config::{Collection, Concurrency, Config, ReadyWhen};
+use hotrow_front::worker::WorkerError;
 use hotrow_measure::clock::Nanos;
-use hotrow_server::in_force::InForce;
 use hotrow_server::service::Service;
-use hotrow_server::shared::Shared;
-use hotrow_server::sink::CacheSink;
-use hotrow_server::worker::WorkerError;
+use hotrow_service::in_force::InForce;
+use hotrow_service::shared::Shared;
 use hotrow_source::sources::Sources;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
@@ -80,7 +80,7 @@ impl Running {
         let shared = Shared::new(config, cache, Sources::only(source), calendar)
             .unwrap()
             .with_access_log(log);
-        let sink = Arc::new(CacheSink::new(&shared, SourceId::FIRST));
+        let sink = Arc::new(shared.sink(SourceId::FIRST));
         let in_force = InForce::new(config.clone(), shared);
         let served = Arc::clone(&in_force);
         let shutdown = Shutdown::new();

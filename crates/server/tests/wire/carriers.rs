@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::common::{self, Client, DEADLINE, Server, limits};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::{Transport, UnixSocket};
-use hotrow_server::metrics::CloseCause;
 
 const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 const LAST: &str = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

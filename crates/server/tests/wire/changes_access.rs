@@ -10,7 +10,7 @@ use hotrow_access::verify::TokenPolicy;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_config::access::{Access, TokenKeys, Tokens};
 use hotrow_config::{Config, Tenancy};
-use hotrow_server::reload::Change;
+use hotrow_service::apply::Change;
 use hotrow_testkit::harness::EventStream;
 use hotrow_testkit::tokens::{SigningKey, jwks};
 use hotrow_types::key::CollectionId;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::common::frames::{Frame, Http2Client, kind, literal};
 use crate::common::{Server, limits, wait_until};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::{Transport, UnixSocket};
-use hotrow_server::metrics::CloseCause;
 
 fn server(limits: Limits) -> Server {
     Server::start_over(limits, 1, Transport { http2: true, ..Transport::default() })

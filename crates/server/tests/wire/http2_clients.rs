@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use crate::common::{Client, Server, limits, wait_until};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::transport::Transport;
-use hotrow_server::metrics::CloseCause;
 
 fn server() -> Server {
     Server::start_over(limits(), 1, Transport { http2: true, ..Transport::default() })

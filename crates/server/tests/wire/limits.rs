@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::common::{self, Client, Server, limits, wait_until};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
-use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
 
 #[test]

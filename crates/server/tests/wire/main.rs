@@ -1,5 +1,5 @@
 //! Tests of the server over real sockets, in one program, so that it is linked once. Tests that
-//! look at their own process (its allocations, memory or descriptors) are programs of their own.
+//! look at their own process (its allocations, memory or descriptors) are in `own_process`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 

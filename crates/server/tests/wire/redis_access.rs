@@ -13,7 +13,7 @@ use hotrow_config::access::{TokenKeys, Tokens};
 use hotrow_config::rate::{BatchCost, Per, RateLimits, RateRule};
 use hotrow_config::transport::Redis;
 use hotrow_config::{Config, Tenancy};
-use hotrow_server::reload::Change;
+use hotrow_service::apply::Change;
 use hotrow_testkit::tokens::SigningKey;
 use hotrow_types::source::SourceId;
 use serde_json::json;

@@ -15,7 +15,7 @@ use hotrow_config::access::Access;
 use hotrow_config::rate::{BatchCost, Per, RateLimits, RateRule};
 use hotrow_config::transport::Transport;
 use hotrow_config::{Config, Limits};
-use hotrow_server::reload::{Applied, Change};
+use hotrow_service::apply::{Applied, Change};
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use hotrow_types::version::Version;

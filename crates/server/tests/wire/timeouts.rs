@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::common::{self, Server, limits};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
-use hotrow_server::metrics::CloseCause;
 
 const SHORT: Duration = Duration::from_millis(300);
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{self, DEADLINE, Server, limits, wait_until};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::{ClientCertificates, Transport};
-use hotrow_server::metrics::CloseCause;
 use rcgen::CertificateParams;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::common::frames::{Frame, Http2Client};
 use crate::common::{Server, limits};
+use hotrow_answer::metrics::CloseCause;
 use hotrow_config::Limits;
 use hotrow_config::transport::Transport;
-use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
 
 const GET_BIG: &[u8] = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";

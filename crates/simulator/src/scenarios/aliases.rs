@@ -10,16 +10,14 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::ChangeId;
 
+use super::Mistake;
 use super::one_cache::{Asked, OneCache, Rows};
-use super::tally::Tally;
-use super::{Mistake, note_into};
 use crate::database::{RowVersion, Target};
 
 /// Rows of the table.
 const IDS: usize = 4;
 /// Values that differ in the database.
 const VALUES: usize = 3;
-const STEPS: usize = 600;
 const ALIASES: CollectionId = CollectionId(1);
 /// Bit of a row's state: the value is spelled in capitals.
 const UPPER: u16 = 1 << 8;
@@ -83,21 +81,6 @@ pub(crate) enum Request {
 }
 
 type World = OneCache<Aliases>;
-
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let mistake = match mistake {
-        Some(Mistake::Alias(mistake)) => Some(mistake),
-        _ => None,
-    };
-    let is_folding = seed % 5 < 2;
-    let rows = Aliases { mistake, is_folding };
-    let mut world = OneCache::new(rows, seed, IDS, seed.is_multiple_of(2));
-    if is_folding {
-        world.cache.expect_aliases(ALIASES);
-    }
-    let outcome = world.run(STEPS);
-    note_into(tally, world.tally, outcome)
-}
 
 /// Returns the version of a row in its body, and its value.
 fn parts_of(row: &Record) -> Option<(usize, char)> {
@@ -207,6 +190,18 @@ impl World {
 
 impl Rows for Aliases {
     type Request = Request;
+    const STEPS: u64 = 600;
+
+    fn world(seed: u64, mistake: Option<Mistake>) -> World {
+        let mistake = if let Some(Mistake::Alias(own)) = mistake { Some(own) } else { None };
+        let is_folding = seed % 5 < 2;
+        let rows = Self { mistake, is_folding };
+        let world = OneCache::of(rows, seed, IDS, seed.is_multiple_of(2));
+        if is_folding {
+            world.cache.expect_aliases(ALIASES);
+        }
+        world
+    }
 
     fn request(world: &mut World) -> Result<(), String> {
         if world.random.below(30) < 8 {

@@ -14,16 +14,14 @@ use hotrow_types::embedding::{ChangedParents, ChildChange, Parent, changed_paren
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::ChangeId;
 
+use super::Mistake;
 use super::one_cache::{Asked, OneCache, Rows};
-use super::tally::Tally;
-use super::{Mistake, note_into};
 use crate::database::Target;
 
 const PARENTS: usize = 3;
 const CHILDREN: usize = 6;
 /// Most children in one record.
 const LIMIT: usize = 2;
-const STEPS: usize = 500;
 const RECORDS: CollectionId = CollectionId(0);
 const OTHERS: CollectionId = CollectionId(1);
 const TRUNCATE: Target = Target::Collection(OTHERS, FlushCause::Bulk);
@@ -75,18 +73,6 @@ impl Child {
 }
 
 type World = OneCache<Embedded>;
-
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let mistake = match mistake {
-        Some(Mistake::Embedded(mistake)) => Some(mistake),
-        _ => None,
-    };
-    let answered = [Nanos::ZERO; PARENTS];
-    let rows = Embedded { mistake, has_old_rows: seed % 5 < 3, answered };
-    let mut world = OneCache::new(rows, seed, CHILDREN, false);
-    let outcome = world.run(STEPS);
-    note_into(tally, world.tally, outcome)
-}
 
 fn is_parent(row: usize) -> bool {
     row < CHILDREN
@@ -214,6 +200,14 @@ impl World {
 
 impl Rows for Embedded {
     type Request = (usize, Nanos);
+    const STEPS: u64 = 500;
+
+    fn world(seed: u64, mistake: Option<Mistake>) -> World {
+        let mistake = if let Some(Mistake::Embedded(own)) = mistake { Some(own) } else { None };
+        let answered = [Nanos::ZERO; PARENTS];
+        let rows = Self { mistake, has_old_rows: seed % 5 < 3, answered };
+        OneCache::of(rows, seed, CHILDREN, false)
+    }
 
     fn request(world: &mut World) -> Result<(), String> {
         let id = world.random.below(PARENTS);

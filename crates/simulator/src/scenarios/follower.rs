@@ -7,9 +7,6 @@ use super::followers::{IDS, Instance, Surroundings, end_of};
 use crate::database::{COLLECTIONS, Database};
 use crate::random::Random;
 
-/// Round trip of a far reader, in steps of a millisecond.
-const FAR_ROUND_TRIP: u64 = 150;
-
 pub(super) struct Follower {
     collection: CollectionId,
     /// Rows that it follows.
@@ -39,7 +36,7 @@ enum Got {
 }
 
 impl Follower {
-    pub(super) fn new(random: &mut Random, is_far: bool) -> Self {
+    pub(super) fn new(random: &mut Random, round_trip: u64) -> Self {
         let is_whole = random.one_in(2);
         let collection = random.below(usize::from(COLLECTIONS));
         let rows = (collection * IDS..(collection + 1) * IDS)
@@ -54,7 +51,7 @@ impl Follower {
             at: None,
             flushes: None,
             position: 0,
-            round_trip: if is_far { FAR_ROUND_TRIP } else { 0 },
+            round_trip,
             reading: None,
         }
     }

@@ -11,7 +11,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 use super::follower::Follower;
 use super::tally::Tally;
-use super::{Mistake, note_into};
+use super::{Mistake, Steps, round_trip_steps};
 use crate::database::{COLLECTIONS, Database, Target};
 use crate::random::Random;
 use crate::slab::SlabId;
@@ -19,7 +19,6 @@ use crate::slab::SlabId;
 pub(super) const IDS: usize = 5;
 const INSTANCES: usize = 2;
 const FOLLOWERS: usize = 6;
-const STEPS: u64 = 1_000;
 /// Positions within one commit: each row of a log without transactions has its own.
 pub(super) const COMMIT_BYTES: u64 = 10;
 /// Logs whose rows have points and are visible when they are delivered; whose transactions have the
@@ -54,7 +53,7 @@ pub(super) struct Surroundings {
     pub(super) tally: Tally,
 }
 
-struct World {
+pub(super) struct World {
     engine: &'static str,
     around: Surroundings,
     /// Transactions under way: they reach the log in any order.
@@ -62,27 +61,17 @@ struct World {
     followers: Vec<Follower>,
 }
 
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let plant = match mistake {
-        Some(Mistake::Follow(plant)) => plant,
-        _ => FollowPlant::None,
-    };
-    let mut world = World::new(plant, seed);
-    let steps = 0..STEPS;
-    let outcome = steps
-        .into_iter()
-        .try_for_each(|step| world.step().map_err(|error| format!("step {step}: {error}")));
-    let outcome = outcome.and_then(|()| world.settle());
-    note_into(tally, world.around.tally, outcome)
-}
-
 /// Returns the position at which a commit of this number ends, from 1; where the log begins with 0.
 pub(super) fn end_of(number: usize) -> u64 {
     (number as u64 + 1) * COMMIT_BYTES
 }
 
-impl World {
-    fn new(plant: FollowPlant, seed: u64) -> Self {
+impl Steps for World {
+    const STEPS: u64 = 1_000;
+
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        let plant =
+            if let Some(Mistake::Follow(plant)) = mistake { plant } else { FollowPlant::None };
         let engine = ENGINES[(seed % 3) as usize];
         let mut random = Random::new(seed);
         let instance = |number: u32| {
@@ -100,14 +89,14 @@ impl World {
             }
         };
         let instances = (1..=INSTANCES as u32).map(instance).collect();
-        let is_far = seed % 4 == 3;
-        let followers = (0..FOLLOWERS).map(|_| Follower::new(&mut random, is_far)).collect();
+        let followers = (0..FOLLOWERS).map(|_| Follower::new(&mut random, round_trip_steps(seed)));
+        let followers = followers.collect();
         let database = Database::of(engine, IDS);
         let around = Surroundings { random, now: 0, database, instances, tally: Tally::default() };
         Self { engine, around, open: Vec::new(), followers }
     }
 
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self, _: u64) -> Result<(), String> {
         self.around.now += 1;
         let at = self.around.random.below(INSTANCES);
         match self.around.random.below(100) {
@@ -126,6 +115,37 @@ impl World {
         Ok(())
     }
 
+    /// Ends all faults, and lets every follower catch up.
+    fn settle(&mut self) -> Result<(), String> {
+        let now = Nanos(self.around.now);
+        for id in self.open.drain(..) {
+            self.around.database.log_begun(id, now, |_| Some(0));
+        }
+        self.around.database.show_all(now);
+        for at in 0..INSTANCES {
+            self.start(at);
+            while self.around.instances[at].delivered < self.around.database.log.len() {
+                self.deliver(at);
+            }
+            if self.around.instances[at].gap.is_some() {
+                self.gap(at);
+            }
+            self.around.instances[at].probe = None;
+            self.probe(at);
+            self.probe(at);
+            let overflows = self.around.instances[at].log.usage().overflows_total;
+            self.around.tally.add("overflows", overflows);
+        }
+        let around = &mut self.around;
+        self.followers.iter_mut().try_for_each(|follower| follower.catch_up(around))
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.around.tally
+    }
+}
+
+impl World {
     fn commit(&mut self) {
         let Surroundings { random, now, database, .. } = &mut self.around;
         for _ in self.open.len()..3 {
@@ -289,31 +309,6 @@ impl World {
             }
             self.deliver(at);
         }
-    }
-
-    /// Ends all faults, and lets every follower catch up.
-    fn settle(&mut self) -> Result<(), String> {
-        let now = Nanos(self.around.now);
-        for id in self.open.drain(..) {
-            self.around.database.log_begun(id, now, |_| Some(0));
-        }
-        self.around.database.show_all(now);
-        for at in 0..INSTANCES {
-            self.start(at);
-            while self.around.instances[at].delivered < self.around.database.log.len() {
-                self.deliver(at);
-            }
-            if self.around.instances[at].gap.is_some() {
-                self.gap(at);
-            }
-            self.around.instances[at].probe = None;
-            self.probe(at);
-            self.probe(at);
-            let overflows = self.around.instances[at].log.usage().overflows_total;
-            self.around.tally.add("overflows", overflows);
-        }
-        let around = &mut self.around;
-        self.followers.iter_mut().try_for_each(|follower| follower.catch_up(around))
     }
 }
 

@@ -12,22 +12,20 @@ use hotrow_hub::message::Nonce;
 use hotrow_hub::rules::{Rule, Rules};
 use hotrow_measure::clock::Nanos;
 
-use super::Mistake;
 use super::hub_relay::Relay;
-use super::hub_server::{Outcome, Server};
+use super::hub_server::Server;
 use super::hub_stream::Stream;
 use super::hub_wire::Kept;
 use super::tally::Tally;
+use super::{Mistake, Steps, round_trip_steps};
 use crate::database::{Database, Target};
 use crate::random::Random;
 
 /// Rows of the only collection that is used.
 const IDS: usize = 4;
 const STEPS: u64 = 3_000;
-/// Round trip of a far reader, in steps of a millisecond.
-const FAR_ROUND_TRIP: u64 = 150;
 
-struct World {
+pub(super) struct World {
     random: Random,
     rules: Rules,
     now: u64,
@@ -55,13 +53,17 @@ struct World {
     seen: Vec<Nonce>,
     /// Steps of this kind are over: only what must happen happens.
     is_settling: bool,
-    losses: u64,
-    joins: u64,
-    continued: u64,
+    tally: Tally,
 }
 
-impl World {
-    fn new(seed: u64, rules: Rules) -> Self {
+impl Steps for World {
+    // Its clock begins at 1.
+    const STEPS: u64 = STEPS - 1;
+
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        let is_disabled = |rule: &Rule| mistake == Some(Mistake::Hub(*rule));
+        let disabled = Rule::ALL.iter().position(is_disabled);
+        let rules = Rules::without(disabled.map_or(&[], |index| &Rule::ALL[index..=index]));
         let mut random = Random::new(seed);
         let kept = match random.below(4) {
             0 | 1 => Kept::Nowhere,
@@ -80,27 +82,18 @@ impl World {
             relays: (0..2).map(|_| Relay::new(rules)).collect(),
             leader: 0,
             term: 1,
-            round_trip: if seed % 4 == 3 { FAR_ROUND_TRIP } else { 0 },
+            round_trip: round_trip_steps(seed),
             servers: (0..3).map(|i| Server::new(i, rules)).collect(),
             questions: Vec::new(),
             seen: Vec::new(),
             is_settling: false,
-            losses: 0,
-            joins: 0,
-            continued: 0,
+            tally: Tally::default(),
             random,
             rules,
         }
     }
 
-    fn run(&mut self) -> Result<(), String> {
-        while self.now < STEPS {
-            self.step()?;
-        }
-        self.settle()
-    }
-
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self, _: u64) -> Result<(), String> {
         self.now += 1;
         match self.random.below(100) {
             0..6 => self.write(),
@@ -125,6 +118,59 @@ impl World {
         self.check()
     }
 
+    /// Ends all faults and checks that every server converges.
+    fn settle(&mut self) -> Result<(), String> {
+        self.is_settling = true;
+        self.database.show_all(Nanos(self.now));
+        self.database.end_begun();
+        self.zombie = None;
+        let survivor = self.leader;
+        for index in 0..self.relays.len() {
+            self.relays[index].is_paused = false;
+            // A session with the old primary ends with it.
+            if index != survivor || !self.relays[index].is_on(&self.database) {
+                self.relays[index].crash(self.rules);
+            }
+            self.relays[index].has_faults = false;
+        }
+        for server in &mut self.servers {
+            if server.timeline != self.database.incarnation {
+                server.move_reader(false, &self.database);
+            }
+        }
+        let begun = self.now;
+        while self.now < begun + 600 {
+            self.now += 1;
+            self.relay_step(survivor)?;
+            self.relay_step(survivor)?;
+            for server in 0..self.servers.len() {
+                self.server_step(server)?;
+            }
+            self.deliver_question();
+            // A server that gets no answer subscribes anew.
+            if self.now == begun + 200 {
+                for server in self.servers.iter_mut().filter(|s| s.watermark() < Some(begun)) {
+                    server.subscribe_anew(&self.stream);
+                }
+            }
+            self.check()?;
+        }
+        for (i, server) in self.servers.iter().enumerate() {
+            if server.watermark().is_none_or(|watermark| watermark <= begun) {
+                return Err(format!("server {i} is not fresh at the end: {server:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        let beginnings = std::mem::take(&mut self.stream.beginnings);
+        self.tally.add("beginnings", beginnings);
+        &mut self.tally
+    }
+}
+
+impl World {
     /// Begins a transaction, or writes one to the log. A row has one writer at a time.
     fn write(&mut self) {
         if !self.is_followed {
@@ -213,7 +259,7 @@ impl World {
             }
             6 => {
                 let server = self.random.below(self.servers.len());
-                self.servers[server].subscribe_anew(&self.stream, self.now);
+                self.servers[server].subscribe_anew(&self.stream);
             }
             7 => {
                 let relay = self.random.below(self.relays.len());
@@ -297,12 +343,8 @@ impl World {
             0..5 => {
                 let is_skipped = !self.is_settling && self.random.one_in(60);
                 let is_repeated = !self.is_settling && self.random.one_in(60);
-                match server.receive(&self.stream, self.now, (is_skipped, is_repeated)) {
-                    Outcome::Nothing => {}
-                    Outcome::Joined => self.joins += 1,
-                    Outcome::Lost => self.losses += 1,
-                    Outcome::Continued => self.continued += 1,
-                }
+                let happened = server.receive(&self.stream, (is_skipped, is_repeated));
+                happened.into_iter().for_each(|happened| self.tally.note(happened));
             }
             5 => self.questions.push(server.ask(self.now, &mut self.random)),
             6..8 => {
@@ -323,73 +365,12 @@ impl World {
                     self.database.newest(key, |version| version.returned_at < Nanos(watermark));
                 if version < least {
                     return Err(format!(
-                        "step {}: key {key} is served with version {version}, and {least} was \
-                         committed before the watermark",
-                        self.now
+                        "key {key} is served with version {version}, and {least} was committed \
+                         before the watermark",
                     ));
                 }
             }
         }
         Ok(())
     }
-
-    /// Ends all faults and checks that every server converges.
-    fn settle(&mut self) -> Result<(), String> {
-        self.is_settling = true;
-        self.database.show_all(Nanos(self.now));
-        self.database.end_begun();
-        self.zombie = None;
-        let survivor = self.leader;
-        for index in 0..self.relays.len() {
-            self.relays[index].is_paused = false;
-            // A session with the old primary ends with it.
-            if index != survivor || !self.relays[index].is_on(&self.database) {
-                self.relays[index].crash(self.rules);
-            }
-            self.relays[index].has_faults = false;
-        }
-        for server in &mut self.servers {
-            if server.timeline != self.database.incarnation {
-                server.move_reader(false, &self.database);
-            }
-        }
-        let begun = self.now;
-        while self.now < begun + 600 {
-            self.now += 1;
-            self.relay_step(survivor)?;
-            self.relay_step(survivor)?;
-            for server in 0..self.servers.len() {
-                self.server_step(server)?;
-            }
-            self.deliver_question();
-            // A server that gets no answer subscribes anew.
-            if self.now == begun + 200 {
-                for server in self.servers.iter_mut().filter(|s| s.watermark() < Some(begun)) {
-                    server.subscribe_anew(&self.stream, self.now);
-                }
-            }
-            self.check()?;
-        }
-        for (i, server) in self.servers.iter().enumerate() {
-            if server.watermark().is_none_or(|watermark| watermark <= begun) {
-                return Err(format!("server {i} is not fresh at the end: {server:?}"));
-            }
-        }
-        Ok(())
-    }
-}
-
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let disabled = match mistake {
-        Some(Mistake::Hub(rule)) => Rule::ALL.iter().position(|own| *own == rule),
-        _ => None,
-    };
-    let disabled = disabled.map_or(&Rule::ALL[..0], |index| &Rule::ALL[index..=index]);
-    let mut world = World::new(seed, Rules::without(disabled));
-    let outcome = world.run();
-    tally.add("losses", world.losses);
-    tally.add("joins", world.joins);
-    tally.add("continued", world.continued);
-    tally.add("beginnings", world.stream.beginnings());
-    outcome
 }

@@ -58,13 +58,6 @@ struct Read {
     ends_at: u64,
 }
 
-pub(super) enum Outcome {
-    Nothing,
-    Joined,
-    Lost,
-    Continued,
-}
-
 impl Server {
     pub(super) fn new(instance: u64, rules: Rules) -> Self {
         let mut follower = Follower::new(vec![COLLECTION], rules);
@@ -103,7 +96,7 @@ impl Server {
         self.watermark = None;
     }
 
-    pub(super) fn subscribe_anew(&mut self, stream: &Stream, _: u64) {
+    pub(super) fn subscribe_anew(&mut self, stream: &Stream) {
         if self.follower.reset() {
             self.lose();
         }
@@ -125,13 +118,12 @@ impl Server {
     }
 
     /// Processes the next message, if one has come. It may be skipped, or one of before comes
-    /// again.
+    /// again. Returns what happened, as it is counted.
     pub(super) fn receive(
         &mut self,
         stream: &Stream,
-        now: u64,
         (is_skipped, is_repeated): (bool, bool),
-    ) -> Outcome {
+    ) -> Option<&'static str> {
         self.next = self.next.max(1);
         if is_skipped && self.next < stream.end() {
             self.next += 1;
@@ -139,22 +131,22 @@ impl Server {
         if is_repeated {
             self.next = self.next.saturating_sub(3).max(1);
         }
-        let Some(message) = stream.get(self.next) else { return Outcome::Nothing };
+        let message = stream.get(self.next)?;
         self.next += 1;
         match self.follower.receive(message) {
-            Step::Ignored | Step::CannotJoin(_) => Outcome::Nothing,
-            Step::Continued => Outcome::Continued,
+            Step::Ignored | Step::CannotJoin(_) => None,
+            Step::Continued => Some("continued"),
             Step::Lost(_) => {
                 self.lose();
-                Outcome::Lost
+                Some("losses")
             }
             Step::Apply { events, .. } => {
                 events.iter().for_each(|event| self.cache.apply(event));
-                Outcome::Nothing
+                None
             }
             Step::Advance(watermark) => {
                 self.advance(watermark);
-                Outcome::Nothing
+                None
             }
             Step::Join(watermark) => {
                 self.cache.epoch += 1;
@@ -166,8 +158,7 @@ impl Server {
                 // Entries are read from now on; what they reflect is known with an answer.
                 self.watermark = Some(0);
                 self.advance(watermark);
-                let _ = now;
-                Outcome::Joined
+                Some("joins")
             }
         }
     }

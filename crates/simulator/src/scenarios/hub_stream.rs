@@ -5,7 +5,7 @@ use hotrow_hub::message::{Body, Message};
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     messages: Vec<Message>,
-    beginnings: u64,
+    pub(super) beginnings: u64,
     /// Acknowledged messages were lost.
     pub(super) has_lost: bool,
 }
@@ -40,9 +40,5 @@ impl Stream {
     pub(super) fn lose_end(&mut self, count: usize) {
         self.has_lost |= count > 0 && !self.messages.is_empty();
         self.messages.truncate(self.messages.len().saturating_sub(count));
-    }
-
-    pub(super) fn beginnings(&self) -> u64 {
-        self.beginnings
     }
 }

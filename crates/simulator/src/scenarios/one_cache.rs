@@ -16,9 +16,9 @@ use hotrow_types::source::SourceId;
 use hotrow_types::version::{ChangeId, Version};
 
 use super::tally::Tally;
+use super::{Mistake, Steps, round_trip};
 use crate::database::{COLLECTIONS, Database};
 use crate::random::Random;
-use crate::settings::FAR_ROUND_TRIP;
 
 const NEAR_BOUND: Duration = Duration::from_millis(100);
 const FAR_BOUND: Duration = Duration::from_secs(1);
@@ -28,7 +28,11 @@ const TICK: Duration = Duration::from_nanos(1);
 pub(crate) trait Rows: Sized {
     /// A request under way.
     type Request;
+    /// Steps of a run.
+    const STEPS: u64;
 
+    /// Creates the world of a run.
+    fn world(seed: u64, mistake: Option<Mistake>) -> OneCache<Self>;
     /// Sends a request.
     fn request(world: &mut OneCache<Self>) -> Result<(), String>;
     /// Writes to the database.
@@ -87,42 +91,14 @@ pub(crate) struct OneCache<R: Rows> {
     pub(crate) tally: Tally,
 }
 
-impl<R: Rows> OneCache<R> {
-    pub(crate) fn new(rows: R, seed: u64, ids: usize, has_views: bool) -> Self {
-        let is_far = seed % 4 == 3;
-        let bound = if is_far { FAR_BOUND } else { NEAR_BOUND };
-        let policy = |has_views| CollectionPolicy {
-            ttl: bound * 20,
-            negative_ttl: bound * 10,
-            has_tenants: false,
-            has_views,
-        };
-        let database = Database::of("postgres", ids);
-        Self {
-            rows,
-            random: Random::new(seed),
-            now: Nanos(1_000_000_000_000),
-            floors: vec![0; database.rows()],
-            database,
-            cache: Cache::new(config(seed, bound), vec![policy(has_views), policy(false)]),
-            round_trip: if is_far { FAR_ROUND_TRIP } else { Duration::ZERO },
-            delivered: 0,
-            unproven: Vec::new(),
-            probes: Vec::new(),
-            readers: Vec::new(),
-            clients: Vec::new(),
-            tally: Tally::default(),
-        }
+impl<R: Rows> Steps for OneCache<R> {
+    const STEPS: u64 = R::STEPS;
+
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        R::world(seed, mistake)
     }
 
-    pub(crate) fn run(&mut self, steps: usize) -> Result<(), String> {
-        for _ in 0..steps {
-            self.step()?;
-        }
-        self.settle()
-    }
-
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self, _: u64) -> Result<(), String> {
         // No two events share a time, so that times give their order.
         self.now = self.now.after(TICK);
         match self.random.below(100) {
@@ -143,6 +119,52 @@ impl<R: Rows> OneCache<R> {
             }
         }
         Ok(())
+    }
+
+    /// When writes stop, everything is as in the database.
+    fn settle(&mut self) -> Result<(), String> {
+        self.database.show_all(self.now);
+        self.finish_all()?;
+        // Twice: from what the schedule left in memory, and from what this one stored.
+        for _ in 0..2 {
+            self.pass_bound();
+            R::ask_for_all(self)?;
+            self.finish_all()?;
+        }
+        self.cache.check_accounting()
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+}
+
+impl<R: Rows> OneCache<R> {
+    pub(crate) fn of(rows: R, seed: u64, ids: usize, has_views: bool) -> Self {
+        let round_trip = round_trip(seed);
+        let bound = if round_trip.is_zero() { NEAR_BOUND } else { FAR_BOUND };
+        let policy = |has_views| CollectionPolicy {
+            ttl: bound * 20,
+            negative_ttl: bound * 10,
+            has_tenants: false,
+            has_views,
+        };
+        let database = Database::of("postgres", ids);
+        Self {
+            rows,
+            random: Random::new(seed),
+            now: Nanos(1_000_000_000_000),
+            floors: vec![0; database.rows()],
+            database,
+            cache: Cache::new(config(seed, bound), vec![policy(has_views), policy(false)]),
+            round_trip,
+            delivered: 0,
+            unproven: Vec::new(),
+            probes: Vec::new(),
+            readers: Vec::new(),
+            clients: Vec::new(),
+            tally: Tally::default(),
+        }
     }
 
     /// Hides a commit for a while, or makes it visible at once.
@@ -306,19 +328,6 @@ impl<R: Rows> OneCache<R> {
     /// Returns the time from which a request must see what was visible.
     pub(crate) fn due(&self, asked: &Asked<R>) -> Nanos {
         asked.at.before(self.cache.config().max_staleness).before(TICK)
-    }
-
-    /// When writes stop, everything is as in the database.
-    fn settle(&mut self) -> Result<(), String> {
-        self.database.show_all(self.now);
-        self.finish_all()?;
-        // Twice: from what the schedule left in memory, and from what this one stored.
-        for _ in 0..2 {
-            self.pass_bound();
-            R::ask_for_all(self)?;
-            self.finish_all()?;
-        }
-        self.cache.check_accounting()
     }
 
     pub(crate) fn pass_bound(&mut self) {

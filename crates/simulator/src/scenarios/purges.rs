@@ -15,16 +15,14 @@ use hotrow_push::{
 use hotrow_types::key::CollectionId;
 
 use super::tally::Tally;
-use super::{Mistake, note_into};
+use super::{Mistake, Steps, round_trip};
 use crate::database::{COLLECTIONS, Database, Target};
 use crate::random::Random;
-use crate::settings::FAR_ROUND_TRIP;
 
 const IDS: usize = 4;
 /// Longest time of a fetch that is not far.
 const FETCH_MAX: Duration = Duration::from_millis(50);
 const LIMITS: BatchLimits = BatchLimits { entries: 3, key_bytes: 1_000 };
-const STEPS: usize = 2_000;
 
 /// An answer on its way to the cache in front.
 struct Fetch {
@@ -43,7 +41,7 @@ struct Request {
     is_answered: bool,
 }
 
-struct World {
+pub(super) struct World {
     plant: PurgePlant,
     random: Random,
     now: Duration,
@@ -67,22 +65,15 @@ struct World {
     tally: Tally,
 }
 
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let plant = match mistake {
-        Some(Mistake::Purge(plant)) => plant,
-        _ => PurgePlant::None,
-    };
-    let mut world = World::new(plant, seed);
-    let outcome = world.run();
-    note_into(tally, world.tally, outcome)
-}
+impl Steps for World {
+    const STEPS: u64 = 2_000;
 
-impl World {
-    fn new(plant: PurgePlant, seed: u64) -> Self {
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        let plant =
+            if let Some(Mistake::Purge(plant)) = mistake { plant } else { PurgePlant::None };
         let config = Config { window_bytes: 900, pending_bytes: 900, generation: 1 };
         let log = ChangeLog::new(&config, &[true; COLLECTIONS as usize]);
-        let is_far = seed % 4 == 3;
-        let trip = if is_far { FAR_ROUND_TRIP } else { Duration::ZERO };
+        let trip = round_trip(seed);
         let fetch = (trip, trip + FETCH_MAX);
         let repeat_after = match plant {
             PurgePlant::NotRepeated => Duration::ZERO,
@@ -112,17 +103,7 @@ impl World {
         }
     }
 
-    fn run(&mut self) -> Result<(), String> {
-        for step in 0..STEPS {
-            self.step();
-            if step % 500 == 499 {
-                self.settle().map_err(|error| format!("step {step}: {error}"))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn step(&mut self) {
+    fn step(&mut self, number: u64) -> Result<(), String> {
         let time = Duration::from_millis(self.random.below(4) as u64);
         self.pass(time);
         let now = self.clock();
@@ -142,8 +123,46 @@ impl World {
             974..980 => self.is_down = false,
             _ => self.begin(),
         }
+        if number % 500 == 499 { self.settle() } else { Ok(()) }
     }
 
+    /// Checks what the cache in front holds.
+    fn settle(&mut self) -> Result<(), String> {
+        self.is_down = false;
+        self.begin();
+        self.database.show_all(self.clock());
+        while self.delivered < self.database.end() {
+            self.deliver();
+        }
+        self.report();
+        for _ in 0..100_000 {
+            self.read_changes();
+            self.purge();
+            self.pass(Duration::from_millis(5));
+            let is_quiet = self.fetches.is_empty() && self.request.is_none();
+            if is_quiet && self.queue.entries() == 0 {
+                break;
+            }
+        }
+        if self.queue.entries() > 0 {
+            return Err(format!("{} entries are never purged", self.queue.entries()));
+        }
+        for (row, value) in &self.front {
+            self.tally.note("checked");
+            let newest = self.database.seen(*row);
+            if *value != newest {
+                return Err(format!("{row} is as of commit {value}, and {newest} changed it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+}
+
+impl World {
     fn clock(&self) -> Nanos {
         Nanos(self.now.as_nanos() as u64)
     }
@@ -215,9 +234,8 @@ impl World {
 
     /// Returns whether a change of the row was delivered that readers do not see.
     fn is_fenced(&self, row: usize) -> bool {
-        let last = self.database.version(row, self.database.newest(row, |_| true));
-        let number = last.place.map_or(0, |(_, number)| number);
-        let is_hidden = number <= self.delivered && number > self.database.seen(row);
+        let seen = self.database.seen(row);
+        let is_hidden = self.database.has_commit(row, seen + 1..=self.delivered);
         is_hidden && self.plant != PurgePlant::PurgedHidden
     }
 
@@ -279,36 +297,5 @@ impl World {
             self.tally.note("failed");
             self.queue.fail(request.batch, None, self.random.share(), now);
         }
-    }
-
-    /// Ends all that is under way, and checks what the cache in front holds.
-    fn settle(&mut self) -> Result<(), String> {
-        self.is_down = false;
-        self.begin();
-        self.database.show_all(self.clock());
-        while self.delivered < self.database.end() {
-            self.deliver();
-        }
-        self.report();
-        for _ in 0..100_000 {
-            self.read_changes();
-            self.purge();
-            self.pass(Duration::from_millis(5));
-            let is_quiet = self.fetches.is_empty() && self.request.is_none();
-            if is_quiet && self.queue.entries() == 0 {
-                break;
-            }
-        }
-        if self.queue.entries() > 0 {
-            return Err(format!("{} entries are never purged", self.queue.entries()));
-        }
-        for (row, value) in &self.front {
-            self.tally.note("checked");
-            let newest = self.database.seen(*row);
-            if *value != newest {
-                return Err(format!("{row} is as of commit {value}, and {newest} changed it"));
-            }
-        }
-        Ok(())
     }
 }

@@ -17,16 +17,13 @@ use hotrow_types::key::{CollectionId, Key, KeyPart};
 use hotrow_types::source::SourceId;
 
 use super::tally::Tally;
-use super::{Mistake, note_into};
+use super::{Mistake, Steps, round_trip_steps};
 use crate::database::{Database, Target};
 use crate::random::Random;
 
 const SOURCE: SourceId = SourceId::FIRST;
 const IDS: usize = 4;
 const CLIENTS: usize = 4;
-const STEPS: usize = 1_500;
-/// Round trip of a far reader, in steps of a millisecond.
-const FAR_ROUND_TRIP: u64 = 150;
 
 /// A record as a read found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +59,7 @@ struct Client {
     is_broadcast: bool,
 }
 
-struct World {
+pub(super) struct World {
     random: Random,
     plant: TrackingPlant,
     round_trip: u64,
@@ -103,18 +100,6 @@ fn row_of(spelling: &str) -> Option<usize> {
     Some(collection.parse::<usize>().ok()? * IDS + id)
 }
 
-pub(crate) fn run(seed: u64, mistake: Option<Mistake>, tally: &mut Tally) -> Result<(), String> {
-    let plant = match mistake {
-        Some(Mistake::Tracking(plant)) => plant,
-        _ => TrackingPlant::None,
-    };
-    let mut world = World::new(plant, seed);
-    let outcome = (0..STEPS)
-        .try_for_each(|step| world.step().map_err(|error| format!("step {step}: {error}")));
-    let outcome = outcome.and_then(|()| world.settle());
-    note_into(tally, world.tally, outcome)
-}
-
 impl Client {
     fn new(table: &mut TrackingTable, is_broadcast: bool) -> Self {
         let prefixes = is_broadcast.then(|| Prefixes(vec![Box::from(&b"0:"[..])]));
@@ -128,8 +113,12 @@ impl Client {
     }
 }
 
-impl World {
-    fn new(plant: TrackingPlant, seed: u64) -> Self {
+impl Steps for World {
+    const STEPS: u64 = 1_500;
+
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        let plant =
+            if let Some(Mistake::Tracking(plant)) = mistake { plant } else { TrackingPlant::None };
         let bounds = InvalidationBounds {
             released_bytes: 600,
             unproven_bytes: 300,
@@ -143,7 +132,7 @@ impl World {
         Self {
             random: Random::new(seed),
             plant,
-            round_trip: if seed % 4 == 3 { FAR_ROUND_TRIP } else { 0 },
+            round_trip: round_trip_steps(seed),
             now: 1,
             database: Database::of("postgres", IDS),
             delivered: 0,
@@ -158,7 +147,7 @@ impl World {
         }
     }
 
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self, _: u64) -> Result<(), String> {
         self.now += 1;
         match self.random.below(100) {
             0..10 => {
@@ -182,6 +171,25 @@ impl World {
         Ok(())
     }
 
+    /// Ends the run: everything arrives, and all clients leave.
+    fn settle(&mut self) -> Result<(), String> {
+        if self.is_lost {
+            self.begin();
+        }
+        self.check()?;
+        self.clients.iter().for_each(|client| self.table.remove(client.id));
+        match self.table.usage() == TrackedUsage::default() {
+            true => Ok(()),
+            false => Err(format!("something is left: {:?}", self.table.usage())),
+        }
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+}
+
+impl World {
     /// Delivers the next commit.
     fn deliver(&mut self) {
         if self.is_lost || self.delivered == self.database.end() {
@@ -330,11 +338,7 @@ impl World {
 
     /// Ends a read. Returns what it found, and stores it as the cache would.
     fn fill(&mut self, row: usize, read: &Read) -> Found {
-        let delivered = self.database.newest(row, |version| {
-            version.place.is_some_and(|(_, number)| number <= self.delivered)
-        });
-        let place = self.database.version(row, delivered).place;
-        let is_hidden = place.is_some_and(|(_, number)| number > read.value);
+        let is_hidden = self.database.has_commit(row, read.value + 1..=self.delivered);
         let is_current = read.is_lease_alive && read.epoch == self.epoch;
         let is_kept = is_current && !is_hidden;
         let expires_at = self.now + 50 + self.random.below(350) as u64;
@@ -410,18 +414,5 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Ends the run: everything arrives, and all clients leave.
-    fn settle(&mut self) -> Result<(), String> {
-        if self.is_lost {
-            self.begin();
-        }
-        self.check()?;
-        self.clients.iter().for_each(|client| self.table.remove(client.id));
-        match self.table.usage() == TrackedUsage::default() {
-            true => Ok(()),
-            false => Err(format!("something is left: {:?}", self.table.usage())),
-        }
     }
 }

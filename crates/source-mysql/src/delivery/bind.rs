@@ -63,7 +63,8 @@ impl Bound {
     pub(super) fn new(
         map: &TableMap<'_>,
         followed: &mut [Option<Followed>],
-        (names_any_case, rules): (bool, EmbeddedRules),
+        names_any_case: bool,
+        rules: EmbeddedRules,
     ) -> (Self, Vec<usize>) {
         let is_named = |name: &TableName| {
             let same = |a: &str, b: &[u8]| match names_any_case {

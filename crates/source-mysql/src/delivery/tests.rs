@@ -167,6 +167,10 @@ impl Scenario {
         for (end, event) in steps {
             delivery.ends_at(end);
             delivery.take(event)?;
+            // The engine has committed at once.
+            if delivery.held_commit().is_some() {
+                delivery.release()?;
+            }
         }
         let delivered = delivery.delivered() & 0xff_ffff;
         Ok((self.recorder.0.into_inner(), delivered))

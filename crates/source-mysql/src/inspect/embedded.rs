@@ -60,9 +60,9 @@ impl Embedded {
     }
 }
 
-/// Place of an inspection.
+/// What the inspection of a table depends on.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
+pub(super) struct InspectionContext<'a> {
     pub(super) identity: &'a Identity,
     /// Database of the connection string.
     pub(super) database: &'a str,
@@ -75,7 +75,7 @@ pub(super) struct At<'a> {
 /// Errors of the driver.
 pub(super) async fn inspect(
     conn: &mut Conn,
-    at: At<'_>,
+    context: InspectionContext<'_>,
     spec: &CollectionConfig,
     parent: &Table,
 ) -> Result<Result<Vec<Embedded>, Refused>, Error> {
@@ -91,7 +91,7 @@ pub(super) async fn inspect(
                 "name it otherwise (`table` names its table), or exclude the column",
             ));
         }
-        match one(conn, at, &embed.as_collection(&spec.name), embed, parent).await? {
+        match one(conn, context, &embed.as_collection(&spec.name), embed, parent).await? {
             Ok(embedded) => all.push(embedded),
             Err(more) => findings.extend(more),
         }
@@ -101,13 +101,13 @@ pub(super) async fn inspect(
 
 async fn one(
     conn: &mut Conn,
-    at: At<'_>,
+    context: InspectionContext<'_>,
     spec: &CollectionConfig,
     embed: &EmbedConfig,
     parent: &Table,
 ) -> Result<Result<Embedded, Refused>, Error> {
-    let wanted = catalog::table_name(spec, at.database, at.identity);
-    let facts = match catalog::facts(conn, at.identity, spec, &wanted).await? {
+    let wanted = catalog::table_name(spec, context.database, context.identity);
+    let facts = match catalog::facts(conn, context.identity, spec, &wanted).await? {
         Ok(facts) => facts,
         Err(missing) => return Ok(Err(vec![missing])),
     };
@@ -123,8 +123,8 @@ async fn one(
         return Ok(Err(findings));
     }
     findings.extend(catalog::check_privileges(conn, spec, &facts).await?);
-    findings.extend(foreign_keys::check(conn, spec, &facts.name, at.foreign_keys).await?);
-    Ok(match checked(spec, embed, facts, parent, at.foreign_keys) {
+    findings.extend(foreign_keys::check(conn, spec, &facts.name, context.foreign_keys).await?);
+    Ok(match checked(spec, embed, facts, parent, context.foreign_keys) {
         Ok(embedded) if findings.is_empty() => Ok(embedded),
         Ok(_) => Err(findings),
         Err(more) => {
@@ -170,8 +170,8 @@ fn checked(
     let (Some(on), Some(served), true) = (on, served, findings.is_empty()) else {
         return Err(findings);
     };
-    let key = (PRIMARY.to_owned(), vec![on]);
-    let table = super::of_catalog(parent.collection, facts, foreign_keys, key, served);
+    let index = PRIMARY.to_owned();
+    let table = super::of_catalog(parent.collection, facts, foreign_keys, index, vec![on], served);
     Ok(Embedded { member: embed.name.clone(), table, primary, order, limit: embed.limit })
 }
 

@@ -88,7 +88,8 @@ fn renamed(names: &[String], key: &[KeyColumn]) -> Vec<KeyColumn> {
 pub(super) async fn inspect(
     conn: &mut Conn,
     identity: &Identity,
-    (collection, spec): (CollectionId, &CollectionConfig),
+    collection: CollectionId,
+    spec: &CollectionConfig,
     mut facts: Facts,
     foreign_keys: &ForeignKeys,
 ) -> Result<Result<Table, Refused>, Error> {
@@ -149,7 +150,7 @@ pub(super) async fn inspect(
     let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    let mut table = of_catalog(collection, base, foreign_keys, (index, key), served);
+    let mut table = of_catalog(collection, base, foreign_keys, index, key, served);
     table.view = Some(View { name: facts.name, key: view_key, definition });
     Ok(Ok(table))
 }

@@ -331,8 +331,9 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
          @@{of_transaction}_isolation, CAST(@@{limit} AS DOUBLE)"
     );
     let none = crate::plan::Records { at: usize::MAX, form: RecordForm::Row };
-    let rows = (none, hotrow_source::RowBudget::unlimited());
-    let (sets, _) = reader.block_on(crate::pool::query(lease, sql, rows, deadline)).unwrap();
+    let budget = RowBudget::unlimited();
+    let query = crate::pool::query(lease, sql, none, budget, deadline);
+    let (sets, _) = reader.block_on(query).unwrap();
     let row = sets[0].1[0].clone();
     let row: (String, String, u8, String, f64) = mysql_async::from_row(row);
     assert_eq!(row, ("+00:00".into(), "utf8mb4".into(), 1, "REPEATABLE-READ".into(), 10.0));
@@ -413,8 +414,9 @@ fn a_query_that_is_killed_in_any_statement_of_a_read_fails_alone() {
             let outcome = reader.block_on(async {
                 let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
                 let lease = reader.source.lease(&plan, deadline).await.unwrap();
-                let rows = (statement.records(form), RowBudget::unlimited());
-                pool::query(lease, statements.join("; "), rows, deadline).await
+                let records = statement.records(form);
+                let sql = statements.join("; ");
+                pool::query(lease, sql, records, RowBudget::unlimited(), deadline).await
             });
             let Err(Fault::Query(SourceError::Timeout { detail })) = outcome else {
                 panic!("{statements:?}: {outcome:?}");
@@ -436,8 +438,8 @@ fn a_session_with_an_open_transaction_gives_no_answer_and_does_not_stay() {
         let outcome = reader.block_on(async {
             let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
             let lease = reader.source.lease(&plan, deadline).await.unwrap();
-            let rows = (Records { at: 0, form: RecordForm::Row }, RowBudget::unlimited());
-            pool::query(lease, sql.into(), rows, deadline).await
+            let records = Records { at: 0, form: RecordForm::Row };
+            pool::query(lease, sql.into(), records, RowBudget::unlimited(), deadline).await
         });
         assert!(matches!(outcome, Err(Fault::Gone(_))), "{sql}: {outcome:?}");
         assert_eq!(reader.answers(0, &["1"]), [r#"{"id":1}"#], "{sql}");

@@ -42,6 +42,18 @@ const STATE_SQL: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 /// Refusal with its cause, for the log.
 type Refused = (StandbyRefusal, String);
 
+/// Read of keys from a standby.
+struct KeyQuery<'a> {
+    plan: &'a Plan,
+    statement: &'a Arc<ReadPlan>,
+    /// Place of the collection.
+    index: usize,
+    keys: &'a [Key],
+    budget: &'a RowBudget,
+    /// Point that the standby must have replayed.
+    floor: Position,
+}
+
 impl PostgresSource {
     pub(crate) async fn read_of_standby(
         &self,
@@ -66,7 +78,7 @@ impl PostgresSource {
             asked += 1;
             let deadline = Instant::now() + standbys.read_timeout;
             budget.restart();
-            match self.ask(standby, (collection, keys, budget), floor, deadline).await {
+            match self.ask(standby, collection, keys, budget, floor, deadline).await {
                 Ok(read) => {
                     standby.answered();
                     return Ok(read);
@@ -84,7 +96,9 @@ impl PostgresSource {
     async fn ask(
         &self,
         standby: &Standby,
-        (collection, keys, budget): (CollectionId, &[Key], &RowBudget),
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &RowBudget,
         floor: Position,
         deadline: Instant,
     ) -> Result<StandbyRead, Refused> {
@@ -101,9 +115,8 @@ impl PostgresSource {
             lease.release();
             return Err((StandbyRefusal::Failed, "the collection cannot be read".into()));
         };
-        let what = (collection, keys, budget);
-        let read =
-            self.statements(standby, &mut lease.connection, (&plan, &statement), what, floor);
+        let query = KeyQuery { plan: &plan, statement: &statement, index, keys, budget, floor };
+        let read = self.statements(standby, &mut lease.connection, &query);
         match timeout_at(deadline, read).await {
             Ok(Ok(Ok(read))) => {
                 lease.release();
@@ -132,11 +145,9 @@ impl PostgresSource {
         &self,
         standby: &Standby,
         connection: &mut Connection,
-        (plan, statement): (&Plan, &Arc<ReadPlan>),
-        (collection, keys, budget): (CollectionId, &[Key], &RowBudget),
-        floor: Position,
+        query: &KeyQuery<'_>,
     ) -> Result<Result<StandbyRead, Refused>, Error> {
-        let index = usize::from(collection.0);
+        let &KeyQuery { plan, statement, index, keys, budget, floor } = query;
         let prepared = connection.prepared(index, statement).await?;
         let client = &connection.session.client;
         let replayed = replayed(client).await?;

@@ -12,7 +12,7 @@ use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     let server = testkit::server(url, collections);
-    Config { server, publication: "hotrow".into(), slot: None }
+    Config { server, publication: "hotrow".into(), completes_publication: true, slot: None }
 }
 
 /// Source with a runtime for its reads.

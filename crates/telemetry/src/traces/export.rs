@@ -259,7 +259,7 @@ impl<'a> Exporter<'a> {
         let endpoint = &self.tracer.config.endpoint;
         let mut request = Request::post(&*endpoint.target)
             .header(HOST, &*endpoint.authority)
-            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, PROGRAM)
             .body(Whole(message.clone()))?;
         for (name, value) in &self.fields {

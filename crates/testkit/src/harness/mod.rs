@@ -30,6 +30,11 @@ pub use server::{Ended, Server};
 /// cores, and a machine that writes back a build's files can stop others for many seconds.
 pub const SOON: Duration = Duration::from_secs(120);
 
+/// Intervals between two checks of a condition: a share of the wait so far, within bounds.
+const POLLS_PER_WAIT: u32 = 50;
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(10);
+
 /// Checks repeatedly for `time`, until nine of ten checks in such a period succeed. A machine that
 /// pauses makes a few checks late; a systematic delay makes most of them late.
 ///
@@ -53,22 +58,24 @@ pub fn await_mostly(what: &str, time: Duration, mut in_time: impl FnMut() -> boo
     }
 }
 
-/// Checks every millisecond until `condition` holds.
+/// Checks until `condition` holds, as often as [`await_some`].
 #[track_caller]
 pub fn await_until(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
     await_some(what, deadline, || condition().then_some(()));
 }
 
-/// Checks every millisecond until `find` returns a value.
+/// Checks until `find` returns a value: every millisecond at first, and less often the longer it
+/// takes, because a check that reads the metrics costs the CPU time of other tests.
 #[track_caller]
 pub fn await_some<T>(what: &str, deadline: Duration, mut find: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + deadline;
+    let begun = Instant::now();
     loop {
         if let Some(found) = find() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        let waited = begun.elapsed();
+        assert!(waited < deadline, "not within {deadline:?}: {what}");
+        std::thread::sleep((waited / POLLS_PER_WAIT).clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX));
     }
 }
 

@@ -153,19 +153,23 @@ impl Server {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        let mut arguments =
-            vec!["serve", "--demo", "--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        arguments.extend(more);
         let folder = folder.to_str().expect("UTF-8");
-        let process =
-            Process::spawn(&arguments, &[&[("TMPDIR", folder)], environment].concat(), None);
+        let environment = [&[("TMPDIR", folder)], environment].concat();
+        Self::start_without_file(&[&["--demo"], more].concat(), &environment)
+    }
+
+    /// Starts `hotrow serve` on free ports with arguments that replace a configuration file.
+    #[track_caller]
+    pub fn start_without_file(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let ports = ["--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let arguments = [&["serve"], arguments, &ports].concat();
+        let process = Process::spawn(&arguments, environment, None);
         let (data, admin) = process.await_output("its invitation", |out| {
-            let address = |end: &str| {
-                let line = out.lines().find(|line| line.contains("curl") && line.contains(end))?;
-                let (_, rest) = line.split_once("http://")?;
+            let address = |prefix: &str| {
+                let (_, rest) = out.split_once(prefix)?;
                 rest.split('/').next()?.parse().ok()
             };
-            Some((address("/products/")?, address("/metrics")?))
+            Some((address("http://")?, address("Live page: http://")?))
         });
         Self { data, admin, process }
     }

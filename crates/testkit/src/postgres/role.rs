@@ -9,8 +9,12 @@ pub const ROLE: &str = "hotrow";
 /// SQL of a role that owns the tables, as the page allows: objects that a test creates later get
 /// this owner at once, so that the role may complete its publication. The creation of a publication
 /// requires `CREATE` on the database.
-const OWNER_SQL: &str = "CREATE ROLE hotrow LOGIN REPLICATION;
-    GRANT CREATE ON DATABASE postgres TO hotrow;
+const OWNER_SQL: &str = "DO $$ BEGIN
+      CREATE ROLE hotrow LOGIN REPLICATION;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+    DO $$ BEGIN
+      EXECUTE format('GRANT CREATE ON DATABASE %I TO hotrow', current_database());
+    END $$;
     CREATE FUNCTION public.give_to_hotrow() RETURNS event_trigger LANGUAGE plpgsql AS $$
       DECLARE created record;
       BEGIN
@@ -31,7 +35,8 @@ const OWNER_SQL: &str = "CREATE ROLE hotrow LOGIN REPLICATION;
       EXECUTE FUNCTION public.give_to_hotrow();";
 
 impl Server {
-    /// Creates the role and makes it the owner of every table created from now on.
+    /// Creates the role, where a share of the server has not yet, and makes it the owner of every
+    /// table created in this database from now on.
     #[track_caller]
     pub fn make_owner_role(&self) {
         self.batch(OWNER_SQL);

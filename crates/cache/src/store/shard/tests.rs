@@ -1,27 +1,15 @@
 //! The shard's invariants after every step of random work, and cases that once were traps.
 
-use hotrow_measure::clock::Nanos;
 use hotrow_types::key::Key;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Owner, RecordParts, Visibility};
-use crate::testkit::{FIRST, key_of, log};
+use crate::record::ENTRY_OVERHEAD_BYTES;
+use crate::testkit::{FIRST, key_of, log, parts};
 
 fn record(key: &Key, body_bytes: Option<usize>) -> Record {
     let body = body_bytes.map(|bytes| vec![b'x'; bytes]);
-    Record::new(&RecordParts {
-        key,
-        body: body.as_deref(),
-        owner: Owner::Everybody,
-        has_views: false,
-        read_at: Nanos(1),
-        expires_at: Nanos::MAX,
-        version: &log(1),
-        position: None,
-        visibility: Visibility::Complete,
-        epoch: Epoch { feed: 0, flush: 0 },
-    })
+    Record::new(&parts(key, body.as_deref(), &log(1)))
 }
 
 struct Bench {

@@ -22,13 +22,14 @@ pub(super) const BAD: &[(&str, &str)] = &[
     ("[cache]\ncapasity = 1", "cache.capasity: unknown key; did you mean capacity?"),
     ("colections = 1", "collections.products.colections: unknown key"),
     ("Table = 'x'", "collections.products.Table: unknown key; did you mean table?"),
-    ("[listen]\ndata = 'localhost:80'", "listen.data: must be an address and a port such as"),
+    ("[listen]\ndata = 'shop.example:80'", "listen.data: must be an address and a port such as"),
+    ("[limits]\nreads_in_flight = 1", "unknown key; it belongs to [source]"),
     ("[listen]\ndata = '127.0.0.1'", "not \"127.0.0.1\""),
     ("[listen]\ndata = '127.0.0.1:70000'", "listen.data: must be an address"),
     (
-        "[listen]\nadmin = 8081",
-        "listen.admin: must be an address and a port such as 127.0.0.1:8080 or [::1]:8080, not \
-         8081",
+        "[listen]\nadmin = 80810",
+        "listen.admin: must be an address and a port such as 127.0.0.1:8080, [::1]:8080, \
+         localhost:8080, 8080 (this machine only) or :8080 (every interface), not 80810",
     ),
     (
         "[listen]\nadmin = '127.0.0.1:8080'",

@@ -191,24 +191,15 @@ fn every_answer_is_one_that_the_writes_allow<M: Movers>(extent: &Extent) {
     );
 }
 
-#[test]
-fn over_postgresql() {
-    every_answer_is_one_that_the_writes_allow::<Postgres>(&SHORT);
-}
-
-#[test]
-fn over_mariadb() {
-    every_answer_is_one_that_the_writes_allow::<Maria>(&SHORT);
-}
-
-#[test]
-fn over_sqlite() {
-    every_answer_is_one_that_the_writes_allow::<Shared>(&SHORT);
-}
-
-#[test]
-fn over_mongodb() {
-    every_answer_is_one_that_the_writes_allow::<Mongo>(&SHORT);
+checks! {
+    over_postgresql:
+        every_answer_is_one_that_the_writes_allow::<Postgres>(&SHORT);
+    over_mariadb:
+        every_answer_is_one_that_the_writes_allow::<Maria>(&SHORT);
+    over_sqlite:
+        every_answer_is_one_that_the_writes_allow::<Shared>(&SHORT);
+    over_mongodb:
+        every_answer_is_one_that_the_writes_allow::<Mongo>(&SHORT);
 }
 
 #[test]

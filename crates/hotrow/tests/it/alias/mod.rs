@@ -35,9 +35,14 @@ pub(crate) trait Users: Sized {
 
     fn execute(&self, sql: &str);
 
-    /// Creates the table with the users 1, Ann, and 2, Bob.
+    /// Opens a database for statements alone with the users 1, Ann, and 2, Bob.
     fn with_users() -> Self {
-        let database = Self::shared();
+        Self::shared().and_users()
+    }
+
+    /// Creates their table.
+    fn and_users(self) -> Self {
+        let database = self;
         let text = Self::TEXT;
         database.execute(&format!(
             "CREATE TABLE users(id integer PRIMARY KEY, email {text} UNIQUE, \
@@ -72,6 +77,10 @@ impl Users for Postgres {
 
     fn open() -> Self {
         Self::start()
+    }
+
+    fn shared() -> Self {
+        Self::shared()
     }
 
     fn service(&self) -> Config {

@@ -16,7 +16,7 @@ fn changes(server: &Server) -> u64 {
 /// Race B: the feed delivers the new value before any read sees it.
 #[test]
 fn the_absence_of_a_value_that_is_not_visible_yet_is_not_kept() {
-    let database = Postgres::with_users();
+    let database = Postgres::open().and_users();
     let server = serve(&database);
     let mut client = server.client();
     assert_eq!(settled(&mut client, &by("hidden")).0, 404);
@@ -64,7 +64,7 @@ fn the_absence_of_a_value_that_appears_during_the_read_is_not_kept() {
 
 #[test]
 fn another_spelling_of_a_value_is_found_and_not_kept() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level2', \
          deterministic = false); \
@@ -92,7 +92,7 @@ fn another_spelling_of_a_value_is_found_and_not_kept() {
 
 #[test]
 fn indexes_that_prove_nothing_are_refused_by_name() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE TABLE users(id integer PRIMARY KEY, email text, phone text, code text, a int, \
          b int, made text GENERATED ALWAYS AS ('x' || id) STORED, UNIQUE (a, b)); \

@@ -1,4 +1,4 @@
-//! A private PostgreSQL server, with a proxy between it and the service.
+//! A PostgreSQL server, with a proxy between it and the service.
 
 use std::time::Duration;
 
@@ -28,6 +28,14 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
+    /// Puts a proxy before a share of the program's server: for tests that do not stop it, hide its
+    /// commits or look at its other sessions.
+    pub(crate) fn shared() -> Self {
+        let server = Server::any();
+        server.make_owner_role();
+        Self::over(server)
+    }
+
     /// Puts a proxy before a server.
     pub(crate) fn over(server: Server) -> Self {
         Self { proxy: Proxy::start(server.port()), server }
@@ -66,7 +74,7 @@ impl Backend for Postgres {
     }
 
     fn config(&self) -> Config {
-        Config::over(&self.proxy.url_for(ROLE))
+        Config::over(&self.server.url_through(self.proxy.port(), ROLE))
     }
 
     fn delay_reads(&self, delay: Duration) {

@@ -8,10 +8,9 @@ use std::thread::JoinHandle;
 use hotrow::config::{Overrides, Resolved, SourceConfig, parse};
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
-use hotrow_server::in_force::InForce;
 use hotrow_server::service::Service;
-use hotrow_server::shared::Shared;
-use hotrow_server::sink::CacheSink;
+use hotrow_service::in_force::InForce;
+use hotrow_service::shared::Shared;
 use hotrow_source::sources::Sources;
 use hotrow_source_sqlite::{Hooks, Sqlite, open};
 use hotrow_supervisor::shutdown::Shutdown;
@@ -88,7 +87,7 @@ impl InProcessService {
         let sources = Sources::only(source);
         let shared =
             Shared::new(&server, cache, sources, Calendar::new(Nanos::now(), 0)).expect("shared");
-        let sink = Arc::new(CacheSink::new(&shared, SourceId::FIRST));
+        let sink = Arc::new(shared.sink(SourceId::FIRST));
         let shutdown = Shutdown::new();
         let service = Service::bind(&server).expect("free ports");
         let data = service.data();

@@ -117,6 +117,26 @@ macro_rules! sees_as_its_engine {
 }
 pub(crate) use sees_as_its_engine;
 
+/// What an [`Engine`] shares with the engine in its first field: all but its tables.
+macro_rules! writes_as_its_engine {
+    ($engine:ty, $session:ty) => {
+        type Database = Self;
+        type Session = $session;
+
+        const TOKENS_ARE_EXACT: bool = <$engine as Engine>::TOKENS_ARE_EXACT;
+        const RESTARTS_END_TOKENS: bool = <$engine as Engine>::RESTARTS_END_TOKENS;
+
+        fn session(database: &Self, plan: &Plan) -> $session {
+            <$engine as Engine>::session(&database.0, plan)
+        }
+
+        fn rows(database: &Self) -> std::collections::BTreeMap<u32, u64> {
+            <$engine as Engine>::rows(&database.0)
+        }
+    };
+}
+pub(crate) use writes_as_its_engine;
+
 /// The [`Backend`] of a wrapper, which is that of the engine in its first field.
 macro_rules! is_its_backend {
     ($wrapper:ty, $engine:ty) => {

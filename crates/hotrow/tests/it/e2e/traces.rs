@@ -4,15 +4,10 @@
 use std::time::{Duration, Instant};
 
 use hotrow_testkit::harness::{Config, Database, Gate, SOON, Server, await_until};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceResponse,
-};
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
 use rustix::process::Signal;
 
 use crate::collector::{
-    Behaviour, CLIENT, Collector, INTERNAL, PARENT, SERVER, attributes, of, traceparent,
+    Behaviour, CLIENT, Collector, INTERNAL, PARENT, SERVER, Span, attributes, of, traceparent,
 };
 
 /// Returns a request for a path, by a caller that records its trace of this number.
@@ -40,7 +35,7 @@ fn a_miss_of_a_recorded_trace_has_a_server_span_and_a_query_below_it() {
     assert_eq!(client.get_with("/products/7", &headers).cache(), "miss");
     let span = collector.await_server_span(1);
     assert_eq!(span.name, "GET /products/{id}");
-    assert_eq!(span.parent_span_id, PARENT.to_be_bytes());
+    assert_eq!(span.parent_span_id, format!("{PARENT:016x}"));
     let found = attributes(&span);
     let expected = [
         ("http.request.method", "GET"),
@@ -76,7 +71,7 @@ fn a_miss_of_a_recorded_trace_has_a_server_span_and_a_query_below_it() {
     let wait = collector.await_span("a wait", |span| of(span, 1) && span.kind == INTERNAL);
     assert_eq!((&*wait.name, &wait.parent_span_id), ("wait for query", &span.span_id));
     let resource = &collector.received()[0].message.resource_spans[0];
-    let resource = format!("{:?}", resource.resource);
+    let resource = resource.resource.to_string();
     assert!(resource.contains("service.name") && resource.contains("\"shop\""), "{resource}");
     // A hit has one span, and the caller's decision against it is followed.
     assert_eq!(
@@ -381,10 +376,8 @@ fn what_the_collector_asks_to_repeat_arrives() {
 #[test]
 fn rejected_and_refused_spans_are_counted() {
     let database = Database::with_products(10);
-    let partial =
-        ExportTracePartialSuccess { rejected_spans: 1, error_message: "too \u{7}old".to_owned() };
-    let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
-    let collector = Collector::start(Behaviour::Answer(200, "", answer.encode_to_vec()));
+    let partial = r#"{"partialSuccess": {"rejectedSpans": "1", "errorMessage": "too \u0007old"}}"#;
+    let collector = Collector::start(Behaviour::Answer(200, "", partial.into()));
     let server = Server::start(&config(&database, &collector));
     let sum =
         |outcome: &str| server.metrics().sum("hotrow_trace_spans_total", &[("outcome", outcome)]);

@@ -187,25 +187,16 @@ where
     );
 }
 
-#[test]
-fn over_postgresql_with_old_rows() {
-    every_answer_is_a_state_of_the_record::<Postgres>(true, &SHORT);
-}
-
-#[test]
-fn over_postgresql_without_old_rows() {
-    every_answer_is_a_state_of_the_record::<Postgres>(false, &SHORT);
-}
-
-/// Half of the sessions log no old rows.
-#[test]
-fn over_mariadb() {
-    every_answer_is_a_state_of_the_record::<Maria>(false, &SHORT);
-}
-
-#[test]
-fn over_sqlite() {
-    every_answer_is_a_state_of_the_record::<Shared>(true, &SHORT);
+checks! {
+    over_postgresql_with_old_rows:
+        every_answer_is_a_state_of_the_record::<Postgres>(true, &SHORT);
+    over_postgresql_without_old_rows:
+        every_answer_is_a_state_of_the_record::<Postgres>(false, &SHORT);
+    /// Half of the sessions log no old rows.
+    over_mariadb:
+        every_answer_is_a_state_of_the_record::<Maria>(false, &SHORT);
+    over_sqlite:
+        every_answer_is_a_state_of_the_record::<Shared>(true, &SHORT);
 }
 
 #[test]

@@ -67,7 +67,11 @@ impl LogsOldRows for Maria {
 
 /// Opens the same, with the old rows of children in the log.
 fn with_logged_prices<U: Users + LogsOldRows>() -> U {
-    let database = with_prices::<U>();
+    logging_old_rows(with_prices())
+}
+
+/// Names the whole old row in the log of this database.
+fn logging_old_rows<U: Users + LogsOldRows>(database: U) -> U {
     if let Some(sql) = U::OLD_ROWS_SQL {
         database.execute(sql);
     }

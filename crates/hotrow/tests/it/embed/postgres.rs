@@ -49,7 +49,7 @@ fn without_old_rows_in_the_log_an_update_is_a_change_of_all_parents() {
 
 #[test]
 fn a_parent_in_the_childs_key_is_always_in_the_log() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE TABLE products(id integer PRIMARY KEY, name text); \
          INSERT INTO products VALUES (1, 'p1'), (2, 'p2'); \
@@ -100,7 +100,7 @@ fn a_truncation_of_the_children_is_a_change_of_all_parents() {
 
 #[test]
 fn partitions_of_children_are_followed_with_their_own_identities() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE TABLE products(id integer PRIMARY KEY, name text); \
          INSERT INTO products VALUES (1, 'p1'), (2, 'p2'); \
@@ -129,7 +129,7 @@ fn partitions_of_children_are_followed_with_their_own_identities() {
 
 #[test]
 fn columns_of_children_have_the_forms_of_columns() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE TYPE size AS ENUM ('small', 'large'); CREATE TYPE pair AS (a integer, b text); \
          CREATE DOMAIN positive AS integer CHECK (VALUE > 0); \
@@ -164,7 +164,7 @@ fn columns_of_children_have_the_forms_of_columns() {
 
 #[test]
 fn texts_and_uuids_refer_to_parents_and_a_view_is_one() {
-    let database = Postgres::open();
+    let database = Postgres::shared();
     database.execute(
         "CREATE TABLE users(name text PRIMARY KEY, id uuid UNIQUE); \
          INSERT INTO users VALUES ('Ann', '00000000-0000-0000-0000-00000000000a'), \
@@ -244,7 +244,8 @@ fn grants_and_publication_of_the_children_are_checked() {
          GRANT SELECT (region, amount) ON prices TO reader; \
          CREATE PUBLICATION hotrow FOR TABLE products",
     );
-    let config = embedding(Config::over(&database.server.url_for("reader", "postgres")));
+    let server = &database.server;
+    let config = embedding(Config::over(&server.url_through(server.port(), "reader")));
     let grant = "GRANT SELECT ON \"public\".\"prices\" TO \"reader\";";
     let text = refusal(&config);
     assert_contains(&text, &["may not read `id`, `product_id` of `prices`", grant]);

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use super::{LogsOldRows, product, serve, with_logged_prices, with_prices, with_prices_in};
+use super::{LogsOldRows, logging_old_rows, product, serve, with_logged_prices, with_prices_in};
 use crate::alias::Users;
 use crate::backend::Backend;
 use crate::backend::maria::Maria;
@@ -77,32 +77,17 @@ fn late_answer<U: Users + LogsOldRows + Backend + Sync>() {
 const LOGGED: &str = "SET synchronous_commit = on";
 const MINIMAL: &str = "SET SESSION binlog_row_image = MINIMAL";
 
-#[test]
-fn a_change_over_postgresql_that_is_not_visible_yet_is_not_kept() {
-    hidden_change(&with_logged_prices::<Postgres>(), LOGGED);
-}
-
-#[test]
-fn a_change_of_all_parents_over_postgresql_that_is_not_visible_yet_has_its_mark() {
-    hidden_change(&with_prices::<Postgres>(), LOGGED);
-}
-
-#[test]
-fn a_change_over_mariadb_that_is_not_visible_yet_is_not_kept() {
-    hidden_change(&with_prices_in(Maria::open()), "SET SESSION binlog_row_image = FULL");
-}
-
-#[test]
-fn a_change_of_all_parents_over_mariadb_that_is_not_visible_yet_has_its_mark() {
-    hidden_change(&with_prices_in(Maria::open()), MINIMAL);
-}
-
-#[test]
-fn an_answer_of_postgresql_that_lacks_a_child_which_appears_during_it_is_not_kept() {
-    late_answer::<Postgres>();
-}
-
-#[test]
-fn an_answer_of_mariadb_that_lacks_a_child_which_appears_during_it_is_not_kept() {
-    late_answer::<Maria>();
+checks! {
+    a_change_over_postgresql_that_is_not_visible_yet_is_not_kept:
+        hidden_change(&logging_old_rows(with_prices_in(Postgres::open())), LOGGED);
+    a_change_of_all_parents_over_postgresql_that_is_not_visible_yet_has_its_mark:
+        hidden_change(&with_prices_in(Postgres::open()), LOGGED);
+    a_change_over_mariadb_that_is_not_visible_yet_is_not_kept:
+        hidden_change(&with_prices_in(Maria::open()), "SET SESSION binlog_row_image = FULL");
+    a_change_of_all_parents_over_mariadb_that_is_not_visible_yet_has_its_mark:
+        hidden_change(&with_prices_in(Maria::open()), MINIMAL);
+    an_answer_of_postgresql_that_lacks_a_child_which_appears_during_it_is_not_kept:
+        late_answer::<Postgres>();
+    an_answer_of_mariadb_that_lacks_a_child_which_appears_during_it_is_not_kept:
+        late_answer::<Maria>();
 }

@@ -5,6 +5,7 @@ mod auto;
 mod mysql;
 mod postgres;
 mod sqlite;
+mod without_file;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

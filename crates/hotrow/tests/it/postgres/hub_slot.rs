@@ -7,7 +7,7 @@ use crate::postgres::server::Stop;
 use crate::postgres::shop::Shop;
 use crate::shop::hub::{assert_continued, await_leader, role, server_with};
 use crate::shop::{await_body, await_started, cached, losses, path, price_sql, row, starts};
-use hotrow_testkit::harness::{SOON, Server, await_some, await_until};
+use hotrow_testkit::harness::{SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
 
 const SLOT: &str = "SELECT slot_name, temporary, active FROM pg_replication_slots";
@@ -29,7 +29,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
     let first = hub.relay();
     let second = hub.relay();
     assert_eq!((role(&first), role(&second)), ("leader".into(), "standby".into()));
-    assert_eq!(hub.shop.server.query(SLOT), "relays|f|t");
+    await_until("the leader's session", SOON, || hub.shop.server.query(SLOT) == "relays|f|t");
     let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     first.signal(Signal::KILL);
@@ -170,11 +170,12 @@ fn the_role_of_another_relay_waits_and_says_so() {
     let second = Server::start_relay(&hub.config.set("source.url", &format!("{url:?}")));
     second.await_ready();
     first.stop();
-    let waits_for = await_some("the wait", SOON, || {
+    // While the slot is created it waits for that.
+    await_until("the wait for the other's session", SOON, || {
         let status = second.status();
-        status["waits_for"].as_str().map(str::to_owned)
+        let waits_for = status["waits_for"].as_str().unwrap_or_default();
+        waits_for.contains("`relays`") && waits_for.contains("may not end")
     });
-    assert!(waits_for.contains("`relays`") && waits_for.contains("may not end"), "{waits_for}");
     second.await_log("GRANT pg_signal_backend");
     assert_eq!(second.admin_client().get("/readyz").status, 503);
     // The server ends the session when its process is gone.

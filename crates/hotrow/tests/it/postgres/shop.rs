@@ -30,6 +30,13 @@ impl Shop {
         Self::new(PRODUCTS)
     }
 
+    /// Creates the same in a share of the program's server.
+    pub(crate) fn shared_with_products() -> Self {
+        let shop = Self::shared();
+        shop.server.batch(PRODUCTS);
+        shop
+    }
+
     /// Like [`Self::with_products`], with additional settings.
     pub(crate) fn with_products_and(settings: &[(&str, &str)]) -> Self {
         Self::with(settings, PRODUCTS)

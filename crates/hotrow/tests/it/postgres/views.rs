@@ -8,7 +8,7 @@ const VIEW: &str = "CREATE VIEW offers AS SELECT upper(name) AS title, id AS nr,
     FROM products WHERE price > 150 AND name <> 'p3'";
 
 fn shop(sql: &str) -> Shop {
-    let shop = Shop::with_products();
+    let shop = Shop::shared_with_products();
     shop.server.batch(sql);
     shop
 }

@@ -215,47 +215,29 @@ fn a_hidden_change_is_not_purged<F: Front, H: Hides>() {
 mod varnish {
     use super::*;
 
-    #[test]
-    fn a_change_is_seen_in_front() {
-        super::a_change_is_seen_in_front::<Varnish, Database>();
-    }
-
-    #[test]
-    fn a_change_of_postgresql_is_seen_in_front() {
-        super::a_change_is_seen_in_front::<Varnish, Postgres>();
-    }
-
-    #[test]
-    fn what_was_missed_is_seen_in_front() {
-        super::what_was_missed_is_seen_in_front::<Varnish, Postgres>();
-    }
-
-    #[test]
-    fn a_cache_that_was_down_for_purges_is_purged_later() {
-        super::a_cache_that_was_down_for_purges_is_purged_later::<Varnish>();
-    }
-
-    #[test]
-    fn a_hidden_change_is_not_purged() {
-        super::a_hidden_change_is_not_purged::<Varnish, Postgres>();
+    checks! {
+        a_change_is_seen_in_front:
+            super::a_change_is_seen_in_front::<Varnish, Database>();
+        a_change_of_postgresql_is_seen_in_front:
+            super::a_change_is_seen_in_front::<Varnish, Postgres>();
+        what_was_missed_is_seen_in_front:
+            super::what_was_missed_is_seen_in_front::<Varnish, Postgres>();
+        a_cache_that_was_down_for_purges_is_purged_later:
+            super::a_cache_that_was_down_for_purges_is_purged_later::<Varnish>();
+        a_hidden_change_is_not_purged:
+            super::a_hidden_change_is_not_purged::<Varnish, Postgres>();
     }
 }
 
 mod nginx {
     use super::*;
 
-    #[test]
-    fn a_change_is_seen_in_front() {
-        super::a_change_is_seen_in_front::<Nginx, Database>();
-    }
-
-    #[test]
-    fn what_was_missed_is_seen_in_front() {
-        super::what_was_missed_is_seen_in_front::<Nginx, Postgres>();
-    }
-
-    #[test]
-    fn a_cache_that_was_down_for_purges_is_purged_later() {
-        super::a_cache_that_was_down_for_purges_is_purged_later::<Nginx>();
+    checks! {
+        a_change_is_seen_in_front:
+            super::a_change_is_seen_in_front::<Nginx, Database>();
+        what_was_missed_is_seen_in_front:
+            super::what_was_missed_is_seen_in_front::<Nginx, Postgres>();
+        a_cache_that_was_down_for_purges_is_purged_later:
+            super::a_cache_that_was_down_for_purges_is_purged_later::<Nginx>();
     }
 }

@@ -148,24 +148,15 @@ fn passes_under_every_fault<S: WithHub>() {
     assert_eq!(report["feeds"], json!(["hub", "hub"]), "{report:#}");
 }
 
-#[test]
-fn postgres_passes_while_relays_are_replaced() {
-    passes_while_relays_are_replaced::<Postgres>();
-}
-
-#[test]
-fn mariadb_passes_while_relays_are_replaced() {
-    passes_while_relays_are_replaced::<Maria>();
-}
-
-#[ignore = "long: a minute of faults of every kind"]
-#[test]
-fn postgres_passes_under_every_fault() {
-    passes_under_every_fault::<Postgres>();
-}
-
-#[ignore = "long: a minute of faults of every kind"]
-#[test]
-fn mariadb_passes_under_every_fault() {
-    passes_under_every_fault::<Maria>();
+checks! {
+    postgres_passes_while_relays_are_replaced:
+        passes_while_relays_are_replaced::<Postgres>();
+    mariadb_passes_while_relays_are_replaced:
+        passes_while_relays_are_replaced::<Maria>();
+    #[ignore = "long: a minute of faults of every kind"]
+    postgres_passes_under_every_fault:
+        passes_under_every_fault::<Postgres>();
+    #[ignore = "long: a minute of faults of every kind"]
+    mariadb_passes_under_every_fault:
+        passes_under_every_fault::<Maria>();
 }

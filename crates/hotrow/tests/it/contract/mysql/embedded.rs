@@ -2,14 +2,14 @@
 //! record is one of their owners, who exist as long as they do. A new version of a row is a change
 //! of the child alone.
 
-use std::collections::BTreeMap;
-
 use super::OverMaria;
 use super::session::MysqlSession;
 use crate::backend::maria::Maria;
 use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::{Networked, is_its_backend, sees_as_its_engine};
+use crate::contract::networked::{
+    Networked, is_its_backend, sees_as_its_engine, writes_as_its_engine,
+};
 use crate::contract::rows::PART;
 use crate::contract::run::Plan;
 #[cfg(feature = "failpoints")]
@@ -41,11 +41,7 @@ impl OverMaria for Embedded {
 }
 
 impl Engine for Embedded {
-    type Database = Self;
-    type Session = MysqlSession;
-
-    const TOKENS_ARE_EXACT: bool = <Maria as Engine>::TOKENS_ARE_EXACT;
-    const RESTARTS_END_TOKENS: bool = <Maria as Engine>::RESTARTS_END_TOKENS;
+    writes_as_its_engine!(Maria, MysqlSession);
 
     fn create(plan: &Plan) -> Self {
         let database = <Maria as Engine>::create(plan);
@@ -68,14 +64,6 @@ impl Engine for Embedded {
             .set(&format!("collections.items.embed.{PART}.table"), "\"items\"")
             .set(&format!("collections.items.embed.{PART}.on"), "\"id\"")
             .set(&format!("collections.items.embed.{PART}.columns"), "[\"version\", \"payload\"]")
-    }
-
-    fn session(database: &Self, plan: &Plan) -> MysqlSession {
-        <Maria as Engine>::session(&database.0, plan)
-    }
-
-    fn rows(database: &Self) -> BTreeMap<u32, u64> {
-        <Maria as Engine>::rows(&database.0)
     }
 }
 

@@ -101,45 +101,27 @@ fn begun_anew(failpoints: &str, anew: Anew) -> TakeOver {
     })
 }
 
-#[test]
-fn a_change_between_two_relays_is_no_loss() {
-    assert_continued(missed(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn changes_come_before_their_watermark() {
-    assert_clean(rules::changes::<Maria>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn an_instance_that_joins_marks_what_is_hidden() {
-    assert_clean(rules::join::<Maria>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn no_instance_joins_before_earlier_changes_are_visible() {
-    assert_clean(rules::join_after_take_over::<Maria>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn a_stream_that_lost_its_end_is_noticed() {
-    assert_clean(rules::rewound::<Maria>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn messages_of_a_relay_that_was_paused_are_refused() {
-    assert_continued(rules::paused::<Maria>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn a_purged_log_is_a_loss() {
-    assert_loss(purged(""));
+checks! {
+    a_change_between_two_relays_is_no_loss:
+        assert_continued(missed(""));
+    #[ignore = "long: without a planted fault"]
+    changes_come_before_their_watermark:
+        assert_clean(rules::changes::<Maria>(""));
+    #[ignore = "long: without a planted fault"]
+    an_instance_that_joins_marks_what_is_hidden:
+        assert_clean(rules::join::<Maria>(""));
+    #[ignore = "long: without a planted fault"]
+    no_instance_joins_before_earlier_changes_are_visible:
+        assert_clean(rules::join_after_take_over::<Maria>(""));
+    #[ignore = "long: without a planted fault"]
+    a_stream_that_lost_its_end_is_noticed:
+        assert_clean(rules::rewound::<Maria>(""));
+    #[ignore = "long: without a planted fault"]
+    messages_of_a_relay_that_was_paused_are_refused:
+        assert_continued(rules::paused::<Maria>(""));
+    #[ignore = "long: without a planted fault"]
+    a_purged_log_is_a_loss:
+        assert_loss(purged(""));
 }
 
 #[ignore = "long: without a planted fault"]
@@ -158,52 +140,31 @@ mod disabled {
     use crate::contract::scenario::assert_broken;
     use hotrow_verify::rules::Rule;
 
-    /// The rule of the chain finds it too: then it is a loss where there need be none.
-    #[test]
-    fn a_place_that_is_the_servers_is_found() {
-        assert_broken(|| missed("resume:PlaceOfStream,hub:ResumeWithin").outcome, Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_place_that_is_the_servers_is_found_by_the_chain() {
-        assert_loss(missed("resume:PlaceOfStream"));
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_watermark_before_its_changes_is_found() {
-        assert_broken(|| rules::changes::<Maria>("hub:WatermarkInOrder"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_dropped_change_in_an_unbroken_chain_is_found() {
-        assert_broken(|| rules::changes::<Maria>("hub:EveryChange"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_join_without_hidden_changes_is_found() {
-        assert_broken(|| rules::join::<Maria>("hub:Hidden"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_join_before_earlier_changes_are_visible_is_found() {
-        assert_broken(|| rules::join_after_take_over::<Maria>("hub:SettleFirst"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn an_end_that_was_lost_and_written_again_is_found() {
-        assert_broken(|| rules::rewound::<Maria>("hub:Identity,hub:Successor"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_relay_that_was_paused_and_writes_blindly_is_found() {
-        assert_loss(rules::paused::<Maria>("hub:CompareAndSet"));
+    checks! {
+        /// The rule of the chain finds it too: then it is a loss where there need be none.
+        a_place_that_is_the_servers_is_found:
+            assert_broken(|| missed("resume:PlaceOfStream,hub:ResumeWithin").outcome, Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_place_that_is_the_servers_is_found_by_the_chain:
+            assert_loss(missed("resume:PlaceOfStream"));
+        #[ignore = "long: one of many planted faults"]
+        a_watermark_before_its_changes_is_found:
+            assert_broken(|| rules::changes::<Maria>("hub:WatermarkInOrder"), Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_dropped_change_in_an_unbroken_chain_is_found:
+            assert_broken(|| rules::changes::<Maria>("hub:EveryChange"), Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_join_without_hidden_changes_is_found:
+            assert_broken(|| rules::join::<Maria>("hub:Hidden"), Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_join_before_earlier_changes_are_visible_is_found:
+            assert_broken(|| rules::join_after_take_over::<Maria>("hub:SettleFirst"), Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        an_end_that_was_lost_and_written_again_is_found:
+            assert_broken(|| rules::rewound::<Maria>("hub:Identity,hub:Successor"), Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_relay_that_was_paused_and_writes_blindly_is_found:
+            assert_loss(rules::paused::<Maria>("hub:CompareAndSet"));
     }
 
     #[ignore = "long: one of many planted faults"]
@@ -214,10 +175,10 @@ mod disabled {
         assert_broken(|| purged("resume:PlaceInLog,hub:ResumeWithin").outcome, Rule::Fresh);
     }
 
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_log_begun_anew_with_the_same_commits_is_found() {
-        assert_broken(|| begun_anew("resume:FileCreated", Anew::Same).outcome, Rule::Fresh);
+    checks! {
+        #[ignore = "long: one of many planted faults"]
+        a_log_begun_anew_with_the_same_commits_is_found:
+            assert_broken(|| begun_anew("resume:FileCreated", Anew::Same).outcome, Rule::Fresh);
     }
 
     #[ignore = "long: one of many planted faults"]
@@ -241,10 +202,10 @@ mod disabled {
         assert_broken(|| begun_anew(&all, Anew::Longer).outcome, Rule::Fresh);
     }
 
-    /// The log cannot be read from there: a loss where there need be none.
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_place_inside_a_commit_is_found() {
-        assert_loss(missed("resume:WholeCommit"));
+    checks! {
+        /// The log cannot be read from there: a loss where there need be none.
+        #[ignore = "long: one of many planted faults"]
+        a_place_inside_a_commit_is_found:
+            assert_loss(missed("resume:WholeCommit"));
     }
 }

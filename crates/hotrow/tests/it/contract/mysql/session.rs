@@ -61,11 +61,11 @@ impl MysqlSession {
         Self { runtime, url, conn: None, xid, several: 0 }
     }
 
-    /// Returns the statements of the next transaction. On MySQL every second one on several keys is
-    /// an XA transaction; docs/mysql.md says what a read may miss of those of MariaDB.
+    /// Returns the statements of the next transaction. Every second one on several keys is an XA
+    /// transaction.
     fn transaction(&mut self, steps: usize) -> Statements {
         self.several += u64::from(steps > 1);
-        if Flavor::of_run() == Flavor::MariaDb || steps < 2 || self.several % 2 == 1 {
+        if steps < 2 || self.several % 2 == 1 {
             return Statements {
                 begin: "BEGIN".into(),
                 prepare: Vec::new(),

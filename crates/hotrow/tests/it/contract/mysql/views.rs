@@ -1,13 +1,13 @@
 //! Contract over a view: the writers change the table, and the service reads the view.
 
-use std::collections::BTreeMap;
-
 use super::session::MysqlSession;
 use super::{BELOW_PARENTS, parents_deleted};
 use crate::backend::maria::Maria;
 use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::{Networked, is_its_backend, sees_as_its_engine};
+use crate::contract::networked::{
+    Networked, is_its_backend, sees_as_its_engine, writes_as_its_engine,
+};
 use crate::contract::run::Plan;
 use crate::contract::sql::of_tables;
 use crate::contract::{mixed, visibility};
@@ -30,11 +30,7 @@ const VIEW: &str = "CREATE OR REPLACE VIEW shown AS SELECT payload, version, id 
 pub(super) struct Views(Maria);
 
 impl Engine for Views {
-    type Database = Self;
-    type Session = MysqlSession;
-
-    const TOKENS_ARE_EXACT: bool = <Maria as Engine>::TOKENS_ARE_EXACT;
-    const RESTARTS_END_TOKENS: bool = <Maria as Engine>::RESTARTS_END_TOKENS;
+    writes_as_its_engine!(Maria, MysqlSession);
 
     fn create(plan: &Plan) -> Self {
         let database = Maria::create_items(plan, BELOW_PARENTS, "");
@@ -44,14 +40,6 @@ impl Engine for Views {
 
     fn config(database: &Self, plan: &Plan) -> Config {
         <Maria as Engine>::config(&database.0, plan).set("collections.items.table", "\"shown\"")
-    }
-
-    fn session(database: &Self, plan: &Plan) -> MysqlSession {
-        <Maria as Engine>::session(&database.0, plan)
-    }
-
-    fn rows(database: &Self) -> BTreeMap<u32, u64> {
-        <Maria as Engine>::rows(&database.0)
     }
 }
 

@@ -60,52 +60,28 @@ fn unpublished(failpoint: &str) -> TakeOver {
     })
 }
 
-#[test]
-fn a_nonce_is_answered_by_a_later_look() {
-    assert_clean(rules::look::<Postgres>(""));
-}
-
-#[test]
-fn changes_come_before_their_watermark() {
-    assert_clean(rules::changes::<Postgres>(""));
-}
-
-#[test]
-fn an_instance_that_joins_marks_what_is_hidden() {
-    assert_clean(rules::join::<Postgres>(""));
-}
-
-#[test]
-fn a_stream_that_lost_its_end_is_noticed() {
-    assert_clean(rules::rewound::<Postgres>(""));
-}
-
-#[test]
-fn a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay() {
-    assert_continued(confirm(""));
-}
-
-#[test]
-fn messages_of_a_relay_that_was_paused_are_refused() {
-    assert_continued(rules::paused::<Postgres>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn no_instance_joins_before_earlier_changes_are_visible() {
-    assert_clean(rules::join_after_take_over::<Postgres>(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn a_slot_moved_past_a_change_is_a_loss() {
-    assert_loss(moved_slot(""));
-}
-
-#[ignore = "long: without a planted fault"]
-#[test]
-fn a_table_that_was_not_published_is_a_loss() {
-    assert_loss(unpublished(""));
+checks! {
+    a_nonce_is_answered_by_a_later_look:
+        assert_clean(rules::look::<Postgres>(""));
+    changes_come_before_their_watermark:
+        assert_clean(rules::changes::<Postgres>(""));
+    an_instance_that_joins_marks_what_is_hidden:
+        assert_clean(rules::join::<Postgres>(""));
+    a_stream_that_lost_its_end_is_noticed:
+        assert_clean(rules::rewound::<Postgres>(""));
+    a_change_that_is_not_acknowledged_is_delivered_by_the_next_relay:
+        assert_continued(confirm(""));
+    messages_of_a_relay_that_was_paused_are_refused:
+        assert_continued(rules::paused::<Postgres>(""));
+    #[ignore = "long: without a planted fault"]
+    no_instance_joins_before_earlier_changes_are_visible:
+        assert_clean(rules::join_after_take_over::<Postgres>(""));
+    #[ignore = "long: without a planted fault"]
+    a_slot_moved_past_a_change_is_a_loss:
+        assert_loss(moved_slot(""));
+    #[ignore = "long: without a planted fault"]
+    a_table_that_was_not_published_is_a_loss:
+        assert_loss(unpublished(""));
 }
 
 #[cfg(feature = "failpoints")]
@@ -116,60 +92,36 @@ mod disabled {
     use crate::contract::scenario::assert_broken;
     use hotrow_verify::rules::Rule;
 
-    #[test]
-    fn an_answer_from_an_earlier_look_is_found() {
-        assert_broken(|| rules::look::<Postgres>("hub:LookAfterNonce"), Rule::Fresh);
-    }
-
-    #[test]
-    fn a_watermark_before_its_changes_is_found() {
-        assert_broken(|| rules::changes::<Postgres>("hub:WatermarkInOrder"), Rule::Fresh);
-    }
-
-    #[test]
-    fn a_dropped_change_in_an_unbroken_chain_is_found() {
-        assert_broken(|| rules::changes::<Postgres>("hub:EveryChange"), Rule::Fresh);
-    }
-
-    #[test]
-    fn a_join_without_hidden_changes_is_found() {
-        assert_broken(|| rules::join::<Postgres>("hub:Hidden"), Rule::Fresh);
-    }
-
-    #[test]
-    fn an_end_that_was_lost_and_written_again_is_found() {
-        assert_broken(|| rules::rewound::<Postgres>("hub:Identity,hub:Successor"), Rule::Fresh);
-    }
-
-    /// The next relay notices that the slot is past the chain's end: a loss where there need be
-    /// none, and no stale row.
-    #[test]
-    fn a_slot_confirmed_before_the_acknowledgement_is_found() {
-        assert_loss(confirm("hub:ConfirmAfterAck"));
-    }
-
-    /// The chain of the relay that leads is broken by another's message: a loss where there need be
-    /// none.
-    #[test]
-    fn a_relay_that_was_paused_and_writes_blindly_is_found() {
-        assert_loss(rules::paused::<Postgres>("hub:CompareAndSet"));
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_join_before_earlier_changes_are_visible_is_found() {
-        assert_broken(|| rules::join_after_take_over::<Postgres>("hub:SettleFirst"), Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_slot_that_was_moved_past_a_change_is_found() {
-        assert_broken(|| moved_slot("hub:ResumeWithin").outcome, Rule::Fresh);
-    }
-
-    #[ignore = "long: one of many planted faults"]
-    #[test]
-    fn a_table_that_was_not_published_for_a_time_is_found() {
-        assert_broken(|| unpublished("hub:SameWatch").outcome, Rule::Fresh);
+    checks! {
+        an_answer_from_an_earlier_look_is_found:
+            assert_broken(|| rules::look::<Postgres>("hub:LookAfterNonce"), Rule::Fresh);
+        a_watermark_before_its_changes_is_found:
+            assert_broken(|| rules::changes::<Postgres>("hub:WatermarkInOrder"), Rule::Fresh);
+        a_dropped_change_in_an_unbroken_chain_is_found:
+            assert_broken(|| rules::changes::<Postgres>("hub:EveryChange"), Rule::Fresh);
+        a_join_without_hidden_changes_is_found:
+            assert_broken(|| rules::join::<Postgres>("hub:Hidden"), Rule::Fresh);
+        an_end_that_was_lost_and_written_again_is_found:
+            assert_broken(|| rules::rewound::<Postgres>("hub:Identity,hub:Successor"), Rule::Fresh);
+        /// The next relay notices that the slot is past the chain's end: a loss where there need be
+        /// none, and no stale row.
+        a_slot_confirmed_before_the_acknowledgement_is_found:
+            assert_loss(confirm("hub:ConfirmAfterAck"));
+        /// The chain of the relay that leads is broken by another's message: a loss where there
+        /// need be none.
+        a_relay_that_was_paused_and_writes_blindly_is_found:
+            assert_loss(rules::paused::<Postgres>("hub:CompareAndSet"));
+        #[ignore = "long: one of many planted faults"]
+        a_join_before_earlier_changes_are_visible_is_found:
+            assert_broken(
+                || rules::join_after_take_over::<Postgres>("hub:SettleFirst"),
+                Rule::Fresh,
+            );
+        #[ignore = "long: one of many planted faults"]
+        a_slot_that_was_moved_past_a_change_is_found:
+            assert_broken(|| moved_slot("hub:ResumeWithin").outcome, Rule::Fresh);
+        #[ignore = "long: one of many planted faults"]
+        a_table_that_was_not_published_for_a_time_is_found:
+            assert_broken(|| unpublished("hub:SameWatch").outcome, Rule::Fresh);
     }
 }

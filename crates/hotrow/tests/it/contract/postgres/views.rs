@@ -1,14 +1,14 @@
 //! Contract over a view: the writers change the table, and the service reads the view, whose table
 //! its role may not read.
 
-use std::collections::BTreeMap;
-
 use super::session::PostgresSession;
 use super::wraps_postgres;
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::engine::Engine;
-use crate::contract::networked::{Networked, is_its_backend, sees_as_its_engine};
+use crate::contract::networked::{
+    Networked, is_its_backend, sees_as_its_engine, writes_as_its_engine,
+};
 use crate::contract::run::Plan;
 use crate::contract::sql::of_tables;
 use crate::contract::{mixed, safeguards, visibility};
@@ -17,7 +17,6 @@ use hotrow_testkit::postgres::ROLE;
 
 tests! {
     Views:
-    mixed::histories_equal_the_database_after_crashes,
     #[ignore = "long: the short form runs over the table"]
     mixed::contract_holds_under_every_disturbance,
     #[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
@@ -30,11 +29,7 @@ tests! {
 pub(super) struct Views(Postgres);
 
 impl Engine for Views {
-    type Database = Self;
-    type Session = PostgresSession;
-
-    const TOKENS_ARE_EXACT: bool = <Postgres as Engine>::TOKENS_ARE_EXACT;
-    const RESTARTS_END_TOKENS: bool = <Postgres as Engine>::RESTARTS_END_TOKENS;
+    writes_as_its_engine!(Postgres, PostgresSession);
 
     fn create(plan: &Plan) -> Self {
         let database = <Postgres as Engine>::create(plan);
@@ -50,14 +45,6 @@ impl Engine for Views {
         <Postgres as Engine>::config(&database.0, plan)
             .set("collections.items.table", "\"shown\"")
             .set("collections.items.columns", "[\"id\", \"version\", \"payload\"]")
-    }
-
-    fn session(database: &Self, plan: &Plan) -> PostgresSession {
-        <Postgres as Engine>::session(&database.0, plan)
-    }
-
-    fn rows(database: &Self) -> BTreeMap<u32, u64> {
-        <Postgres as Engine>::rows(&database.0)
     }
 }
 

@@ -1,0 +1,61 @@
+//! What all tables of one file share: its text, its problems, and the keys that it may have.
+
+use std::cell::RefCell;
+
+use super::super::expand::Env;
+use super::super::problem::Problem;
+
+/// Most tables of which a message says that an unknown key belongs there.
+const HOMES_MAX: usize = 3;
+
+/// Key of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Path, with `NAME` for a collection's name.
+    pub path: String,
+    /// Default as written in the file; `required` or `none` where there is no value.
+    pub default: String,
+    /// Allowed values, in words.
+    pub range: String,
+}
+
+/// State shared by all tables of one file.
+pub(in super::super) struct Context<'a> {
+    pub(in super::super) text: &'a str,
+    pub(in super::super) env: &'a Env<'a>,
+    pub(in super::super) problems: RefCell<Vec<Problem>>,
+    pub(in super::super) known: RefCell<Vec<Known>>,
+    /// Unknown keys, each with the number of its problem.
+    pub(in super::super) unknown: RefCell<Vec<(usize, String)>>,
+}
+
+impl Context<'_> {
+    /// Returns the problems, where an unknown key of one table may be known in another.
+    pub(in super::super) fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        let known = self.known.into_inner();
+        for (problem, name) in self.unknown.into_inner() {
+            let paths = known.iter().filter_map(|known| known.path.rsplit_once('.'));
+            let homes: Vec<String> = paths
+                .filter(|(_, key)| *key == name)
+                .map(|(home, _)| format!("[{home}]"))
+                .collect();
+            if (1..=HOMES_MAX).contains(&homes.len()) {
+                problems[problem].what =
+                    format!("unknown key; it belongs to {}", homes.join(" or "));
+            }
+        }
+        problems
+    }
+
+    /// Records a problem; `at` is its byte offset in the file.
+    pub(in super::super) fn refuse(&self, path: String, at: Option<usize>, what: String) {
+        let line = at.map(|at| line_of(self.text, at));
+        self.problems.borrow_mut().push(Problem { line, path, what });
+    }
+}
+
+/// Returns the line of a byte offset, from 1.
+pub(in super::super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|b| *b == b'\n').count()
+}

@@ -1,0 +1,89 @@
+//! `hotrow serve URL`: a database is served without a file, and nothing is written to it.
+
+use super::{RUN_WITHIN, assert_has};
+use hotrow_testkit::harness::{Database, Ended, SOON, Server, await_until};
+use hotrow_testkit::postgres::Server as Postgres;
+
+fn shop() -> (Database, String) {
+    let database = Database::new();
+    database.execute(
+        "CREATE TABLE products(id INTEGER PRIMARY KEY, name TEXT);
+         CREATE TABLE stock(place TEXT, item INTEGER, n INTEGER, PRIMARY KEY(place, item)) STRICT;
+         CREATE TABLE log(text TEXT);
+         INSERT INTO products VALUES (1, 'a'); INSERT INTO stock VALUES ('BER', 1, 4);",
+    );
+    let url = format!("sqlite:{}", database.path().display());
+    (database, url)
+}
+
+#[test]
+fn the_tables_of_a_file_are_served_and_the_file_stays_as_it_is() {
+    let (database, url) = shop();
+    let before = std::fs::read(database.path()).unwrap();
+    let server = Server::start_without_file(&[&url], &[]);
+    server.await_ready();
+    let output = server.output();
+    let address = server.data;
+    assert_has(
+        &output,
+        &[
+            "Serving 2 collections until Ctrl-C:",
+            &format!(
+                "  http://{address}/products/{{id}}\n  http://{address}/stock/{{place}},{{item}}\n"
+            ),
+            "  log (collection `log`",
+            "with --triggers only those that changed",
+            &format!("hotrow init --from {url} --output hotrow.toml"),
+        ],
+    );
+    assert_eq!(server.get("/products/1").json()["name"], "a");
+    assert_eq!(server.get("/stock/BER,1").json()["n"], 4);
+    assert_eq!(std::fs::read(database.path()).unwrap(), before, "a byte of it changed");
+    database.execute("UPDATE products SET name = 'b'");
+    await_until("the change", SOON, || server.get("/products/1").json()["name"] == "b");
+}
+
+#[test]
+fn triggers_and_a_lifetime_are_chosen_on_the_command_line() {
+    let (database, url) = shop();
+    let server = Server::start_without_file(&["env:SHOP", "--ttl", "10m"], &[("SHOP", &url)]);
+    server.await_ready();
+    assert_has(&server.output(), &["hotrow init --from env:SHOP"]);
+    assert_eq!(server.get("/products/1").json()["name"], "a");
+    database.execute("UPDATE products SET name = 'b'");
+    assert_eq!(server.get("/products/1").json()["name"], "a", "within its lifetime");
+    drop(server);
+    let server = Server::start_without_file(&[&url, "--triggers"], &[]);
+    server.await_ready();
+    assert!(server.get("/products/1").header("hotrow-position").is_some());
+}
+
+/// The account may do everything, and is not used for it.
+#[test]
+fn a_missing_publication_is_shown_and_not_created() {
+    let server = Postgres::any();
+    server.batch("CREATE TABLE products (id int PRIMARY KEY)");
+    let ended = Ended::run(&["serve", &server.url(), "--data", "0", "--admin", "0"], RUN_WITHIN);
+    assert_eq!(ended.code(), 1, "{ended:?}");
+    let create = "CREATE PUBLICATION \"hotrow\" FOR TABLE \"public\".\"products\"";
+    assert_has(&ended.log, &[create, "--ttl 5s"]);
+    assert_eq!(server.query("SELECT count(*) FROM pg_publication"), "0");
+}
+
+#[test]
+fn what_cannot_be_served_is_said_in_one_line() {
+    let (_database, url) = shop();
+    for (arguments, code, part) in [
+        (&["shop.db"][..], 2, "must begin with a scheme"),
+        (&["env:HOTROW_TEST_UNSET"], 2, "HOTROW_TEST_UNSET is not set"),
+        (&["sqlite:/missing.db"], 1, "does not exist"),
+        (&["postgres://u:secret-pw@127.0.0.1:1/x"], 1, "Connection refused"),
+        (&["postgres://u@127.0.0.1:1/x", "--triggers"], 2, "--triggers is for SQLite"),
+        (&[&url, "--data", "shop:1"], 2, "localhost:8080, 8080 (this machine only)"),
+    ] {
+        let ended = Ended::run(&[&["serve"], arguments].concat(), RUN_WITHIN);
+        assert_eq!(ended.code(), code, "{ended:?}");
+        assert_has(&ended.log, &[part]);
+        assert!(!ended.log.contains("secret-pw"), "{ended:?}");
+    }
+}

@@ -1,0 +1,464 @@
+//! Several records in one request. A batch is no snapshot: each record meets the contract on its
+//! own.
+
+mod answers;
+mod by_alias;
+mod list;
+mod number;
+
+use std::borrow::Borrow;
+use std::rc::Rc;
+
+use hotrow_admission::shed::Kind;
+use hotrow_answer::answer::{Answer, Outcome};
+use hotrow_answer::body::Body;
+use hotrow_answer::budgets::{self, COUNTED_BYTES_MIN};
+use hotrow_answer::context::{ConnectionContext, PendingRequest, ReadRequest, RequestTimes};
+use hotrow_answer::http_error::HttpError;
+use hotrow_answer::ids::Ids;
+use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
+use hotrow_answer::render::{self, BatchParts};
+use hotrow_answer::request::RequestBody;
+use hotrow_answer::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
+use hotrow_answer::route::ReadTarget;
+use hotrow_answer::scan_detector::ScanSubject;
+use hotrow_answer::sight::Sight;
+use hotrow_cache::{Lookup, ReadMode, Record};
+use hotrow_gate::read::{PendingReads, lead};
+use hotrow_measure::clock::Nanos;
+use hotrow_representation::precondition;
+use hotrow_source::ReadFailure;
+use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
+use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_telemetry::server_timing::ReadAt;
+use hotrow_telemetry::traces::{ReadKind, TraceSlot, WaitingRequest};
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::Position;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+
+use self::answers::{Answers, View};
+use self::by_alias::batch_by_alias;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::list::parse_body;
+
+use crate::handle::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds, Step};
+use crate::position;
+use crate::reads::Reads;
+
+/// Answers a batch whose ids are in its body.
+pub(crate) fn posted(
+    reads: &Rc<Reads>,
+    target: ReadTarget,
+    body: RequestBody,
+    evaluation: Evaluation,
+    context: &ReadRequest<'_>,
+) -> Step {
+    let id = target.of;
+    // Before the body takes memory.
+    let admitted = reads
+        .authorisation
+        .check_alias_grant(target, context)
+        .and_then(|()| reads.admission.check_shedding_by_head(id, Kind::Batch, context));
+    if let Err(problem) = admitted {
+        return Step::refused(problem);
+    }
+    match evaluation {
+        Evaluation::First => {}
+        Evaluation::Again(Some(ids)) => {
+            let ids = ids.check_size(&reads.limits).map(|()| ids);
+            return limited_batch(reads, id, ids, context);
+        }
+        Evaluation::Again(None) => return Step::refused(CONFIGURATION_CHANGED),
+    }
+    if let Some(refusal) = reads.admission.limited_by_head(id, context) {
+        return refusal;
+    }
+    let request = context.to_pending();
+    let ids = ReceivedIds::default();
+    let trace = reads.fetcher.trace_slot();
+    let received = (Rc::clone(&ids), trace.clone());
+    let reads = Rc::clone(reads);
+    let future =
+        Box::pin(async move { batch_post(&reads, target, body, request, &received).await });
+    Step::Later(Pending { future, ids: Some(ids), trace })
+}
+
+/// Answers a batch of these ids, or refuses it.
+pub(crate) fn several(
+    reads: &Rc<Reads>,
+    target: ReadTarget,
+    parsed: Result<Ids, HttpError>,
+    request: &ReadRequest<'_>,
+) -> Step {
+    match reads.authorisation.check_alias_grant(target, request) {
+        Ok(()) => limited_batch(reads, target.of, parsed, request),
+        Err(problem) => Step::refused(problem),
+    }
+}
+
+/// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
+/// nothing.
+fn limited_batch(
+    reads: &Rc<Reads>,
+    id: CollectionId,
+    parsed: Result<impl Borrow<Ids> + 'static, HttpError>,
+    request: &ReadRequest<'_>,
+) -> Step {
+    if let Err(problem) = reads.admission.check_shedding_by_head(id, Kind::Batch, request) {
+        return Step::refused(problem);
+    }
+    let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().keys.len());
+    reads.admission.limited(reads, id, ids, request, move |reads, request| match parsed {
+        Ok(ids) => batch(reads, id, ids, request),
+        Err(problem) => Step::refused(problem),
+    })
+}
+
+async fn batch_post(
+    reads: &Rc<Reads>,
+    target: ReadTarget,
+    body: RequestBody,
+    request: PendingRequest,
+    (ids, trace): &(ReceivedIds, Option<TraceSlot>),
+) -> Outcome {
+    let arrived = request.times.arrived;
+    let received =
+        hotrow_answer::receive::body(body, reads.limits.body_bytes, &reads.budgets.bodies).await;
+    let schema = &reads.collections.get(target.keys).schema;
+    let parsed = match received {
+        Ok(body) => {
+            let (limits, hasher) = (&reads.limits, reads.cache.hasher());
+            list::parse_body_in_turns(schema, limits, hasher, body.bytes()).await
+        }
+        Err(problem) => Err(problem),
+    };
+    let parsed = parsed.map(|parsed| Rc::clone(ids.get_or_init(|| Rc::new(parsed))));
+    // The body's time is the client's: only its own deadline header counts from the arrival.
+    let complete = Nanos::now();
+    let times = RequestTimes { arrived, complete, now: complete };
+    let request = PendingRequest { times, ..request };
+    limited_batch(reads, target.of, parsed, &request.context()).rest(trace.as_ref()).await
+}
+
+fn batch(
+    reads: &Rc<Reads>,
+    id: CollectionId,
+    ids_kept: impl Borrow<Ids> + 'static,
+    request: &ReadRequest<'_>,
+) -> Step {
+    let ids = ids_kept.borrow();
+    let now = request.times.now;
+    if precondition::excludes_untagged(request.headers) {
+        return Step::refused(HttpError::PreconditionFailed(
+            "a batch has no entity tag that If-Match could name",
+        ));
+    }
+    if ids.keys.first().is_some_and(|key| key.collection() != id) {
+        return batch_by_alias(reads, id, ids_kept, request);
+    }
+    let subject = reads.lookups.scan_subject(request);
+    let sampled_mode = mode_of(request.required, subject);
+    let mode = match request.required {
+        Ok(ReadRequirement::None) => subject.mode(),
+        Ok(ReadRequirement::New) => ReadMode::Revalidate,
+        Ok(ReadRequirement::AtLeast(wanted)) => {
+            return batch_at_least(reads, id, ids_kept, wanted, request);
+        }
+        Err(problem) => return Step::refused(problem.clone()),
+    };
+    let cache = &reads.cache;
+    reads.lookups.requested(&ids.keys, &ids.hashes, sampled_mode, now);
+    let budgets = &reads.budgets;
+    let sight = request.sight;
+    let mut answers = Answers::new(&reads.cache, ids, budgets.answer(), View::of(request));
+    let mut unseen = Vec::new();
+    // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
+    let mut kinds = LookupCounts::default();
+    let mut expired = Vec::new();
+    let ages = cache.ages(id, now);
+    let found = |place, record: Record, freshness| {
+        if sight.must_read_again(&record) {
+            return unseen.push(place);
+        }
+        kinds.add(LookupKind::of_memory(&record, freshness));
+        if reads.admission.may_refresh(id, freshness, now) {
+            expired.push(place);
+        }
+        let provenance = Provenance::of_hit(freshness, ages.of(&record));
+        let _bytes = answers.put(place, record, provenance);
+    };
+    let mut deadline = now;
+    let mut size = None;
+    let mut rows = 0;
+    let mut admit = |cold| {
+        deadline = reads.admission.admit_reads(id, mode, cold, request)?;
+        rows += cold;
+        // Before anything is queued: rows without room are not read.
+        size = None;
+        size = Some(budgets.answer_of_rows(id, rows)?);
+        Ok(deadline)
+    };
+    let others = cache.lookup_batch_with(&ids.keys, &ids.hashes, mode, now, found, &mut admit);
+    let others = others.and_then(|others| {
+        // Queued beside the cold keys, before a query is sent.
+        let again = lookup_again(reads, ids, &unseen, now, &mut admit)?;
+        Ok(others.into_iter().chain(again))
+    });
+    let others = match others {
+        Ok(others) => others,
+        Err(problem @ HttpError::BadHeader(_)) => return Step::refused(problem),
+        Err(problem) => {
+            return Step::Now(batch_refused(reads, id, ids, mode, (request, subject), problem));
+        }
+    };
+    if let Some(size) = size {
+        answers.size = size;
+    }
+    kinds.each(|kind, times| reads.lookups.count_lookups(subject, id, kind, times));
+    let mut refresh = false;
+    for place in expired {
+        refresh |= cache.refresh(&ids.keys[place]);
+    }
+    let mut waiters = Vec::new();
+    for (place, lookup) in others {
+        reads.lookups.looked_up(subject, id, mode, &lookup);
+        match lookup {
+            // Stored between the two looks at memory.
+            Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
+                refresh |= reads.admission.may_refresh(id, freshness, now)
+                    && cache.refresh(&ids.keys[place]);
+                let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
+                let _bytes = answers.put(place, record, provenance);
+            }
+            Lookup::Coalesced(waiter) => waiters.push(((place, CacheOutcome::Coalesced), waiter)),
+            Lookup::Miss(waiter) => waiters.push(((place, CacheOutcome::Miss), waiter)),
+            Lookup::Bypass(waiter) => waiters.push(((place, CacheOutcome::Bypass), waiter)),
+            Lookup::Refused(refusal) => {
+                match reads.answers.stale_if_error(&ids.keys[place], mode, sight, now) {
+                    Some((record, provenance)) => _ = answers.put(place, record, provenance),
+                    None => {
+                        return Step::refused(HttpError::from(&refusal));
+                    }
+                }
+            }
+        }
+    }
+    if let Err(refused) = answers.reserve_found(budgets.row_bytes(id)) {
+        return Step::refused(budgets.refused(&refused, ids.keys.len()));
+    }
+    if refresh || !waiters.is_empty() {
+        lead(&reads.fetcher, id);
+    }
+    if waiters.is_empty() {
+        return Step::Now(render(reads, request.connection, id, ids, answers));
+    }
+    let fetcher = &reads.fetcher;
+    let cold: Vec<&Key> = waiters.iter().map(|((place, _), _)| &ids.keys[*place]).collect();
+    let logged = cold.first().and_then(|key| fetcher.query_log.enter(key, request.headers));
+    let waiting = fetcher.trace(request, &cold, mode.into());
+    let pending = (PendingReads::new(waiters).traced(logged, waiting), deadline);
+    batch_later(reads, request.connection, id, ids_kept, mode, answers, pending)
+}
+
+/// Answers a batch whose cold keys are not read: with records from memory and stale ones, or
+/// with the refusal.
+fn batch_refused(
+    reads: &Reads,
+    id: CollectionId,
+    ids: &Ids,
+    mode: ReadMode,
+    (request, subject): (&ReadRequest<'_>, ScanSubject<'_>),
+    problem: HttpError,
+) -> Outcome {
+    let now = request.times.now;
+    let sight = request.sight;
+    let mut answers = Answers::new(&reads.cache, ids, reads.budgets.answer(), View::of(request));
+    let mut all = true;
+    for (place, key) in ids.keys.iter().enumerate() {
+        let held = match held(reads, (subject, sight), key, mode, now) {
+            Some(held) => Some(held),
+            None => {
+                reads.lookups.refused(id);
+                reads.answers.stale_if_error(key, mode, sight, now)
+            }
+        };
+        all &= held.is_some();
+        held.into_iter()
+            .for_each(|(record, provenance)| _ = answers.put(place, record, provenance));
+    }
+    if all { render(reads, request.connection, id, ids, answers) } else { Answer::refused(problem) }
+}
+
+/// Returns the answer of memory, without a read; counted as a lookup.
+fn held(
+    reads: &Reads,
+    (subject, sight): (ScanSubject<'_>, Sight<'_>),
+    key: &Key,
+    mode: ReadMode,
+    now: Nanos,
+) -> Option<(Record, Provenance)> {
+    let cache = &reads.cache;
+    let (record, quality) =
+        (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
+    if sight.must_read_again(&record) {
+        return None;
+    }
+    let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+    let kind = LookupKind::of_memory(&record, quality);
+    reads.lookups.count_lookup(subject, key.collection(), kind);
+    Some((record, provenance))
+}
+
+fn batch_later(
+    reads: &Rc<Reads>,
+    connection: &Rc<ConnectionContext>,
+    id: CollectionId,
+    ids: impl Borrow<Ids> + 'static,
+    mode: ReadMode,
+    mut answers: Answers,
+    (mut pending, deadline): (PendingReads<(usize, CacheOutcome)>, Nanos),
+) -> Step {
+    let place = match reads.admission.shared.inflight.enter(mode == ReadMode::Revalidate) {
+        Ok(place) => place,
+        Err(problem) => return Step::refused(problem),
+    };
+    let reads = Rc::clone(reads);
+    let connection = Rc::clone(connection);
+    let arrived = Nanos::now();
+    Step::later(pending.trace_slot(), async move {
+        let _place = place;
+        let ids = ids.borrow();
+        let budgets = &reads.budgets;
+        while let Some(((place, outcome), waited)) =
+            pending.next(&reads.fetcher, id, deadline).await
+        {
+            let now = Nanos::now();
+            let outcome = if mode == ReadMode::Revalidate { CacheOutcome::Bypass } else { outcome };
+            reads.admission.waited(arrived, &waited);
+            match waited {
+                Ok(record) => {
+                    let age = reads.cache.age(&record, now);
+                    let bytes = answers.put(place, record, Provenance { outcome, age });
+                    if let Err(refused) = answers.size.add_row(bytes, budgets.row_bytes(id)) {
+                        // Keys queued for this batch alone are not read, and its query in
+                        // flight is cancelled.
+                        return Answer::refused(budgets.refused(&refused, ids.keys.len()));
+                    }
+                }
+                Err(problem) => {
+                    match reads.answers.stale_if_error(
+                        &ids.keys[place],
+                        mode,
+                        answers.view.sight.as_sight(),
+                        now,
+                    ) {
+                        Some((record, provenance)) => _ = answers.put(place, record, provenance),
+                        None => return Answer::refused(problem),
+                    }
+                }
+            }
+        }
+        render(&reads, &connection, id, ids, answers)
+    })
+}
+
+fn batch_at_least(
+    reads: &Rc<Reads>,
+    id: CollectionId,
+    ids: impl Borrow<Ids> + 'static,
+    wanted: Position,
+    request: &ReadRequest<'_>,
+) -> Step {
+    let (deadline, place) = match reads.admission.shared.admit_privileged(request) {
+        Ok(admitted) => admitted,
+        Err(problem) => return Step::refused(problem),
+    };
+    let reads = Rc::clone(reads);
+    let connection = Rc::clone(request.connection);
+    let view = View::of(request);
+    let keys: Vec<&Key> = ids.borrow().keys.iter().collect();
+    let fetcher = &reads.fetcher;
+    let waiting = fetcher.trace(request, &keys, ReadKind::MinPosition);
+    Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
+        let _place = place;
+        let ids = ids.borrow();
+        let Reads { fetcher, cache, limits, .. } = &*reads;
+        let wait = (limits.position_wait, waiting.as_ref());
+        let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
+        match position::read_at_least((fetcher, cache), wait, sought, wanted, deadline).await {
+            Err(problem) => Answer::refused(problem),
+            Ok((found, size)) => {
+                let mut answers = Answers::new(&reads.cache, ids, size, view);
+                found
+                    .into_iter()
+                    .enumerate()
+                    .for_each(|(i, (record, how))| _ = answers.put(i, record, how));
+                render(&reads, &connection, id, ids, answers)
+            }
+        }
+    })
+}
+
+/// Looks up the keys at these places past memory: see [`Sight::must_read_again`].
+fn lookup_again(
+    reads: &Reads,
+    ids: &Ids,
+    places: &[usize],
+    now: Nanos,
+    admit: impl FnOnce(usize) -> Result<Nanos, HttpError>,
+) -> Result<Vec<(usize, Lookup<ReadFailure>)>, HttpError> {
+    let keys: Vec<Key> = places.iter().map(|place| ids.keys[*place].clone()).collect();
+    let lookups = reads.cache.lookup_batch_if(&keys, ReadMode::Revalidate, now, admit)?;
+    Ok(places.iter().copied().zip(lookups).collect())
+}
+
+fn render(
+    reads: &Reads,
+    connection: &ConnectionContext,
+    id: CollectionId,
+    ids: &Ids,
+    answers: Answers,
+) -> Outcome {
+    let Answers { items, unanswered, worst, token, size, is_described, read_at, .. } = answers;
+    if unanswered > 0 {
+        // It would be reported as missing.
+        return Answer::refused(HttpError::Unreadable);
+    }
+    if connection.is_redis {
+        return (Answer::Items(Box::new(BatchParts { items, size })), worst.outcome);
+    }
+    let Ok(segments) = render::render(ids, &items) else {
+        return Answer::refused(budgets::NO_ROOM);
+    };
+    // From here on the answer alone holds the records, and releases each when it is written.
+    drop(items);
+    let bytes = segments.len() as u64;
+    let size = if bytes < COUNTED_BYTES_MIN { size.none() } else { size.finish(bytes) };
+    let mut response = match size {
+        Ok(reservation) => Response::new(Body::held(segments, reservation, &connection.activity)),
+        Err(refused) => {
+            let problem = reads.budgets.refused(&refused, ids.keys.len());
+            return Answer::refused(problem);
+        }
+    };
+    if let (Some(read_at), true) = (read_at, reads.has_server_timing) {
+        response.extensions_mut().insert(ReadAt(read_at));
+    }
+    let headers = response.headers_mut();
+    headers.reserve(8);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let collection = reads.collections.get(id);
+    // No purge reaches a batch.
+    let is_kept = collection.surrogate_keys.is_none();
+    let directives = if is_kept { collection.cache_control.clone() } else { NO_STORE };
+    headers.insert(CACHE_CONTROL, directives);
+    let position = token.position().map(|position| reads.answers.header_writer.position(position));
+    if is_described {
+        describe(headers, worst, position);
+    } else if let Some(position) = position {
+        headers.insert(HOTROW_POSITION, position);
+    }
+    (response.into(), worst.outcome)
+}
