@@ -1,4 +1,29 @@
 //! The commands that are served, as `COMMAND` describes them.
+//!
+//! Reference `redis`: Commands
+//!
+//! A command may also be a line, as in `telnet`.
+//!
+//! - `GET key`: the record, or null
+//! - `MGET key …`: records and nulls in the order of the keys, of any collections, at most
+//!   `limits.max_batch`. The cold keys of each collection are one query
+//! - `EXISTS key …`: number of keys that have a record; repeated keys count again
+//! - `HOTROW.GET key MINPOS position`: the record, as with [`Hotrow-Min-Position`](consistency.md);
+//!   needs `allow_min_position`
+//! - `AUTH credential`, `AUTH default credential`: `OK`; an API key or a token (JWT)
+//! - `HELLO [2 or 3] [AUTH default credential] [SETNAME name]`: chooses the version of replies
+//! - `PING [text]`, `ECHO text`, `SELECT 0`, `RESET`, `QUIT`: as in Redis
+//! - `TTL key`, `PTTL key`: time for which memory may keep the record, in seconds and milliseconds;
+//!   -2: no record; -1: no limit
+//! - `CLIENT ID`, `SETNAME`, `GETNAME`, `SETINFO`, `INFO`, `NO-EVICT`, `NO-TOUCH`: as in Redis, but
+//!   ids are random; the last two have no effect
+//! - `CLIENT TRACKING`, `CACHING`, `GETREDIR`, `TRACKINGINFO`: [client-side
+//!   caching](redis.md#client-side-caching)
+//! - `SUBSCRIBE`, `UNSUBSCRIBE`: only of `__redis__:invalidate`
+//! - `MULTI`, `EXEC`, `DISCARD`: the commands run one after the other at `EXEC`, each record read
+//!   by itself: no isolation
+//! - `COMMAND`, `COMMAND COUNT`, `DOCS`, `INFO`, `LIST`: these commands
+//! - `INFO`: versions and role, the same in every section
 
 use hotrow_resp::arguments::Arguments;
 

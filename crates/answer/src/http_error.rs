@@ -2,6 +2,30 @@
 //!
 //! A failed read passes through three types: `SourceError` (what the engine reports; the log gets
 //! its text), `LookupError` (why the lookup has no record) and [`HttpError`].
+//!
+//! Reference `http`: # Status codes
+//!
+//! Errors are `application/problem+json` (RFC 9457); causes are only in the log.
+//!
+//! - **400**: malformed id, batch, deadline, framing; malformed, foreign or ungranted position;
+//!   batch beyond a rate limit.
+//! - **401**: [credential](access.md) missing or refused: see `WWW-Authenticate`.
+//! - **403**: the credential's roles lack the grant; a preflight request of a foreign origin.
+//! - **404**: no such record, collection or path: see `title`; another tenant's record.
+//! - **405**: other methods: see `Allow`.
+//! - **408**: head or body late; closes.
+//! - **412**: `If-Match` does not hold.
+//! - **413**: answer above `answer_bytes`: ask for fewer ids.
+//! - **413, 414, 431**: body, target or header above its
+//!   [limit](reference/configuration.md#limits); closes, but for a body over HTTP/2.
+//! - **429**: [rate limit](rate-limits.md#responses); too many refused credentials;
+//!   `connections_per_client` (closes); with `Retry-After`.
+//! - **500**: the database cannot read the record (damage, an overflow in a view), or it has no
+//!   JSON form: see the log. [Other records](overload.md#one-bad-record) are not affected.
+//! - **503**: a limit, [shedding](overload.md#shedding), open breaker, unreadable database, feed
+//!   behind with `when_stale = "refuse"`; with `Retry-After`.
+//! - **504**: database or position too late.
+//! - **505**: other HTTP versions.
 
 use bytes::Bytes;
 use hotrow_cache::LookupError;

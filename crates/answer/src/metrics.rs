@@ -1,5 +1,43 @@
 //! Metrics of the HTTP side. Each worker writes its own [`WorkerMetrics`] with plain stores; a
 //! scrape adds them up.
+//!
+//! Reference `metrics`: Requests
+//!
+//! - `hotrow_http_requests_total` (`status`, `cache`): By status and outcome of the lookup (`none`
+//!   without one). `stale`: the feed is behind.
+//! - `hotrow_http_request_duration_seconds` (`cache`): Histogram, end of the head to the answer:
+//!   slow `hit`: too few cores; slow `miss`: the database.
+//! - `hotrow_http_refused_total` (`limit`): Refused before handling, by limit or `malformed`.
+//! - `hotrow_http_sent_bytes_total`: Bytes taken by clients, heads included.
+//! - `hotrow_distinct_ids` (`day`): Ids `today` and `yesterday` (UTC), within 1.6 %. Above
+//!   `hotrow_cache_entries`: the working set does not fit.
+//! - `hotrow_access_total` (`outcome`): Requests with [`[access]`](access.md): `key`,
+//!   `certificate`, `known_token`, `token` (signature checked), `anonymous`; `missing`, `refused`
+//!   (401), `limited` (429), `no_keys` (503), `forbidden` (403, with a good credential). **Any**
+//!   `no_keys`: no JWKS was usable for `jwks_max_age`.
+//! - `hotrow_jwks_reads_total` (`result`): Reads of the JWKS, from its file or URL: `ok`, `failed`.
+//! - `hotrow_jwks_keys`: Keys of tokens in force.
+//! - `hotrow_jwks_age_seconds`: Since the keys were confirmed. **Above several `refresh`**: tokens
+//!   end at `jwks_max_age`.
+//! - `hotrow_grants_reloads_total` (`result`): Changed files of grants: `reloaded`, `refused`. With
+//!   `access.grants_file`.
+//!
+//! Reference `metrics`: Connections
+//!
+//! - `hotrow_http_connections`: Open connections.
+//! - `hotrow_http_send_bytes`: Held by the kernel for clients that take nothing, 256 KiB each. Near
+//!   `limits.send_bytes`: the slowest are reset.
+//! - `hotrow_http_connections_accepted_total`: Connections served. As many as requests: no
+//!   keep-alive.
+//! - `hotrow_http_connections_closed_total` (`cause`): Connections ended: `finished`, `broken`,
+//!   time-outs, `drain_rate` (answer taken too slowly), `send_bytes`, `refused`, `handshake` (TLS
+//!   or a proxy's header refused), `drained`, `reclaimed` (slot needed: low `limits.connections`,
+//!   or flood), `cut` (without a stop: bug).
+//! - `hotrow_tls_certificate_expiry_timestamp_seconds` (`listener`): End of the certificate's
+//!   validity. With TLS. Listeners: `data`, `admin`.
+//! - `hotrow_tls_reloads_total` (`listener`, `result`): Changed certificate files: `reloaded`,
+//!   `refused`. With TLS.
+//! - `hotrow_http_accept_errors_total`: **Any**: out of descriptors or memory.
 
 mod access;
 mod ids;

@@ -4,6 +4,17 @@
 //! any pieces; [`fields`] are its header fields; [`body`] decodes what follows; [`write`] writes
 //! the heads of answers. [`error`] lists what is refused: everything that two parsers could read in
 //! two ways. [`authority`] and [`target`] hold the grammar of hosts and request targets.
+//!
+//! Reference `http`: Wire format
+//!
+//! - `HEAD`: gets no body, except on a connection beyond a limit.
+//! - targets: a target is a path or a URL, whose host is ignored. One with a fragment (`#`) gets
+//!   400. HTTP/1.2 to 1.9 are 505.
+//! - `400`, and closed: `Content-Length` beside `Transfer-Encoding`, two different lengths,
+//!   `Transfer-Encoding` other than one `chunked` or in HTTP/1.0, folded lines, white space before
+//!   the colon, NUL, bare CR and other forbidden bytes, no `Host`, two or an invalid one, an empty
+//!   `:authority`, malformed chunks or trailers. A bare LF ends a line of the head, not of a
+//!   chunked body.
 
 pub mod authority;
 pub mod body;

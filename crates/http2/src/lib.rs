@@ -8,6 +8,24 @@
 //!
 //! A request becomes the text of a head of HTTP/1.1, so that both versions have one parser, one set
 //! of limits and one set of refusals. Time is an argument.
+//!
+//! Reference `http`: HTTP/2
+//!
+//! - 100 open streams per connection; more are refused.
+//! - `header_bytes` counts the head as it would be over HTTP/1.1.
+//! - `header_timeout`: a head whose last frame does not come ends the connection, without an
+//!   answer.
+//! - A body that is refused or not read ends its stream, not the connection. After an error up to
+//!   256 KiB of it are dropped, for at most a second; then the stream is reset (`NO_ERROR`).
+//! - `body_timeout` is per stream (408). A stream, and a connection, may send 65,535 bytes of
+//!   bodies before its requests read them.
+//! - `write_timeout` and `drain_rate_min` count all answers of a connection, and a closed window as
+//!   not reading. A [follower](changes.md) whose window stays closed for `write_timeout` is reset
+//!   (`CANCEL`), also if other streams are read.
+//! - The drain, idle time-outs and a shed connection send GOAWAY. A client has a second to leave.
+//! - A head that breaks the rules of HTTP/2 (upper case, fields of the connection, a missing
+//!   `:path`) resets its stream. A target that is none of the method, which proxies pass on, is
+//!   400.
 
 pub mod budget;
 pub mod connection;

@@ -1,5 +1,9 @@
 //! Admin side: health, metrics, status, purge. It has its own listener and thread, so that load on
 //! the data side does not delay it, nor a slow scrape the data side.
+//!
+//! Reference `admin`: # State as JSON
+//!
+//! Of the [admin API](http.md#admin-api), and of a [relay](hub.md#operation).
 
 mod access;
 mod budgets;

@@ -9,6 +9,10 @@
 //!
 //! A command becomes a [`ReadRequest`](hotrow_answer::context::ReadRequest), as a request over HTTP
 //! does. So each rule has one place, and every command is judged anew.
+//!
+//! Reference `redis`: # Redis commands and errors
+//!
+//! Of the [Redis protocol](redis.md).
 
 mod answered;
 mod command_request;

@@ -33,6 +33,20 @@
 //!
 //! In a text, bytes that are not UTF-8 become U+FFFD. Fields are written in the document's order; a
 //! repeated name is written as often as it is stored.
+//!
+//! Reference `databases`: Values of MongoDB
+//!
+//! `json = "plain"` (default) as below, or `"relaxed"`: MongoDB's relaxed Extended JSON v2.
+//!
+//! Invalid UTF-8 becomes U+FFFD. A document nested more than 100 levels deep is not served.
+//!
+//! - integers, Decimal128, double: number; `"NaN"`, `"Infinity"`, `"-Infinity"`.
+//! - date: `"2024-02-29T13:13:15.500Z"`; years outside 0 to 9999 with a sign.
+//! - ObjectId: 24 hexadecimal digits.
+//! - binary: base64; subtype 4 as a UUID.
+//! - timestamp, DBPointer: `{"t":1,"i":2}`, `{"ref":"…","id":"…"}`.
+//! - regular expression: `"/pattern/options"`.
+//! - code, symbol, MinKey, MaxKey: text.
 
 mod scalar;
 

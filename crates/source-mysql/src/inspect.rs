@@ -2,6 +2,16 @@
 //! by foreign keys.
 //!
 //! It runs at the start, with the schema poll, and in a reader whose statement no longer fits.
+//!
+//! Reference `databases`: Views of MySQL and MariaDB
+//!
+//! - accepted: columns, numbers, texts without quotes and backslashes; `=`, `<>`, `<`, `<=`, `>`,
+//!   `>=`, `<=>`, `+`, `-`, `*`; `AND`, `OR`, `NOT`, `IS [NOT] NULL`, `IS TRUE`, `IN (…)`,
+//!   `BETWEEN`, `CASE`; `abs`, `coalesce`, `if`, `ifnull`, `lower`, `nullif`, `upper`. TIME, YEAR,
+//!   BINARY, JSON and the like only as they are, not in an expression.
+//! - refused, with its place in the text: everything else: joins, subqueries, grouping, `DISTINCT`,
+//!   `ORDER BY`, `LIMIT`, other functions, `/`, `LIKE`, views over views, `ALGORITHM = TEMPTABLE`
+//!   ([why](adr/0027-views-by-their-text.md)).
 
 mod catalog;
 mod embedded;

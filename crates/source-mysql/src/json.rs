@@ -1,6 +1,20 @@
 //! Rows of the text protocol as JSON, written directly to bytes. docs/mysql.md lists the forms.
 //!
 //! The session's settings make texts UTF-8 and times UTC.
+//!
+//! Reference `databases`: Values of MySQL and MariaDB
+//!
+//! Generated columns are served, invisible ones only where `columns` names them.
+//!
+//! - integers, `YEAR`, `BIT`: number, without the zeros of ZEROFILL; `BOOLEAN` is 0 or 1.
+//! - `DECIMAL`: number as stored. `FLOAT`, `DOUBLE`: shortest exact number.
+//! - texts, `UUID`, `INET4`, `INET6`, `ENUM`, `SET`: text; a SET's members with commas.
+//! - `DATE`, `TIME`: `"2026-11-20"`, `"-22:35:09.5"`.
+//! - `DATETIME`, `TIMESTAMP`: `"2026-11-20T22:35:09.5"`, `"2026-11-20T22:35:09.5Z"`.
+//! - zero dates: `"0000-00-00"`, `"0000-00-00T00:00:00"`.
+//! - `BINARY`, `VARBINARY`, `BLOB`, `VECTOR`: base64; in a key as its id.
+//! - `JSON`: as stored; in MariaDB a string if it is no JSON.
+//! - geometries: base64 of `ST_AsBinary`.
 
 use mysql_async::Column;
 use mysql_async::consts::ColumnType;

@@ -1,4 +1,13 @@
 //! Errors of the connections, as text and as the end of a feed's session.
+//!
+//! Reference `databases`: Errors of a read of PostgreSQL
+//!
+//! A missing table or column (42) is 503 once the catalogue confirms it.
+//!
+//! - 21, 22, 23, 2F, 38, 39, 42, P0, XX001, XX002: [500 for the record](overload.md#one-bad-record)
+//! - 42501, unknown ones: 503 for the query
+//! - 57014, 55P03: 504; counts for the breaker
+//! - 08, 40, 53, 55000, 57, 58, other XX: 503; counts for the breaker
 
 use std::future::Future;
 use std::time::Duration;

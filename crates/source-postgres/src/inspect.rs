@@ -1,5 +1,14 @@
 //! Shape of a collection's table in the database: columns to serve, key, and the feed's old row
 //! values. Used at the start, by the schema poll, and by a reader whose statement no longer fits.
+//!
+//! Reference `databases`: Views of PostgreSQL
+//!
+//! - accepted: columns, constants, PostgreSQL's own immutable functions and operators, `CASE`,
+//!   `coalesce`, `IN` with constants, arrays, `AND`, `OR`, `NOT`, `IS NULL`, `IS DISTINCT FROM`.
+//! - refused, with the reason: joins, `DISTINCT`, grouping, set operations, `WITH`, `LIMIT`, `ORDER
+//!   BY`, aggregates, windows, subqueries; functions that are not immutable (`now()`, casts through
+//!   text) or not PostgreSQL's own; a computed key; system columns; security barriers, row-level
+//!   security on the table; rules; views over views ([why](adr/0013-views-over-one-row.md)).
 
 mod catalog;
 mod embedded;

@@ -3,6 +3,27 @@
 //!
 //! Source for the binary forms: the `*_send` functions of PostgreSQL; they have not changed since
 //! version 13.
+//!
+//! Reference `databases`: Values of PostgreSQL
+//!
+//! - integers, `oid`, `boolean`: number, boolean.
+//! - `numeric`: number as stored; `NaN` and infinities are strings.
+//! - `real`, `double precision`: shortest exact number; `"NaN"`, `"Infinity"`, `"-Infinity"`.
+//! - `timestamptz`: `"2026-11-20T22:35:09.37875Z"`; `timestamp` without `Z`; `"infinity"`,
+//!   `"-infinity"`.
+//! - years beyond 9999 or BC: all digits; ` BC` at the end: `"4713-01-01T00:00:00Z BC"`.
+//! - `date`, `time`, `timetz`: `"2026-11-20"`, `"22:35:09.5"`, `"22:35:09+01:00"`.
+//! - `interval`: ISO 8601, a sign per part.
+//! - `bytea`: base64; in a key hexadecimal.
+//! - `json`, `jsonb`: as stored; `json` may repeat keys.
+//! - arrays: nested arrays, without lower bounds.
+//! - ranges: `{"lower":…,"upper":…,"bounds":"[)"}`, `{"empty":true}`; multiranges: lists of these.
+//! - composite types: objects.
+//! - these three with a type served as text: the server's `to_json`.
+//! - `regclass` and the other references to objects: the OID, as the text would change with a name.
+//!   Refused for the same reason: `aclitem`, and composites of a reference and a type served as
+//!   text.
+//! - others (texts, enums, `xml`, `money` in the locale `C`, extensions): the server's text.
 
 mod forms;
 mod nested;

@@ -3,6 +3,23 @@
 //! The feed carries a value as its type's output function prints it, a read as a cast to text does;
 //! the sessions of both are set to ISO dates and UTC. Values that no id can name (`infinity`, years
 //! before 1, `NaN`) stay unchanged: no key can be made of them.
+//!
+//! Reference `databases`: Keys of PostgreSQL
+//!
+//! One to four columns that deletes carry.
+//!
+//! Other types are refused. `NaN`, infinities and other years have no id.
+//!
+//! - integers: decimal, without leading zeros; `boolean`: `true`, `false`.
+//! - `numeric`: decimal, without exponent and leading zeros; trailing zeros of the fraction do not
+//!   count.
+//! - `text`, `varchar`, `char(n)`, enums: the text; trailing blanks of `char(n)` do not count.
+//! - `citext`, non-deterministic collations: any equal spelling; only the stored one is cached,
+//!   others and missing ids are read each time.
+//! - `uuid`, `bytea`: hexadecimal.
+//! - `date`: `2026-11-20`, years 1 to 9999.
+//! - `timestamp`, `timestamptz`: `2026-11-20T22:35:09.37875` without trailing zeros; `Z` for
+//!   `timestamptz`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,14 @@
 //! Inspection of a collection's table: columns to serve, key columns, unique constraints.
+//!
+//! Reference `databases`: Views of SQLite
+//!
+//! - accepted: columns, `*`, numbers, texts; `=`, `==`, `<>`, `!=`, `<`, `<=`, `>`, `>=`, `+`, `-`,
+//!   `*`, `/`, `%`, `||`; `AND`, `OR`, `NOT`, `IS [NOT] NULL`, `IN (…)`, `BETWEEN`, `CASE`; `abs`,
+//!   `coalesce`, `ifnull`, `iif`, `length`, `lower`, `nullif`, `trim`, `upper`. An alias of a
+//!   column needs `AS`.
+//! - refused, with its place in the text: everything else: joins, subqueries, grouping, `DISTINCT`,
+//!   `ORDER BY`, `LIMIT`, other functions, `CURRENT_TIMESTAMP`, `LIKE`, `COLLATE`, the rowid under
+//!   a name that is no column, views over views ([why](adr/0027-views-by-their-text.md)).
 
 mod embedded;
 mod forms;

@@ -1,4 +1,13 @@
 //! Rows as JSON, written directly into bytes.
+//!
+//! Reference `databases`: Values of SQLite
+//!
+//! Generated columns are served. A record above 16 MiB of JSON is not.
+//!
+//! - INTEGER: number; JavaScript may round beyond 2⁵³.
+//! - REAL: shortest exact number, with point or exponent (`1.0`); `"Infinity"`, `"-Infinity"`.
+//! - TEXT: string; invalid UTF-8 becomes U+FFFD.
+//! - BLOB: base64 with padding; in a key `uuid` or `bytes` as in its id.
 
 use hotrow_types::key::KeyType;
 use rusqlite::Row;

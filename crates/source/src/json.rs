@@ -1,4 +1,8 @@
 //! JSON writers shared by all engines; they append to a byte buffer.
+//!
+//! Reference `databases`: # Values and errors of databases
+//!
+//! How each type of column is shown as JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

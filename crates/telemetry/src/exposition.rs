@@ -1,4 +1,13 @@
 //! The Prometheus text format (version 0.0.4).
+//!
+//! Reference `metrics`: # Metrics
+//!
+//! `GET /metrics` on the admin address answers in the Prometheus text format (0.0.4). Names with
+//! `_total` are counters, others gauges unless called a histogram. Labels are in parentheses.
+//! **Any**: look into it when it rises. The label `source` is the name of a
+//! [source](configuration.md#several-databases), `default` where the file gives none; that of
+//! `hotrow_pressure` is a source of pressure. [Alerts and a
+//! dashboard](production.md#watching-it).
 
 use std::fmt::Write as _;
 

@@ -9,6 +9,10 @@
 //! handler and no connection: its callers pass what a line or a span says. Nothing here
 //! delays a request: queues are bounded in bytes, what does not fit is dropped and counted, and one
 //! thread writes.
+//!
+//! Reference `logs`: # Access log and traces
+//!
+//! Of the [access log](logs.md#access-log) and of [traces](traces.md).
 
 pub mod access_log;
 pub mod exposition;

@@ -8,6 +8,49 @@
 //! the requests that memory answers, only those have a span that the caller records: their decision
 //! reads a header and the rest pays one branch. Spans go to a bounded queue, so that a collector
 //! that is slow or down delays no request.
+//!
+//! Reference `metrics`: Traces
+//!
+//! Of the export of [traces](traces.md), with `trace.endpoint`.
+//!
+//! - `hotrow_trace_spans_total` (`outcome`): Spans that left the queue: `exported`, `rejected` by
+//!   the collector, `failed` with their message.
+//! - `hotrow_trace_spans_dropped_total` (`reason`): Not recorded: spans at a full queue
+//!   (`queue_full`), requests over `trace.max_per_s` (`rate`) or while 256 traced ones wait
+//!   (`in_flight`).
+//! - `hotrow_trace_export_failures_total`: Attempts to send a message that failed. The log has the
+//!   cause.
+//! - `hotrow_trace_queue_bytes`: Bytes of spans that wait.
+//!
+//! Reference `logs`: Spans
+//!
+//! In parentheses: the kind.
+//!
+//! - `GET /products/{id}`, `POST /products`… (server): a traced request that waits; from memory, if
+//!   the caller records it
+//! - `wait for position` (internal): the wait of `Hotrow-Min-Position` for the feed
+//! - `wait for query` (internal): until a query with its keys was sent, of several that follow each
+//!   other before each: the queue and the [concurrency limit](overload.md)
+//! - `SELECT products` (`find products`) (client): the query, from its sending to its result
+//! - `shared query` (internal): a query whose own span is below another request, with a link to it
+//! - `feed start`, `feed gap`, `feed stale` (internal): traces of their own: the start of the feed,
+//!   a loss until it follows again or changes of one collection that may be missed, staleness above
+//!   `cache.max_staleness`
+//!
+//! Reference `logs`: Attributes of spans
+//!
+//! By the semantic conventions: `http.request.method`, `http.route`, `http.response.status_code`,
+//! `url.path`, `url.scheme`, `network.protocol.version`, `error.type`; `db.system.name`,
+//! `db.namespace`, `db.collection.name`, `db.operation.name`, `db.operation.batch.size` (from two
+//! keys), `db.query.summary`, `db.response.returned_rows`. Of Hotrow's own:
+//!
+//! - `hotrow.cache`: as in [`Hotrow-Cache`](http.md#response-headers); `none` for refusals.
+//! - `hotrow.read`: `normal`, `revalidate` (`no-cache`) or `min_position`.
+//! - `hotrow.fill.kept`, `.discarded`, `.not_admitted`, `.repeated`: rows of the query by what
+//!   became of them; see [`hotrow_fills_discarded_total`](reference/metrics.md) and its neighbours.
+//! - `hotrow.query.keys`, `hotrow.position.passed`, `hotrow.feed.loss_cause`, `hotrow.collection`:
+//!   as their names say.
+//! - `hotrow.source`: the [source](configuration.md#several-databases) whose feed the span is of.
 
 mod export;
 mod feed;

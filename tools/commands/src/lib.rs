@@ -3,6 +3,16 @@
 //!
 //! Reading order: [`cli`] (their arguments, in one match), [`load`], [`capacity`], [`diagnosis`]
 //! and `tui` (evidence and the live display of both), [`doctor`], [`top`], [`verify`].
+//!
+//! Reference `results`: # Results as JSON
+//!
+//! By schema: of [load](load.md), [capacity](capacity.md),
+//! [doctor](diagnosis.md#hotrow-doctor-limits-of-a-machine), [verify](verify.md) and
+//! [init](init.md).
+//!
+//! Reference `commands`: # Commands
+//!
+//! What `--help` does not say.
 
 pub mod capacity;
 pub mod cli;

@@ -2,6 +2,14 @@
 //!
 //! A session that waits for a lock waits for another one. The *blocker* is the session at the end
 //! of that chain, which waits for no lock itself.
+//!
+//! Reference `diagnosis`: Sources and grants of databases
+//!
+//! - PostgreSQL 10 or later; no TLS: `sslmode` `disable` or `prefer`: `pg_stat_activity`; `GRANT
+//!   pg_read_all_stats TO user`; without it sessions of other users are counted only
+//! - MySQL, MariaDB: process list, InnoDB's transactions; `GRANT PROCESS ON *.* TO user`; in MySQL
+//!   8 for blockers also `SELECT` on `performance_schema.data_lock_waits`
+//! - MongoDB, experimental: `currentOp`; blocking operations are not named; role `clusterMonitor`
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

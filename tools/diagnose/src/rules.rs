@@ -3,6 +3,41 @@
 //!
 //! Thresholds are named constants of each rule. A finding is a hypothesis with evidence. Only
 //! changing the named limit confirms it, which is the purpose of its counterfactual.
+//!
+//! Reference `diagnosis`: # Classes of limits
+//!
+//! What [diagnosis](diagnosis.md) names, and when.
+//!
+//! - **CPU: all of them**: CPUs 90 % used, and the service demands them. Garbage collection (Java,
+//!   .NET) is named from 15 % of its CPU time on
+//! - **another process**: the same, with a fifth of the work by unwatched processes, which it names
+//! - **CPU: one thread**: a thread uses 90 % of what it could get, the next below 70 %, CPUs are
+//!   idle; with one connection: too few connections
+//! - **CPU: cgroup**: throttled in 30 % of its periods (`cpu.stat`); the most throttled of its
+//!   group and ancestors
+//! - **CPU: steal**: 10 % stolen, and hardly any idle
+//! - **a lock**: threads hold half of the requests and wait for another thread, use about one CPU
+//!   together, and CPUs are idle. 70 % sure when they wait for nothing visible (Go)
+//! - **disk**: threads wait for a disk most, and pressure (PSI) confirms it; or a disk is busy 80 %
+//!   of the time
+//! - **external**: threads wait for a named peer most; or hardly any CPU is used and a request
+//!   mostly waits
+//! - **too few workers**: on 30 % of the connections a request is unread, or they wait to be
+//!   accepted, and the workers wait, but not for a disk or one lock
+//! - **too few connections**: fewer connections than CPUs, and a request mostly works
+//! - **network: bandwidth**: a link at 85 % of its speed; at unknown speed, unacknowledged
+//!   responses on half of the connections and round trips of twice the minimum
+//! - **network: loss**: 1 % of the segments retransmitted, spurious ones (D-SACK) not counted
+//! - **accept queue**: `ListenOverflows`, of all listeners, grows, and 5 % of the generator's
+//!   connections stall or fail because of it
+//! - **open files, local ports, kernel tables**: 95 % in use; `TCPAbortOnMemory` grows
+//! - **memory**: threads wait for memory (PSI) during reclaim or swapping, or at a cgroup's limit
+//! - **the proxy in front**: one busy thread of the proxy; in the lab, and with `--proxy-pid`
+//! - **the load generator**: its own judgement; otherwise a thread at 95 %, or its throttled
+//!   cgroup. On full CPUs, or with a tenth stolen: 40 % sure
+//! - **failures**: 1 % of the requests get the same unexpected status, or lose their connection; 95
+//!   % sure from a tenth on, less on full CPUs
+//! - **none found**: no finding is 50 % sure; 90 % sure with a kept rate
 
 mod accept_queue;
 mod competitor;

@@ -5,6 +5,36 @@
 //! used), `sections` and `labels` (grouping and naming of rows), `rates`, `latency`, `tiers`,
 //! `phases`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without layout),
 //! [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
+//!
+//! Reference `report`: Figures
+//!
+//! - **Requests/s**: expected responses, median over the rounds with its 95 % interval. `≥`: the
+//!   generator was the bottleneck, so the rate is a lower bound.
+//! - **Ratio**: to the first row of the group (same load, connections, keep-alive and rate), paired
+//!   by round. `≥`, `≤`: one rate is a bound. *Not known*: both are.
+//! - **Latency**: `≥` marks a lower bound: requests without the expected response are behind it.
+//! - **Service, Proxy, Database, Generator**: CPU time per request in µs, by which rows with the
+//!   same requested rate are compared.
+//! - **Published**: figures from other machines. Compare the ratios, not the rates.
+//! - **`FAILED`**: a measurement had a lost, wrong or late response, or did not happen.
+//! - **Goals**: *reached* or *missed* if the whole interval, or range of the rounds, is on that
+//!   side of the bound; otherwise *uncertain*.
+//! - **`…` instead of `–`**: fewer than five rounds; least and largest value, not an interval.
+//! - *The machine was busy*: other processes left less CPU than the limits of the deployment
+//!   together.
+//!
+//! Reference `report`: Statistics
+//!
+//! - Ratios are formed within rounds, so a slow round cancels. Intervals: bootstrap over the
+//!   rounds.
+//! - *Faster* or *slower* requires the whole interval beyond 1 by at least 0.5 %. Fewer than five
+//!   rounds give an uncertain answer.
+//! - Two runs have no common rounds: the Mann-Whitney test must also find a difference (p below
+//!   0.05).
+//!
+//! Reference `report`: # Reports of `hotrow lab`
+//!
+//! How to read [a report](lab/README.md).
 
 mod answer;
 mod bottleneck;

@@ -1,5 +1,22 @@
 //! Results of an experiment, written by a run and read by the report. Stored as `results.json` in
 //! the run's folder, and rewritten after each measurement.
+//!
+//! Reference `results`: `hotrow.lab/2`
+//!
+//! `schema` is `hotrow.lab/2`, with `experiment`, `command`, `rows`, `host`, `warnings` and, per
+//! row and round, `measurements`:
+//!
+//! - `row`, `round`, `began_unix_s`: which measurement, and when.
+//! - `failed`: the reason, or null.
+//! - `load`: `rps`, `ok`, `errors`, `timeouts`, latencies in µs with `lower_bounds` (names) and
+//!   `unbounded` (requests), `generator_limited`, `verdict`.
+//! - `machine`: `interval_s` of CPU time, `others_cores`, `stolen_cores`.
+//! - `tiers[]`: `kind` (service, proxy, database, generator), `name`, `cpu_s`, `limit_cores`,
+//!   `throttled`, `rss_bytes`.
+//! - `findings[]`: as in [load](#hotrowload2).
+//! - `observer_cpu_s`, `backends[]`, `cache[]`, `figures[]`, `io`: what else was measured.
+//! - `phases[]`, with events: `name`, `seconds`, `instances` (number that run), `backends[]`,
+//!   `figures[]`. `experiment.goals[]`: `row`, `figure`, `claim`, `at_most` or `at_least`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -9,6 +9,35 @@
 //! `reader`, `copy_reader` with [`near_client`] and [`near_cache`], `follow_reader` with
 //! [`follower`], `checker`, `converge` (its parts), [`database`], [`http`], [`event_stream`] and
 //! [`redis`] (access), [`report`] (the result).
+//!
+//! Reference `rules`: # Rules of verify
+//!
+//! A response in [`hotrow verify`](verify.md) violates
+//!
+//! - `committed`: if it shows a state that was not committed before its receipt, a body that no
+//!   writer wrote, or an undocumented status;
+//! - `monotonic`: (point 1) if it is older than one of that instance received before this request
+//!   was sent;
+//! - `fresh`: (point 2) if it misses a commit that had returned more than `max_staleness` before
+//!   the request was sent, and is not marked stale;
+//! - `age`: (point 2) if it is a hit or marked stale, and older than its `Age` plus half a second;
+//! - `no_cache`: (point 1) if it was requested with `no-cache` and misses a commit that had
+//!   returned before;
+//! - `session`: (point 3) if it misses what the response with the sent token showed; for another
+//!   key, what was committed before that response's commit began, or what the same transaction
+//!   changed;
+//! - `own_write`: (point 3) if it misses a commit up to the sent position. Not checked on SQLite
+//!   without triggers, MySQL and MariaDB without the privilege to read the binlog's end, and
+//!   MongoDB without sessions;
+//! - `purged`: if it misses a commit that had returned before a completed purge was sent;
+//! - `copied`: if it came from a near cache and misses a commit that had returned more than twice
+//!   `max_staleness` and 600 ms before, though its connection was alive;
+//! - `followed`: if it misses a commit up to the position of an event that a
+//!   [follower](verify.md#followers) had got from that instance before, and is not marked stale; at
+//!   another instance, if that position was sent. Checked where `own_write` is;
+//! - `convergent`: (point 4) if, after the last write and `max_staleness`, it differs from the row
+//!   in the database. Rows that differ from the last writes are inconclusive: another program
+//!   wrote, or the database lost a commit.
 
 mod admin;
 pub mod capabilities;

@@ -1,4 +1,25 @@
 //! Counts of the Redis protocol: commands by outcome, and connections.
+//!
+//! Reference `metrics`: Redis protocol
+//!
+//! - `hotrow_redis_commands_total` (`command`, `outcome`): [Commands](redis.md): `hit`, `miss`,
+//!   `coalesced`, `stale`, `bypass`; `none` (about no record), `error`.
+//! - `hotrow_redis_command_duration_seconds` (`cache`): Histogram, arrival of a command that reads
+//!   records to its reply, as `hotrow_http_request_duration_seconds`.
+//! - `hotrow_redis_connections`: Open connections of the Redis protocol.
+//! - `hotrow_redis_connections_accepted_total`: Connections of the Redis protocol served.
+//! - `hotrow_redis_protocol_errors_total`: Connections ended because their input was no command.
+//! - `hotrow_redis_tracking_clients`: Connections that [track](redis.md#client-side-caching) what
+//!   they read.
+//! - `hotrow_redis_tracked_keys`: Keys of which clients may hold copies, by client and spelling,
+//!   within 100 ms.
+//! - `hotrow_redis_tracking_bytes`: Memory for them; `redis.tracking_bytes` bounds it.
+//! - `hotrow_redis_invalidations_total`: Keys sent to clients, which give up their copies.
+//! - `hotrow_redis_invalidate_alls_total` (`reason`): Clients gave up all copies: `feed` (lost, or
+//!   begun anew), `flush`, `stale` (the feed is behind), `full` (no room), `behind` (the client or
+//!   its worker did not keep up), `access`, `expired`, `ended` (the connection that redirects to it
+//!   tracks no more).
+//! - `hotrow_redis_tracking_slow_total`: Clients that did not take their replies, and were closed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,24 @@
 //! Counters of followers. Written when a follower begins or ends, and once per frame.
+//!
+//! Reference `metrics`: Followers of changes
+//!
+//! With a collection that has `changes`, or is purged; [what they mean](changes.md#limits).
+//!
+//! - `hotrow_followers`: Clients that follow changes.
+//! - `hotrow_followers_begun_total`: Followers admitted.
+//! - `hotrow_followers_ended_total` (`reason`): Followers that ended: `client` (it has gone),
+//!   `slow` (it did not take its events), `draining`, `access` (its credential), `removed` (its
+//!   collection).
+//! - `hotrow_followers_refused_total`: Followers refused: `follow.followers`,
+//!   `follow.followers_per_client`.
+//! - `hotrow_follower_resets_total`: Resets sent: changes may have been missed.
+//! - `hotrow_follower_sent_bytes_total`: Bytes of events.
+//! - `hotrow_followed_changes_total`: Changes released to followers.
+//! - `hotrow_followed_changes_window_bytes`: Memory of released changes.
+//! - `hotrow_followed_changes_hidden_bytes`: Memory of delivered changes not proven visible yet.
+//!   High for long: commits wait, for instance for a synchronous standby.
+//! - `hotrow_followed_changes_overflows_total`: Times that these exceeded `follow.window`.
+//!   Followers were reset.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,22 @@
 //! Metrics and `/status` of purges.
+//!
+//! Reference `metrics`: Purges
+//!
+//! With [`[purge.targets]`](purging.md). The label `target` is the name of a target.
+//!
+//! - `hotrow_purge_requests_total` (`target`, `outcome`): Requests `accepted` and `failed`. Failed
+//!   ones are sent again.
+//! - `hotrow_purges_total` (`target`, `kind`): Purges accepted, of a `record` or a `collection`.
+//!   Each change is purged twice.
+//! - `hotrow_purge_collections_total` (`cause`): Whole collections queued to be purged: `start`,
+//!   `loss` and `resumed` (of the feed), `flush` (TRUNCATE and similar), `overrun` and `overflow`
+//!   (more changes than the window or a queue keeps), `request` (admin API). **Any** `loss`,
+//!   `overrun` or `overflow`.
+//! - `hotrow_purge_queue_entries` (`target`): Records and collections that wait for a purge, also
+//!   for the second one.
+//! - `hotrow_purge_queue_bytes` (`target`): Memory of the records among them.
+//! - `hotrow_purge_overdue_seconds` (`target`): How long the oldest has been due. **Above 10**: the
+//!   target does not accept purges, and its cache is old.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

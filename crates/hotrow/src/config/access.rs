@@ -2,6 +2,18 @@
 //!
 //! Roles, API keys and certificates are tables of the section (`principals`), or of a file of their
 //! own, which is read again when it changes (`file`).
+//!
+//! Reference `configuration`: `[access]`
+//!
+//! [Access](access.md). With this section `cache_control` defaults to `"private, no-cache"` and
+//! must contain `private` or `no-store`, and an admin address other than loopback needs
+//! `admin.token` or required client certificates.
+//!
+//! - `grants_file`: The tables `roles`, `keys` and `certificates` below, [read again when it
+//!   changes](access.md#changing-grants).
+//! - `anonymous_role`: Role of requests without a credential; otherwise 401.
+//! - `failures_per_client`: Refused credentials of a client, before its new tokens get 429
+//!   unchecked.
 
 mod file;
 mod list;

@@ -1,4 +1,14 @@
 //! `[access_log]`: a line for each request that is failed, slow or sampled.
+//!
+//! Reference `configuration`: `[access_log]`
+//!
+//! [A line for each request](logs.md#access-log) that is failed, slow or in the sample. Off without
+//! `output`.
+//!
+//! - `output`: File to append to, or an output of the process.
+//! - `sample`: Share of the other requests that have a line.
+//! - `slow`: Slower requests always have a line.
+//! - `ids`: `false`: without the path, so without ids, which may be personal.
 
 use std::path::PathBuf;
 use std::time::Duration;

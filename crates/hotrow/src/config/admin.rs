@@ -1,4 +1,27 @@
 //! `[admin]`: access to the admin address, and what carries its requests besides plain TCP.
+//!
+//! Reference `configuration`: `[admin]`
+//!
+//! - `token`: Token of admin requests other than health checks.
+//! - `hosts`: [Names accepted](http.md#admin-api) beside IP addresses and `localhost`.
+//! - `hot_keys`: The [most requested keys](http.md#admin-api), which may be personal, are sampled
+//!   and shown.
+//! - `ready_when`: [Rule of `/readyz`](rollout.md#when-an-instance-is-ready). `"serving"` with
+//!   `when_stale = "stale"`, otherwise `"fresh"`.
+//! - `ready_sources`: With [several sources](configuration.md#readiness), those for which the rule
+//!   must hold.
+//! - `unix`: Unix socket for the admin API too.
+//! - `unix_mode`: Permissions of its file. `"0660"` without it.
+//!
+//! Reference `configuration`: `[admin.tls]`
+//!
+//! [TLS](http.md#tls) on the TCP address of the admin API, as in `[listen.tls]`. With `client_auth
+//! = "required"`, health checks too need a certificate.
+//!
+//! - `cert`: As above.
+//! - `key`: As above.
+//! - `client_ca`: As above.
+//! - `client_auth`: As above.
 
 use hotrow_config::transport::Transport;
 use hotrow_config::{ReadySources, ReadyWhen};

@@ -1,6 +1,14 @@
 //! `[collections.NAME.by.NAME]`: other unique columns by which records are looked up.
 //!
 //! Each becomes a collection of its own behind those of the file (`hotrow_cache::alias`).
+//!
+//! Reference `configuration`: `[collections.NAME.by.NAME]`
+//!
+//! Up to 8 [aliases](aliases.md), by other unique columns than the key. Their names are formed as
+//! above.
+//!
+//! - `columns`: Unique columns, in URL order, that the collection serves.
+//! - `key_type`: MongoDB: type of the values, where a sample of the documents has several.
 
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_config::{Alias, Collection};

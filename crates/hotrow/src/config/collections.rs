@@ -1,4 +1,42 @@
 //! `[collections.NAME]`: the tables to serve, each under its name.
+//!
+//! Reference `configuration`: `[collections.NAME]`
+//!
+//! 1 to 1,000 collections; `NAME`, formed as above, is the first segment of the URLs. `collections
+//! = "auto"` at the beginning of the file, in place of these tables, serves [what the role may
+//! read](init.md#without-writing-them-down).
+//!
+//! - `source`: The source that has the table. Required with
+//!   [several](configuration.md#several-databases).
+//! - `table`: Table; also a view over one table ([PostgreSQL](postgres.md#views),
+//!   [MariaDB](mysql.md#views), [SQLite](sqlite.md#views)).
+//! - `key`: Key columns in URL order: `/orders/7,3`. MongoDB: `"_id"`.
+//! - `key_type`: Where the table declares none: [SQLite](sqlite.md#keys),
+//!   [MongoDB](mongodb.md#keys).
+//! - `columns`: Served columns, in this order.
+//! - `exclude`: Columns not served. Not with `columns`.
+//! - `tenant`: Column that names the [tenant](access.md#tenants) of a row. Needs `[access]`.
+//! - `hide_existence`: [Every 404](access.md#what-a-404-shows) reads the database. Only with
+//!   `tenant`.
+//! - `allow_stale`: Accept `cache.when_stale = "stale"`, `cache.stale_if_error` and `source.feed =
+//!   "none"` beside `tenant`.
+//! - `ttl`: As in `[cache]`.
+//! - `negative_ttl`: As in `[cache]`.
+//! - `cache_control`: `Cache-Control` of answers.
+//! - `compression`: [Compression](http.md#compression) of records. `[]`: none. Never with
+//!   `cache.enabled = false`.
+//! - `compression_min`: Smaller records are not compressed.
+//! - `allow_no_cache`: Honour `Cache-Control: no-cache`: read the database.
+//! - `allow_min_position`: Honour `Hotrow-Min-Position`. Not with `source.watch = "none"` or
+//!   `source.feed = "none"`.
+//! - `allow_fields`: Honour [`?fields=`](http.md#fields). Otherwise it gets 400.
+//! - `changes`: Its [changes may be followed](changes.md). Not with `tenant`, a change hub,
+//!   `source.watch = "none"` or `source.feed = "none"`.
+//! - `surrogate_keys`: Answers have [surrogate keys](purging.md#answers), or `no-store`. Needs a
+//!   `cache_control` that lets caches keep answers. Not with `[access]`, `cache.enabled = false`,
+//!   `source.watch = "none"` or `source.feed = "none"`.
+//! - `priority`: Priority of requests that set none.
+//! - `allow_high_priority`: `Hotrow-Priority` may raise it.
 
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;

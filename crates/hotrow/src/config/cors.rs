@@ -1,4 +1,12 @@
 //! `[cors]`: pages of other origins that may read answers.
+//!
+//! Reference `configuration`: `[cors]`
+//!
+//! [Pages of other origins](access.md#pages-of-other-origins) may read answers.
+//!
+//! - `allowed_origins`: As browsers write them: `"https://shop.example"`.
+//! - `allow_credentials`: With the visitor's client certificate.
+//! - `max_age`: Preflight answers may be kept.
 
 use std::time::Duration;
 

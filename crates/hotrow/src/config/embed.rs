@@ -1,4 +1,14 @@
 //! `[collections.NAME.embed.NAME]`: rows of other tables inside each record.
+//!
+//! Reference `configuration`: `[collections.NAME.embed.NAME]`
+//!
+//! Up to 8 members of each record that are [rows of another table](embedding.md). Not for MongoDB.
+//!
+//! - `table`: Table of these rows.
+//! - `on`: Its column with the key of the collection, which must be of one column.
+//! - `order_by`: Order of the rows. The primary key is appended where it is missing.
+//! - `limit`: Most rows of one record.
+//! - `columns`: Served columns, in this order.
 
 use hotrow_source::spec::{EmbedConfig, OrderBy};
 

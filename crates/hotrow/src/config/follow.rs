@@ -1,4 +1,16 @@
 //! `[follow]`: bounds on the followers of changes.
+//!
+//! Reference `configuration`: `[follow]`
+//!
+//! Bounds on the clients that [follow changes](changes.md), for collections with `changes`.
+//!
+//! - `followers`: At once. More get 503. `limits.connections` bounds them too.
+//! - `followers_per_client`: At once from one client (of IPv6, one /64). More get 429. 0:
+//!   unlimited.
+//! - `ids`: Ids that one may name.
+//! - `window`: Memory of the changes of each collection from which a client that returns is served,
+//!   and of the changes that are not visible yet.
+//! - `heartbeat`: Interval of heartbeats.
 
 use std::time::Duration;
 

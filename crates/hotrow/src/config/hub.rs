@@ -1,4 +1,26 @@
 //! `[hub]`: the NATS servers that carry changes from a relay to servers.
+//!
+//! Reference `configuration`: `[hub]`
+//!
+//! The NATS servers of [a change hub](hub.md); only with their addresses in the `feed` of one
+//! source. Cargo feature `hub` (default).
+//!
+//! - `stream`: Name of the stream, and first part of the subjects. One for each database.
+//! - `user`: With `hub.password`.
+//! - `password`: With `hub.user`.
+//! - `token`: Instead of user and password.
+//! - `credentials`: Instead of both: a JWT and its key.
+//! - `ca`: For TLS.
+//! - `cert`: Where NATS requires certificates of clients.
+//! - `key`: With `hub.cert`.
+//! - `storage`: Where NATS keeps the stream that a relay creates.
+//! - `replicas`: Servers of NATS that keep it.
+//! - `max_age`: Age at which messages are removed.
+//! - `max_bytes`: Bytes beyond which the oldest are removed.
+//! - `slot`: Relays of PostgreSQL: [a slot that stays](hub.md#a-slot-that-stays), so that a
+//!   take-over is no loss.
+//! - `slot_failover`: Relays: the slot is created as a fail-over slot; PostgreSQL 17.
+//! - `lease`: Relays: silence after which another takes over.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,80 @@
 //! The sections of `[limits]` with rules of their own: limits in bytes, the number of concurrent
 //! queries and the queue for them, the circuit breaker, load shedding.
+//!
+//! Reference `configuration`: `[limits]`
+//!
+//! Past a limit, a request gets the status in parentheses. *By the memory*:
+//! [derived](overload.md#memory).
+//!
+//! - `connections`: Open data connections (503). Lowered at start to fit `ulimit -n`.
+//! - `connections_per_client`: The same per address or IPv6 /64 (429). `0`: unlimited, as needed
+//!   behind a proxy.
+//! - `requests_in_flight`: Requests waiting for database or feed (503).
+//! - `header_bytes`: Request head (431).
+//! - `headers`: Header fields (431).
+//! - `target_bytes`: Target, or id in a batch body (414). At most `header_bytes`.
+//! - `body_bytes`: Request body (413).
+//! - `header_timeout`: First to last byte of a head (408).
+//! - `body_timeout`: End of head to end of body (408).
+//! - `idle_timeout`: Idle connections are closed.
+//! - `idle_reclaim`: Then a connection [yields its slot](design.md#hostile-clients).
+//! - `write_timeout`: A client that takes nothing is reset.
+//! - `request_timeout`: End of body to an answer that needs the database (504).
+//! - `drain_delay`: [Stop signal](rollout.md#stopping-an-instance) to closing listeners and idle
+//!   connections.
+//! - `drain_timeout`: From then to cutting off requests.
+//! - `max_batch`: Ids in a batch (400).
+//! - `position_wait`: Wait for the feed of `Hotrow-Min-Position`.
+//! - `answer_bytes`: One answer (413).
+//! - `answers_bytes_total`: Answers read or sent (503). At least `answer_bytes`.
+//! - `bodies_bytes_total`: Request bodies (503). At least `body_bytes`.
+//! - `rows_bytes_total`: Rows read and not yet taken (503).
+//! - `send_bytes`: Of [clients that do not read](design.md#hostile-clients).
+//! - `drain_rate_min`: Bytes per second that a client must take, over `write_timeout`, or is reset.
+//! - `privileged_waiters`: Waiting `no-cache` and `Hotrow-Min-Position` requests (503).
+//! - `checks_per_s`: Hits [checked against the database](verify.md#the-check-in-every-server).
+//! - `waiting_keys`: Cold keys of a collection waiting for a query (503). At least `max_batch`.
+//!
+//! Reference `configuration`: `[limits.breaker]`
+//!
+//! See [circuit breaker](overload.md#circuit-breaker).
+//!
+//! - `enabled`: `false`: every read is tried.
+//! - `failures`: Failed reads in a row that open it.
+//! - `calls_min`: Reads in `window` before `failure_rate` counts.
+//! - `probes`: Test reads; all must succeed.
+//! - `window`: Sliding window of `failure_rate`.
+//! - `failure_rate`: Share of failed reads that opens it.
+//! - `open_for`: Time open, less up to half at random.
+//! - `open_for_max`: Bound of `open_for`, which each failed probe doubles.
+//!
+//! Reference `configuration`: `[limits.shed]`
+//!
+//! See [shedding](overload.md#shedding).
+//!
+//! - `enabled`: `false`: nothing is shed.
+//! - `priority_header`: Honour `Hotrow-Priority`.
+//! - `queue_delay_target`: Delay of a worker's loop, or of cold keys before their query, that is
+//!   pressure.
+//! - `queue_delay_interval`: Time that it must last.
+//! - `memory_share`: Share of `memory_limit` that is pressure.
+//! - `open_files_threshold`: The same of descriptors left by `limits.connections`.
+//! - `memory_limit`: Memory of the process. At least 1.3 × `cache.capacity` / `memory_share`, or a
+//!   warning is logged.
+//!
+//! Reference `configuration`: `[limits.concurrency]`
+//!
+//! [Queries at once, and the order of waiting keys](overload.md#concurrency).
+//!
+//! - `kind`: How the limit on queries is found.
+//! - `tolerance`: Duration of a query, relative to its duration alone, that lowers the limit. Not
+//!   `fixed`.
+//! - `probe_interval`: Age of the duration alone at which it is measured again. Not `fixed`.
+//! - `queue`: What is read first from a standing queue.
+//! - `queue_target`: Longest wait in a standing queue.
+//! - `queue_interval`: A queue not emptied for so long is standing.
+//! - `query_target`: A query takes no more keys than it can read in this time. Only `adaptive`.
+//! - `deadline_header`: Honour `Hotrow-Deadline-Ms`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,37 @@
 //! `[listen]`: addresses, and what carries data requests.
+//!
+//! Reference `configuration`: `[listen]`
+//!
+//! - `data`: Data API. Port 0: any free port. Overridden by `--data`.
+//! - `admin`: [Admin API](http.md#admin-api). Overridden by `--admin`.
+//! - `workers`: Serving threads.
+//! - `redis`: [Redis protocol](redis.md) on this address too.
+//! - `unix`: [Unix socket](http.md#unix-socket) for the data API too.
+//! - `unix_mode`: Permissions of its file. `"0660"` without it.
+//! - `handover_socket`: Unix socket at which the next process [takes over the
+//!   listeners](rollout.md#by-handover).
+//! - `http2`: [HTTP/2](http.md#http2), over TLS and in cleartext.
+//! - `openapi`: The [description](http.md#description) of the API on the data address too.
+//! - `server_timing`: [`Server-Timing`](logs.md#server-timing) in answers, except for those of
+//!   collections with `tenant`.
+//! - `proxy_protocol_from`: Peers that name their client with the [PROXY
+//!   protocol](http.md#proxy-protocol).
+//! - `handshake_timeout`: To the end of that header, and as long again for the TLS handshake.
+//!
+//! Reference `configuration`: `[listen.tls]`
+//!
+//! [TLS](http.md#tls) on the TCP addresses of the data API and of the Redis protocol. PEM files.
+//!
+//! - `cert`: The server's certificate, then the intermediate ones.
+//! - `key`: Its private key.
+//! - `client_ca`: Roots of the certificates of clients.
+//! - `client_auth`: Whether a client without a certificate is refused. `"required"` without it.
+//!
+//! Reference `configuration`: `[redis]`
+//!
+//! - `allow_stale`: The [Redis protocol](redis.md#promise) gives answers that HTTP marks as stale,
+//!   instead of errors.
+//! - `tracking_bytes`: Memory for keys of which clients [keep copies](redis.md#limits-of-tracking).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -7,6 +7,11 @@
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
+//!
+//! Reference `configuration`: # Settings
+//!
+//! By table of the [file](configuration.md). *restart*: a [reload](rollout.md#reload) leaves the
+//! key as it was at the start.
 
 mod access;
 mod access_log;

@@ -1,4 +1,27 @@
 //! `[purge]`: surrogate keys, and the caches in front that are asked to purge answers.
+//!
+//! Reference `configuration`: `[purge]`
+//!
+//! [Purges of caches in front](purging.md), for collections with `surrogate_keys`.
+//!
+//! - `header`: Header field of the keys.
+//! - `repeat_after`: From a change to its second purge. Longer than a fetch of the cache and
+//!   `cache.max_staleness`.
+//! - `queue_records`: Records that wait for a target. Of more, a whole collection is purged.
+//! - `queue_bytes`: Their memory.
+//!
+//! Reference `configuration`: `[purge.targets.NAME]`
+//!
+//! Up to 16 targets; `NAME` is formed as that of a collection.
+//!
+//! - `kind`: Form of its requests: several keys in one, one URL each, or JSON.
+//! - `url`: Where they go. For `"purge"` the paths of records are appended.
+//! - `host`: `Host` of the requests.
+//! - `purge_all`: Path that purges a collection. Required for `"purge"`, and only there.
+//! - `secret`: [Signs](purging.md#cdns-by-webhook) webhooks.
+//! - `secret_file`: File of the secret, instead.
+//! - `ca_file`: For `https://`; without it those of the system.
+//! - `timeout`: Longest time of a request.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

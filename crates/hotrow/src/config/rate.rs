@@ -1,4 +1,29 @@
 //! `[limits.rate]`: identification of clients, and a table per rule.
+//!
+//! Reference `configuration`: `[limits.rate]`
+//!
+//! Common to all [rate limits](rate-limits.md).
+//!
+//! - `keys_max`: Clients or header values per rule; 16 bytes each.
+//! - `trusted_proxies`: Proxies whose `client_header` is believed: `["10.0.0.0/8", "::1"]`.
+//!   `"unix"`: every peer on the Unix socket.
+//! - `client_header`: Field with the client's address.
+//! - `ipv6_prefix`: Leading bits of an IPv6 address that are one client.
+//! - `headers`: `RateLimit` fields on admitted answers, not only on 429.
+//!
+//! Reference `configuration`: `[limits.rate.NAME]`
+//!
+//! At most 16 rules. A `NAME` has 1 to 64 of a to z, 0 to 9, `_` and `-`, a letter first.
+//!
+//! - `rate`: At most 10,000,000 per second.
+//! - `per`: Key of the budgets.
+//! - `kind`: [What becomes of the excess](rate-limits.md#kinds).
+//! - `burst`: Units admitted at once after a pause. Not for `fixed_window`.
+//! - `max_wait`: `leaky_bucket`: a longer delay gets 429.
+//! - `warmup`: Rate and burst grow from a third after the start. Not for `fixed_window`.
+//! - `batch_cost`: A batch costs its distinct ids, or 1.
+//! - `collections`: Collections that share the budgets.
+//! - `classes`: [Rate classes](access.md#rate-classes) to which it applies.
 
 use std::time::Duration;
 

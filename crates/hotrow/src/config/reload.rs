@@ -1,4 +1,9 @@
 //! `[reload]`: when the file is read again.
+//!
+//! Reference `configuration`: `[reload]`
+//!
+//! - `watch_file`: [Reload](rollout.md#reload) also when this file changes. It is read when it has
+//!   been still for a second.
 
 use super::reader::Section;
 

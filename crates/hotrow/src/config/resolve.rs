@@ -1,4 +1,32 @@
 //! Every key of the file with its default and its range, and the rules between keys.
+//!
+//! Reference `configuration`: `[cache]`
+//!
+//! - `enabled`: `false`: keep and share nothing, to compare.
+//! - `capacity`: Keys, bodies, bookkeeping; 1.3 times as much is resident.
+//! - `ttl`: Lifetime of an entry that nothing invalidates.
+//! - `ttl_jitter`: Share of the TTL by which entries may expire earlier.
+//! - `negative_ttl`: Lifetime of "no such record".
+//! - `negative_share`: Share of the capacity for such entries.
+//! - `prefetch_on_change`: [Reread a changed record](design.md#hot-records) at once if it had two
+//!   hits. At most half of `limits.waiting_keys`.
+//! - `isolate_scans`: [Scan isolation](design.md#scans).
+//! - `miss_ratio_curve`: Predict [the hit ratio at other
+//!   capacities](production.md#how-much-memory-is-worth-it).
+//! - `error_ttl`: Time for which a failed read answers for its key.
+//! - `entry_size_hint`: Estimated mean, for the number of shards; bounds nothing. At most
+//!   `capacity`.
+//! - `max_staleness`: How far an answer may be behind. The log is probed four times as often.
+//! - `when_stale`: [Past `max_staleness`](consistency.md#when-the-feed-is-behind).
+//! - `stale_while_revalidate`: Past the TTL, serve while refreshing.
+//! - `stale_if_error`: Past the TTL, serve when reading fails. Neither serves invalidated entries.
+//!
+//! Reference `configuration`: `[log]`
+//!
+//! To standard error, through a queue of 1 MiB; lines that do not fit are dropped and counted.
+//!
+//! - `level`: Least important level written.
+//! - `format`: JSON: one object per line.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

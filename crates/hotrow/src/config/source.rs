@@ -1,5 +1,32 @@
 //! `[sources.NAME]`, or `[source]` for the one named `default`: the database, and how it is read
 //! and followed.
+//!
+//! Reference `configuration`: `[source]`
+//!
+//! The database. `[sources.NAME]` instead names it for metrics and `/status`, and there may be
+//! [several](configuration.md#several-databases), up to 16; `[source]` is short for
+//! `[sources.default]`.
+//!
+//! - `url`: [SQLite](sqlite.md), [PostgreSQL](postgres.md#connections), [MySQL,
+//!   MariaDB](mysql.md#connection-string), [MongoDB](mongodb.md#setup).
+//! - `feed`: `none`: [TTL alone](consistency.md#when-the-feed-is-behind); `cache.ttl` must be set.
+//!   Addresses of NATS servers, with commas between them: changes come from a [hub](hub.md);
+//!   PostgreSQL, MariaDB, MySQL.
+//! - `watch`: SQLite: [what a change makes stale](sqlite.md#setup).
+//! - `feed_url`: Not SQLite: the same server for the feed, when `url` is a pooler or unprivileged.
+//! - `read_urls`: PostgreSQL: [standbys](replicas.md) that answer reads, at most 16.
+//! - `publication`: PostgreSQL: created if missing and permitted.
+//! - `server_id`: MySQL, MariaDB: replica number, unique among replicas and instances.
+//! - `json`: MongoDB: [form of values](mongodb.md#values).
+//! - `connect_timeout`: Not SQLite: one host, with TLS and authentication.
+//! - `schema_poll`: Not SQLite: maximum age of a table's shape; polled four times as often.
+//! - `merge`: `false`: one query per key, to compare.
+//! - `reads_in_flight`: Queries at once, of all collections: threads (SQLite) or connections.
+//! - `query_keys`: Keys in one query. At least `limits.max_batch`, unless `merge = false`.
+//! - `query_bytes`: Bytes of keys in one query.
+//! - `slow_query`: Queries that take so long are [logged](logs.md#slow-queries), at most one line a
+//!   second. `"0s"`: none.
+//! - `read_timeout`: One query, waits for locks (SQLite) or a connection included.
 #![cfg_attr(
     not(all(feature = "mongodb", feature = "mysql", feature = "postgres")),
     allow(

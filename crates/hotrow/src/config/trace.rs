@@ -1,4 +1,16 @@
 //! `[trace]`: spans of requests and queries for a collector of OpenTelemetry.
+//!
+//! Reference `configuration`: `[trace]`
+//!
+//! [Spans](traces.md) of requests and queries for a collector of OpenTelemetry.
+//!
+//! - `endpoint`: As `"http://127.0.0.1:4318/v1/traces"`, without credentials. Required here.
+//! - `ca_file`: For `https://`; without it those of the system.
+//! - `headers_file`: A line `Name: value` each. Needs `https://` or a collector on this machine.
+//! - `service_name`: `service.name` of the spans.
+//! - `sample`: Share of the requests that are traced, of those that wait and have no `traceparent`.
+//! - `max_per_s`: Most traced requests per second.
+//! - `record_keys`: Spans have the path, and so ids, which may be personal.
 
 use std::path::PathBuf;
 

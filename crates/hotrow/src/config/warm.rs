@@ -1,4 +1,15 @@
 //! `[warm]`: reads of hot records after a start.
+//!
+//! Reference `configuration`: `[warm]`
+//!
+//! [Warm start](production.md#warm-start).
+//!
+//! - `file`: File of hot keys, mode 0600.
+//! - `interval`: Time between two files.
+//! - `max_age`: Age from which a file is not used.
+//! - `file_bytes`: Size of the file: about 10 bytes a key.
+//! - `time_limit`: The reads end at the latest.
+//! - `before_ready`: Not [ready](rollout.md#when-an-instance-is-ready) before they have ended.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -69,7 +69,7 @@ impl Document<'_> {
             );
         }
         let set = self.variable.map_or_else(String::new, |name| format!("{name}=... "));
-        comment(out, "Every setting is in docs/configuration.md. Next:");
+        comment(out, "Every setting is in docs/reference/configuration.md. Next:");
         comment_lines(
             out,
             "   ",

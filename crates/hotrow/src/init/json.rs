@@ -1,4 +1,21 @@
 //! The result of `hotrow init` for programs.
+//!
+//! Reference `results`: `hotrow.init/1`
+//!
+//! - `schema`: `"hotrow.init/1"`
+//! - `database`: Product and database
+//! - `url_env`: Variable that the file names; null: the file has the connection string itself
+//! - `output`: File that was written; null without `--output`
+//! - `file`: Its text
+//! - `findings`: What keeps every table from being served: `problem` and `remedy`
+//! - `has_more_tables`: Whether tables beyond the first 1,000 were left out
+//! - `tables[]`: In order of schema and name
+//! - `tables[].{name,namespace,kind}`: Table, its schema or database, `"table"`, `"view"` and the
+//!   like
+//! - `tables[].{rows,bytes}`: Estimates, or null
+//! - `tables[].{collection,table,key,exclude}`: Settings in the file
+//! - `tables[].is_served`: Whether it is served, or a comment
+//! - `tables[].reasons`: Why it is a comment: `problem` and `remedy`
 
 use std::path::Path;
 
@@ -8,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::origin::Origin;
 
-/// Returns the object; `docs/init.md` describes it.
+/// Returns the object; `docs/reference/results.md` describes it.
 pub(super) fn object(
     found: &Discovered,
     origin: &Origin,
@@ -73,7 +90,7 @@ mod tests {
             Err(std::env::VarError::NotPresent)
         });
         let document = object(&found, &origin.expect("a path"), None, "");
-        let page = include_str!("../../../../docs/init.md");
+        let page = include_str!("../../../../docs/reference/results.md");
         assert_keys_documented(page, "hotrow.init/1", &document, &[]);
     }
 }

@@ -1,4 +1,27 @@
 //! Status, metrics and readiness of a relay.
+//!
+//! Reference `admin`: `/status` of a relay
+//!
+//! In parentheses: the metrics.
+//!
+//! - `schema`: `"hotrow-relay-status/1"`
+//! - `role`: `"leader"`, or `"standby"`; 1 while it has the lease (`hotrow_relay_leading`)
+//! - `connected`: NATS answers (`hotrow_relay_connected`)
+//! - `publishing`: a chain is open (`hotrow_relay_publishing`)
+//! - `slot`: slot that keeps the relays' place; null without one, and on MariaDB and MySQL
+//! - `waits_for`: what the relay waits for before it can follow the database; null: nothing
+//! - `chain`: number of the newest chain that it began
+//! - `instances`: instances that asked within the last minute (`hotrow_relay_instances`)
+//! - `queued_bytes`: bytes of changes that wait to be published (`hotrow_relay_queued_bytes`)
+//! - `staleness_ms`: time since the newest look at the database that the feed has passed
+//!   (`hotrow_relay_staleness_seconds`)
+//! - `terms`: times that it became leader (`hotrow_relay_terms_total`)
+//! - `chains_begun`: chains that it began: each but the continued ones is a loss for all instances
+//!   (`hotrow_relay_chains_total`)
+//! - `chains_continued`: chains among them that went on where the one before ended
+//!   (`hotrow_relay_chains_continued_total`)
+//! - `messages`, `message_bytes`: what it published (`hotrow_relay_messages_total`,
+//!   `hotrow_relay_message_bytes_total`)
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -79,7 +102,7 @@ pub(super) fn metrics(state: &RelayState) -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../docs/hub.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/admin.md");
 
     fn state() -> RelayState {
         RelayState {
@@ -118,13 +141,13 @@ mod tests {
     fn the_page_describes_status_and_metrics() {
         let Value::Object(members) = status(&state()) else { panic!("an object") };
         for name in members.keys() {
-            assert!(PAGE.contains(&format!("`{name}`")), "docs/hub.md lacks `{name}`");
+            assert!(PAGE.contains(&format!("`{name}`")), "the reference lacks `{name}`");
         }
         let text = metrics(&RelayState { staleness: None, ..state() });
         assert!(text.contains("hotrow_relay_staleness_seconds +Inf\n"));
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let name = line.split(' ').next().unwrap();
-            assert!(PAGE.contains(&format!("`{name}`")), "docs/hub.md lacks `{name}`");
+            assert!(PAGE.contains(&format!("`{name}`")), "the reference lacks `{name}`");
         }
     }
 }

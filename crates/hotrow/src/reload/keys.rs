@@ -85,38 +85,3 @@ fn why_limit_left(limit: &str) -> Option<&'static str> {
 pub(super) fn is_of_table(key: &str) -> bool {
     TABLE.contains(&key)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// The page lists the keys that do not change, with their tables; all others change.
-    #[test]
-    fn the_page_names_every_key_that_is_left() {
-        let page = include_str!("../../../../docs/rollout.md");
-        let (_, section) = page.split_once("These keys do not change while running").unwrap();
-        let section = section.split("\n## ").next().unwrap_or_default();
-        let listed: BTreeSet<&str> = section.split('`').skip(1).step_by(2).collect();
-        let known = crate::config::known_keys();
-        let left = known.iter().map(|known| known.path.as_str()).filter(|path| {
-            let parts: Vec<&str> = path.split('.').collect();
-            why_left(&parts).is_some()
-        });
-        let is_listed = |path: &str| {
-            listed.iter().any(|listed| {
-                *listed == path
-                    || listed.strip_suffix(".*").is_some_and(|table| {
-                        path.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
-                    })
-            })
-        };
-        let left: BTreeSet<&str> = left.collect();
-        let missing: Vec<_> = left.iter().filter(|path| !is_listed(path)).collect();
-        assert!(missing.is_empty(), "the page does not list {missing:?}");
-        for path in known.iter().map(|known| known.path.as_str()) {
-            assert!(left.contains(path) || !is_listed(path), "{path} changes, and is listed");
-        }
-    }
-}

@@ -33,6 +33,12 @@ use crate::init::auto::{self, AutoError, Loaded};
 use crate::logging;
 use crate::service_manager;
 
+/// Returns whether a key keeps its value until a restart. `path`: as the list of known keys has it.
+#[must_use]
+pub fn needs_restart(path: &str) -> bool {
+    keys::why_left(&path.split('.').collect::<Vec<_>>()).is_some()
+}
+
 /// Interval of looking at the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Most changed keys that one line of the log names.

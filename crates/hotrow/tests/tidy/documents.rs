@@ -1,6 +1,6 @@
 //! Checks of the documents against the code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::tree::Tree;
 use crate::{assert_complains, assert_silent};
@@ -98,69 +98,6 @@ fn the_documented_configuration_is_valid() {
     assert!(outcome.is_ok(), "{}", outcome.err().map(|e| e.to_string()).unwrap_or_default());
 }
 
-pub(crate) fn configuration(tree: &Tree) -> Vec<String> {
-    let known = hotrow::config::known_keys()
-        .into_iter()
-        .map(|key| {
-            // The default of a boolean says its range.
-            let says = match key.range.as_str() {
-                "true or false" => key.default,
-                range => format!("{}; {range}", key.default),
-            };
-            (key.path, says.replace('`', ""))
-        })
-        .collect();
-    tree.text(CONFIGURATION).map_or_else(
-        || vec![format!("{CONFIGURATION} is missing")],
-        |text| keys_match(text, &known),
-    )
-}
-
-fn keys_match(text: &str, known: &BTreeMap<String, String>) -> Vec<String> {
-    let documented = documented_keys(text);
-    let mut complaints = Vec::new();
-    for (path, is) in known {
-        match documented.get(path) {
-            None => complaints.push(format!("{CONFIGURATION} does not describe {path}")),
-            Some(says) if says != is => {
-                complaints.push(format!(
-                    "{CONFIGURATION} says default and range of {path} are {says:?}, they are {is:?}"
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    let unknown = documented.keys().filter(|path| !known.contains_key(*path));
-    complaints.extend(
-        unknown.map(|path| format!("{CONFIGURATION} describes {path}, which does not exist")),
-    );
-    complaints
-}
-
-/// Returns "default; range" or "default" by key, from items "- `key` (`default`; range): meaning"
-/// under a heading with "[table]". An item may continue on lines that begin with two blanks.
-fn documented_keys(text: &str) -> BTreeMap<String, String> {
-    let mut keys = BTreeMap::new();
-    let mut table = "";
-    let joined_lines = text.replace("\n  ", " ");
-    for line in joined_lines.lines() {
-        if line.starts_with('#') {
-            table = line
-                .split_once('[')
-                .and_then(|(_, rest)| rest.split_once(']'))
-                .map_or("", |(table, _)| table);
-        }
-        let item = line
-            .strip_prefix("- `")
-            .and_then(|item| item.split_once("` ("))
-            .and_then(|(name, rest)| Some((name, rest.split_once("): ")?.0)));
-        if let (Some((name, default_and_range)), false) = (item, table.is_empty()) {
-            keys.insert(format!("{table}.{name}"), default_and_range.replace('`', ""));
-        }
-    }
-    keys
-}
-
 #[test]
 fn architecture_complains() {
     let with = |text: &'static str| {
@@ -188,25 +125,4 @@ fn links_complains() {
     );
     assert_complains(links, &with("\n[a](c.md)"), "docs/a.md:2: c.md does not exist");
     assert_complains(links, &with("[a](b.md) and [b](../b.md#part)"), "../b.md does not exist");
-}
-
-#[test]
-fn configuration_complains() {
-    let known = BTreeMap::from([("log.level".to_owned(), "\"info\"; a word".to_owned())]);
-    let complaints = |text: &str| keys_match(text, &known);
-    let good = "## `[log]`\n\n- `level` (`\"info\"`; a\n  word): x\n";
-    assert!(complaints(good).is_empty(), "{:?}", complaints(good));
-    assert!(complaints("")[0].contains("does not describe log.level"));
-    assert!(
-        complaints(&good.replace("info", "warn"))[0].contains("default and range of log.level")
-    );
-    assert!(
-        complaints(&good.replace("word", "number"))[0].contains("default and range of log.level")
-    );
-    assert!(
-        complaints(&format!("{good}- `colour` (`true`; x): y\n"))[0]
-            .contains("log.colour, which does not exist")
-    );
-    assert_complains(configuration, &[("docs/other.md", "")], "docs/configuration.md is missing");
-    assert!(configuration(&Tree::of(&[(CONFIGURATION, "")])).len() > 40, "every key is required");
 }

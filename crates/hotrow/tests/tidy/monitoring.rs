@@ -8,7 +8,7 @@ use crate::{assert_complains, assert_silent};
 const RULES: &str = "packaging/monitoring/hotrow.rules.yml";
 const DASHBOARD: &str = "packaging/monitoring/hotrow.dashboard.json";
 const RUNBOOK: &str = "docs/runbook.md";
-const METRICS: &str = "docs/metrics.md";
+const METRICS: &str = "docs/reference/metrics.md";
 /// Suffixes of the series of a histogram.
 const OF_HISTOGRAM: [&str; 3] = ["_bucket", "_count", "_sum"];
 
@@ -38,7 +38,7 @@ pub(crate) fn alerts(tree: &Tree) -> Vec<String> {
 /// Rules, dashboard and runbook use documented metrics only.
 pub(crate) fn metrics(tree: &Tree) -> Vec<String> {
     let documented: BTreeSet<&str> = tree.text(METRICS).map_or_else(BTreeSet::new, |page| {
-        let items = page.lines().filter_map(|line| line.strip_prefix("- `"));
+        let items = page.lines().filter_map(|line| line.strip_prefix("| `"));
         items.filter_map(|item| item.split('`').next()).collect()
     });
     let mut complaints = Vec::new();
@@ -80,7 +80,7 @@ fn an_alert_without_a_section_is_found() {
 
 #[test]
 fn a_metric_that_does_not_exist_is_found() {
-    let page = "- `hotrow_a_total` (`x`): A.\n- `hotrow_b_seconds`: Histogram.";
+    let page = "| `hotrow_a_total` (`x`) | A. |\n| `hotrow_b_seconds` | Histogram. |";
     let of =
         |rules| [(METRICS, page), (RULES, rules), (DASHBOARD, ""), (RUNBOOK, "`m hotrow_a_total`")];
     assert_silent(metrics, &of("rate(hotrow_a_total[5m]) + instance:hotrow_c:rate5m"));

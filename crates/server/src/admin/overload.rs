@@ -1,4 +1,26 @@
 //! Circuit breaker and load shedding on the admin side.
+//!
+//! Reference `metrics`: Overload
+//!
+//! - `hotrow_breaker_state` (`source`, `state`): 1 for the state: `closed`, `open`, `half_open`.
+//! - `hotrow_breaker_transitions_total` (`source`, `state`): Times that a state was entered. The
+//!   log has the cause.
+//! - `hotrow_breaker_refused_keys_total` (`source`): Keys unread because the breaker was open.
+//! - `hotrow_pressure` (`source`): 0 normal, 1 elevated, 2 critical: `loop_delay`, `database_wait`,
+//!   `memory`, `open_files`. Of several databases, the wait for the slowest one.
+//! - `hotrow_pressure_changes_total`: Changes of the highest level.
+//! - `hotrow_budget_used_bytes` (`budget`): Reserved of `answers`, `bodies`, `rows`
+//!   ([budgets](overload.md#memory)).
+//! - `hotrow_budget_limit_bytes` (`budget`): Limit of the budget.
+//! - `hotrow_budget_refused_total` (`budget`): Reservations without room. **Any**: untaken large
+//!   answers, or low limit.
+//! - `hotrow_compressions_total` (`outcome`): [Compressed forms](http.md#compression) asked for:
+//!   `stored`; `not_smaller`; `superseded` (the entry was gone); `too_large` for the cache;
+//!   `dropped` (32 MiB waited).
+//! - `hotrow_compression_queue_bytes`: Bytes of records that wait for it.
+//! - `hotrow_answers_too_large_total`: Answers above `limits.answer_bytes` (413).
+//! - `hotrow_shed_total` (`level`, `kind`, `priority`): Refused under pressure: `elevated`,
+//!   `critical`; `hit`, `batch`, `miss`, `bypass`.
 
 use hotrow_admission::shed::{Kind, Level, Priority, Source};
 use hotrow_measure::clock::Nanos;

@@ -1,4 +1,17 @@
 //! `POST /reload`, and the configuration in force for operators.
+//!
+//! Reference `metrics`: Configuration
+//!
+//! With a configuration file.
+//!
+//! - `hotrow_config_reloads_total` (`result`): [Reloads](rollout.md#reload): `unchanged`,
+//!   `applied`, `restart_needed`, `rejected`.
+//! - `hotrow_config_hash`: 48 bits of the SHA-256 of the file in force, as a number: instances with
+//!   different values have different files.
+//! - `hotrow_config_last_reload_successful`: **0**: the last one was rejected, and a restart would
+//!   fail.
+//! - `hotrow_config_last_reload_success_timestamp_seconds`: Time of the last one that was not
+//!   rejected, or of the start.
 
 use hotrow_answer::body::Body;
 use hotrow_answer::http_error::{HttpError, problem};

@@ -1,5 +1,72 @@
 //! Sources on the admin side: the database of each, its feed, and what protects it. Metrics of a
 //! source have its name as the label `source`.
+//!
+//! Reference `metrics`: Reads of the database
+//!
+//! - `hotrow_fills_total` (`collection`): Keys queued for a read.
+//! - `hotrow_coalesced_total` (`collection`): Requests that joined a read.
+//! - `hotrow_queries_total` (`collection`): Queries sent, those to standbys included.
+//! - `hotrow_slow_queries_total` (`collection`): Queries that took at least
+//!   [`source.slow_query`](logs.md#slow-queries).
+//! - `hotrow_batch_keys_total` (`collection`): Keys in the queries sent.
+//! - `hotrow_merged_queries_total` (`collection`, `keys_up_to`): Queries by keys (`1`, `4`, …
+//!   `1024`, `more`), not cumulative.
+//! - `hotrow_failed_keys_total` (`collection`): Keys whose read failed. **Any**: see the log.
+//! - `hotrow_fills_discarded_total` (`collection`): Results answered and not kept: a change came
+//!   between or was not visible.
+//! - `hotrow_fills_not_admitted_total` (`collection`): Results answered and not kept: [scanning
+//!   clients](design.md#scans) only.
+//! - `hotrow_fill_retries_total` (`collection`): Reads repeated because a newer answer existed.
+//! - `hotrow_keys_refused_total` (`collection`): Keys refused at `limits.waiting_keys`. **Any**:
+//!   the database is too slow.
+//! - `hotrow_deadline_rejected_total` (`collection`): Keys unread because [too
+//!   late](overload.md#concurrency).
+//! - `hotrow_queue_dropped_total` (`collection`): Keys dropped from a standing queue. **Any**: too
+//!   many cold reads.
+//! - `hotrow_queue_lifo` (`collection`): 1: newest keys first.
+//! - `hotrow_queue_wait_seconds` (`source`): Histogram, longest wait of a key per query.
+//! - `hotrow_query_limit` (`source`): Queries allowed at once, over its collections. Below
+//!   `source.reads_in_flight`: the database slows down.
+//! - `hotrow_query_limit_used` (`source`): Queries that count against `hotrow_query_limit`.
+//! - `hotrow_query_limit_probes_total` (`source`): Measurements of queries alone.
+//! - `hotrow_waiting_keys` (`collection`): Keys waiting for a query.
+//! - `hotrow_queries_in_flight` (`collection`): Queries at the database.
+//! - `hotrow_requests_waiting`: Requests waiting for database or feed.
+//! - `hotrow_privileged_waiting`: Waiting `no-cache` and `Hotrow-Min-Position` requests.
+//! - `hotrow_requests_refused_total` (`limit`): Requests refused: `requests_in_flight` or
+//!   `privileged_waiters` reached.
+//! - `hotrow_source_queries_total` (`source`): Statements, counted at the source.
+//! - `hotrow_source_reachable` (`source`): 1: the database answers.
+//! - `hotrow_standby_reads_total` (`source`, `standby`): Queries that a [standby](replicas.md)
+//!   answered. This and the next three only with `source.read_urls`.
+//! - `hotrow_standby_refusals_total` (`source`, `reason`): Queries sent to the primary, because no
+//!   standby could answer.
+//! - `hotrow_standby_lag_bytes` (`source`, `standby`): Log that it had not replayed when it was
+//!   read last; NaN before.
+//! - `hotrow_standby_usable` (`source`, `standby`): 0: it is not asked now.
+//!
+//! Reference `metrics`: Freshness
+//!
+//! - `hotrow_feed_followed` (`source`): 0 with `source.feed = "none"`; the next two are then
+//!   absent.
+//! - `hotrow_feed_staleness_seconds` (`source`): Time for which a change may be unseen.
+//! - `hotrow_feed_current` (`source`): 1: within `cache.max_staleness`. 0: `when_stale` applies.
+//! - `hotrow_feed_position` (`source`, `log`): Point handled in this incarnation of the log. Absent
+//!   without positions. Standstill under writes: see the log.
+//! - `hotrow_feed_changes_total` (`source`): Changes delivered.
+//! - `hotrow_feed_starts_total` (`source`): Starts of the feed.
+//! - `hotrow_feed_reconnects_total` (`source`): Starts after the first. **Any**: the database was
+//!   away.
+//! - `hotrow_feed_gaps_total` (`source`, `cause`): Changes may have been missed: `log_pruned`,
+//!   `other_log`, `other_database`, `unavailable`, `not_watched`, `feed_failed` (a panic, or a log
+//!   that cannot be read), `hub` ([change hub](hub.md)). **Any**: see the log.
+//! - `hotrow_feed_flushes_total` (`source`, `cause`): Collections flushed: `bulk` (too many changes
+//!   to list), `schema`, `unlisted` (`watch = "none"`), `gap` (changes may be missing).
+//! - `hotrow_feed_epochs_total` (`source`): Every entry of the source became stale: losses and
+//!   starts.
+//! - `hotrow_checked_answers_total`: Answers [checked](verify.md#the-check-in-every-server).
+//! - `hotrow_inconsistent_answers_total`: Checked answers that differed from the database. **Any**:
+//!   a change [not in the feed](consistency.md#what-no-feed-shows), or a bug.
 
 use hotrow_admission::breaker::State;
 use hotrow_answer::units::millis;

@@ -1,4 +1,37 @@
 //! `/status`: the state of the service as JSON.
+//!
+//! Reference `admin`: `/status`
+//!
+//! - `configuration`: the file, its SHA-256, since when, the last reload.
+//! - `readiness`: as [`/readyz`](#readyz).
+//! - `cache`, `sources`, `requests`, `connections`, `limits`, `budgets`, `overload`, `concurrency`:
+//!   state and counts of each.
+//! - `redis`: address and connections of the [Redis protocol](redis.md), or null.
+//! - `changes`: [followers](changes.md#limits) and their windows, or null.
+//! - `purges`: what waits for each [target](purging.md#operation), or null.
+//! - `admin`: `token_required`.
+//! - `collections`: state of each.
+//! - `miss_ratio_curve`: the [hit ratio at other
+//!   capacities](production.md#how-much-memory-is-worth-it), with the members below, or `unknown`
+//!   with the reason.
+//! - `sampling_rate`: share of the keys; `sampled_lookups` and `dropped` since the observation
+//!   began; `window_s`.
+//! - `current`: `capacity_bytes`, `predicted_hit_ratio`, `measured_hit_ratio`.
+//! - `points`: eight, rising: `factor`, `capacity_bytes`, `hit_ratio` with an interval, `low` to
+//!   `high`, `database_reads_per_s`.
+//! - `collections`: of each, `lookups_per_s`, `measured_hit_ratio` and the `hit_ratios` at the
+//!   points.
+//! - `sentence`: what follows.
+//!
+//! Reference `admin`: `/readyz`
+//!
+//! - `ready`, `ready_when`, `ready_sources`: whether, and by which rules.
+//! - `sources`: values of each [source](configuration.md#readiness).
+//! - `unmet`: conditions that do not hold.
+//! - `process`: `"running"`, `"draining"`, `"handed over"`.
+//! - `feed`: `"starting"`, `"caught up"`, `"behind"`, `"none"`.
+//! - `staleness_ms`, `source`, `breaker`, `token_keys`, `warm_start`: the worst value of each.
+//! - `reload`: `"ok"`, `"failed"`, `"none"` without a file.
 
 use hotrow_answer::units::millis;
 use hotrow_cache::stats::{Removal, Snapshot};

@@ -1,4 +1,49 @@
 //! `/metrics`: all counters, for Prometheus.
+//!
+//! Reference `metrics`: Lookups and entries
+//!
+//! The label `collection` also names [aliases](aliases.md), such as `users/by/email`: a lookup by
+//! alias counts there, and for the collection when it looks a record up.
+//!
+//! - `hotrow_lookups_total` (`collection`, `outcome`): Keys: `hit`, `negative`, `miss`,
+//!   `coalesced`, `stale`, `bypass`, `refused`. Hit ratio: the share of the first two.
+//! - `hotrow_cache_entries` (`collection`): Entries, missing records included.
+//! - `hotrow_cache_negative_entries` (`collection`): Entries for missing records.
+//! - `hotrow_cache_bytes` (`collection`): Bytes of keys, bodies and bookkeeping.
+//! - `hotrow_cache_capacity_bytes`: Bound on the sum of `hotrow_cache_bytes`.
+//! - `hotrow_cache_predicted_hit_ratio` (`capacity_factor`):
+//!   [Predicted](production.md#how-much-memory-is-worth-it) hit ratio at 0.25 to 8 times
+//!   `hotrow_cache_capacity_bytes`; NaN while unknown.
+//! - `hotrow_cache_measured_hit_ratio`: Measured in the same window, to compare with factor 1. NaN
+//!   while unknown.
+//! - `hotrow_cache_sampling_ratio`: Share of the keys that are sampled; 0 while nothing is
+//!   predicted.
+//! - `hotrow_cache_samples_total` (`result`): Events of sampled keys: `replayed`, `dropped` (a
+//!   queue was full: the interval is wider).
+//! - `hotrow_cache_simulation_bytes`: Memory of the copies in which they are replayed, at most 10
+//!   MiB.
+//! - `hotrow_cache_evictions_total` (`collection`, `cause`): Entries removed: `capacity` (with a
+//!   low hit ratio: raise `cache.capacity`), `replaced` (by a newer answer), `invalidated`,
+//!   `purged`, `too_large`, `flushed`.
+//! - `hotrow_invalidations_total` (`collection`): Changes reported by the feed.
+//! - `hotrow_hot_refreshes_total` (`collection`): Records queued by `cache.prefetch_on_change`.
+//!   Near `hotrow_queries_total`: as many changes as reads.
+//! - `hotrow_flushes_total` (`collection`): Flushes of the collection. `hotrow_feed_flushes_total`
+//!   has causes.
+//!
+//! Reference `metrics`: Process
+//!
+//! - `hotrow_build_info` (`version`): Always 1.
+//! - `hotrow_thread_panics_total` (`thread`): Panics of background threads, restarted since.
+//!   **Any**: bug.
+//! - `hotrow_log_dropped_total`: Log lines lost: standard error full, blocked or closed.
+//! - `hotrow_access_log_lines_total`: Lines of the [access log](logs.md#access-log) written. With
+//!   `access_log.output`, as the next one.
+//! - `hotrow_access_log_dropped_total` (`cause`): Lines lost: `queue_full`, `not_written` (disk
+//!   full, pipe closed), `rate` (over 1,000 failed and slow requests a second). **Any**
+//!   `not_written`: see the log.
+//! - `process_resident_memory_bytes`: Resident memory.
+//! - `process_cpu_seconds_total`: User and system time.
 
 use hotrow_answer::memory::resident_bytes;
 use hotrow_answer::metrics;

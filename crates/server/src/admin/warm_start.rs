@@ -1,4 +1,14 @@
 //! The warm start in `/status` and `/metrics`.
+//!
+//! Reference `metrics`: Warm start
+//!
+//! With [`warm.file`](production.md#warm-start).
+//!
+//! - `hotrow_warm_start_active`: 1 until the reads after a start have ended.
+//! - `hotrow_warm_start_keys_total` (`result`): Keys `read` from the database; `unusable`: of a
+//!   collection that no longer exists, or of another key type.
+//! - `hotrow_hot_keys_files_total` (`result`): Files `written`, `failed`. **Any** `failed`: no
+//!   room, or no permission in the folder.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,40 @@
 //! Texts of errors. The first word is one of Redis' own where clients react to it as they should;
-//! the page `docs/redis.md` lists all of them.
+//! the reference lists all of them.
+//!
+//! Reference `redis`: Errors
+//!
+//! - `NOAUTH Authentication required.`: no credential, or one that is no longer good
+//! - `WRONGPASS invalid username-password pair or user is disabled.`: a refused credential, or a
+//!   user other than `default`
+//! - `NOPERM`: no role may read the collection, or use `MINPOS`
+//! - `RATELIMIT`: a [rate limit](rate-limits.md), or too many refused credentials; the text says
+//!   when to try again
+//! - `BUSY`: [shed](overload.md), a full queue, or no memory for answers or commands
+//! - `TRYAGAIN`: the database cannot be read, its circuit breaker is open, or the feed is behind
+//!   with `cache.when_stale = "refuse"`
+//! - `TIMEOUT`: the database, or a position, was not reached within `limits.request_timeout`
+//! - `MASTERDOWN`: the answer would be stale
+//! - `NOPROTO unsupported protocol version`: `HELLO` with another number than 2 and 3
+//! - `ERR no such collection 'name'`: the part before the first colon names none
+//! - `ERR bad id`: the id cannot be a key of the collection
+//! - `ERR MGET has 2000 keys; the limit is 1000 (limits.max_batch)`: more keys than
+//!   `limits.max_batch`
+//! - `ERR the answer …`: it exceeds `limits.answer_bytes`
+//! - `ERR CLIENT TRACKING ON needs HELLO 3, …`: RESP2 without `REDIRECT`
+//! - `ERR The client ID you want redirect to does not exist`: no open connection of this process
+//!   and credential
+//! - `ERR BCAST needs collections.NAME.changes = true: …`: a prefix covers a collection that may
+//!   not be followed
+//! - `NOPERM BCAST is not possible …`: a prefix covers a collection with tenants
+//! - `EXECABORT Transaction discarded because of previous errors.`: a command since `MULTI` was
+//!   refused
+//! - `EXECABORT Transaction discarded because of: NOAUTH …`: the credential is no longer good at
+//!   `EXEC`
+//! - `ERR unknown command 'SET', with args beginning with: 'a' 'b'`: not [served](#commands)
+//! - `ERR wrong number of arguments for 'get' command`: too few or too many of them
+//! - `ERR Protocol error: …`: the bytes are no command; the connection ends
+//! - `ERR max number of clients reached`: `limits.connections`, or `limits.connections_per_client`;
+//!   the connection ends
 
 use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::http_error::HttpError;
@@ -169,7 +204,7 @@ mod tests {
 
     #[test]
     fn each_refusal_has_the_word_that_the_page_lists() {
-        let page = include_str!("../../../../docs/redis.md");
+        let page = include_str!("../../../../docs/reference/redis.md");
         for (error, word) in [
             (HttpError::Unauthorized(Denial::Key), "NOAUTH"),
             (HttpError::NotGranted("no role"), "NOPERM"),

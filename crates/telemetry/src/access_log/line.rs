@@ -1,4 +1,33 @@
 //! Form of a line: one object of JSON, with the names that are usual for such fields.
+//!
+//! Reference `logs`: Members of a line
+//!
+//! - `time`: arrival of the head, in UTC. Lines of different workers are not in its order.
+//! - `protocol`: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`; `RESP2` or `RESP3` for [commands of the Redis
+//!   protocol](logs.md#commands-of-the-redis-protocol).
+//! - `client`: the address, or on the Unix socket `uid:` and the user id. A [trusted
+//!   proxy](rate-limits.md#who-is-counted) names its client.
+//! - `path`: the target as it was sent, at most 1,024 bytes. `ids = false` leaves it out.
+//! - `collection`: absent if the path names none, or the credential was refused before.
+//! - `cache`: as in [`Hotrow-Cache`](http.md#response-headers); `none` for refusals.
+//! - `duration_us`: from the end of the head to the answer, not to its last byte.
+//! - `bytes`: of the body.
+//! - `roles` (at most eight), `key` or `certificate`: names in the [configuration](access.md).
+//!   Never a credential, and never the subject of a token.
+//! - `trace_id`: see [traces](logs.md#traces).
+//!
+//! Reference `logs`: Members of a command of the Redis protocol
+//!
+//! - `method`: the command; `UNKNOWN` for those that are not served.
+//! - `path`: the keys, with spaces between. Of other commands nothing is shown.
+//! - `collection`: absent if the keys are of several.
+//! - `status`: 200; 404 for one key without a record; for errors that of HTTP: `NOAUTH` and
+//!   `WRONGPASS` 401, `NOPERM` 403, `RATELIMIT` 429, `BUSY`, `TRYAGAIN` and `MASTERDOWN` 503,
+//!   `TIMEOUT` 504, an unknown collection 404, an unknown command 405, other `ERR` 400 or as over
+//!   HTTP.
+//! - `cache`: of several keys the worst outcome, as for a batch.
+//! - `duration_us`: from the arrival of the command to its reply.
+//! - `bytes`: of the records, or of the error.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

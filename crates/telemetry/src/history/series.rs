@@ -1,4 +1,39 @@
 //! The recorded series: name, origin of the values, meaning.
+//!
+//! Reference `admin`: `/history`
+//!
+//! One sample a second, of the last ten minutes, from counters kept anyway. With `?since=N`, the
+//! `next` of the answer before, only newer ones; all of them after a restart, when
+//! `started_unix_ms` is another. A list has one value per sample, `null` where nothing is known.
+//!
+//! - `at_unix_ms`, `interval_ms`: end and length of the sample. More than 2.5 s: the process was
+//!   stopped or suspended.
+//! - `series`: rates a second, except where a unit or "present" says otherwise. Their names begin
+//!   with one of the prefixes below.
+//! - `requests.`: `hit`, `miss`, `coalesced`, `stale`, `bypass`, `none` (without the cache).
+//!   [Commands of the Redis protocol](logs.md#commands-of-the-redis-protocol) that read records or
+//!   are refused are requests.
+//! - `status.`: `2xx`, `3xx`, `4xx`, `5xx`, `other`.
+//! - `latency.`: `hit_p50_us`, `hit_p99_us`, `hit_p999_us`, `miss_p50_us`, `miss_p99_us`,
+//!   `miss_p999_us`, `all_p50_us`, `all_p99_us`, `all_p999_us`: from the end of the head to the
+//!   answer, at most 1.6 % too high.
+//! - `lookups.`: `memory`, `database`: keys answered from memory and not; their share is the hit
+//!   ratio.
+//! - `queue.`: `requests`, `keys` (present), `wait_p99_us`.
+//! - `database.`: `queries`, `keys`, `failed_keys`, `in_flight`, `limit` (both present).
+//! - `refused.`: `shed`, `rate_limit`, `breaker`, `deadline`, `queue`, `requests_in_flight`,
+//!   `memory`, `connections`, `malformed`, `access`: refusals by reason; of `breaker`, `deadline`
+//!   and `queue` in keys.
+//! - `feed.`: `staleness_ms` (present), `changes`.
+//! - `cache.`: `bytes`, `entries` (present), `evictions`.
+//! - `connections.`: `open` (present), `accepted`.
+//! - `sent_bytes`: bytes taken by clients.
+//! - `process.`: `cpu_cores`, `memory_bytes` (present), `pressure` (0 normal, 1 elevated, 2
+//!   critical), `ready` (0 or 1).
+//! - `heat`: requests by latency, for a heat map: `bounds_us` between the rows; `counts` per
+//!   sample: the first row that has any, then the counts from that row on.
+//! - `collections`: `memory` and `database` of up to 64 collections, in the order of their first
+//!   request; of the others together in `other_collections`.
 
 /// Way in which the values of a series follow from readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +48,7 @@ pub(crate) enum SeriesKind {
 
 macro_rules! series {
     ($($name:ident $label:literal $kind:ident,)*) => {
-        /// A recorded series. Names in `docs/http.md` explain them.
+        /// A recorded series. The head of this file explains them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Series {
             $(#[doc = $label] $name,)*
@@ -97,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_reference_names_every_series() {
-        let page = include_str!("../../../../docs/http.md");
+        let page = include_str!("../../../../docs/reference/admin.md");
         for series in Series::ALL {
             let (group, member) = series.label().split_once('.').unwrap_or(("", series.label()));
             assert!(

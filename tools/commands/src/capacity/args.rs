@@ -1,4 +1,17 @@
 //! Command-line arguments of `hotrow capacity`.
+//!
+//! Reference `commands`: Exit status of `hotrow capacity`
+//!
+//! - `0`: an interval: lower end kept and upper end missed, each on a plateau.
+//! - `0, or 1 if nothing was confirmed`: bound not found (`--rate-max` was kept or unsure, or the
+//!   generator was the limit above), or time up.
+//! - `1`: harm: a step lost more than `--abort-errors` of its requests (rejections are no harm),
+//!   had no expected response, or no connection opens any more. Also a result that cannot be
+//!   written.
+//! - `2`: wrong usage.
+//! - `3`: nothing kept. With `--at-least R` also instead of 0 or 1 when less was confirmed, except
+//!   after harm.
+//! - `130`: interrupted; what was measured until then is reported.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -1,4 +1,34 @@
 //! The machine-readable result. Names and shape are a contract; `SCHEMA` changes with them.
+//!
+//! Reference `results`: `hotrow.capacity/1`
+//!
+//! Values may be null. `findings` and `limit` are as in `diagnosis` of [load](#hotrowload2).
+//!
+//! - `schema`: `"hotrow.capacity/1"`
+//! - `target`: `url`, `connections` (with `--closed` the maximum), `threads`, `keepalive`
+//! - `mode`, `end`: `"open"` or `"closed"`; `"found"`, `"rate_max"`, `"connections_max"`,
+//!   `"generator"`, `"nothing_kept"`, `"time"`, `"harm"`, `"interrupted"`
+//! - `capacity_rps`: kept on a plateau, or at the knee
+//! - `interval`: open: `slo`, `errors_assumed`: not demanded, `arrivals`, `low` and `high` (each
+//!   `rps`, `plateau`: confirmed, `generator`: the limit; or null), `requests_wanted`,
+//!   `requests_confirmed`, `noise` (`plateaus`, `unsure`, `contradiction_rps`; or null)
+//! - `closed`: closed: `knee_connections`, `knee_rps`, `levels[]` (`connections`, `rps[]` by
+//!   round), `law` (`lambda_rps`, `sigma`, `kappa`: each fit, lower bound, upper bound; `error`,
+//!   `peak_connections`, `peak_rps`, `peaks_within`; or null)
+//! - `at_least`, `duration_s`: demanded; total
+//! - `watched`, `local`: as in [load](#hotrowload2)
+//! - `steps[]`: `rate` (null when closed), `connections`, `purpose` (`"climb"`, `"fall"`,
+//!   `"bisect"`, `"plateau"`, `"second look"`, `"closed"`), `verdict` (`"kept"`, `"missed"`,
+//!   `"fine"`, `"generator"`, `"harm"`), `length_s`, `requests`, `answered_rps`, `p50_us`, `p99_us`
+//!   (a number, `">x"` or null), `failed_share`, `generator_cpu_share`, `cpu_busy`, `service_cpus`,
+//!   `slo[]` (`objective`, `value`, `met`, `conclusive`, `description`), `z` (standard errors from
+//!   the allowed share), `suspicion`
+//! - `findings[]`: at the limit: `class`, `description`, `confidence`, `evidence[]`,
+//!   `counterfactual`
+//! - `limit`: `class`, `description`, `conclusion`, `why`, `confidence`, `trials[]` (`class`,
+//!   `change`, `predicted`, `observed`, `conclusion`), `noise` (`low_rps`, `high_rps`, `share`)
+//! - `limit_confirmed`, `verdict`: by tests; as text
+//! - `next[]`: `topic`, `status` (`"to do"`, `"ok"`, `"unknown"`), `text`
 
 use hotrow_trial::capacity::search::{self, Bound};
 use hotrow_trial::capacity::{closed, usl};

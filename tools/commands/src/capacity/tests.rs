@@ -181,7 +181,7 @@ fn each_key_is_described() {
     let climbed: serde_json::Value = serde_json::from_str(&json::line(&climbed)).unwrap();
     document["closed"] = climbed["closed"].clone();
     assert_keys_documented(
-        include_str!("../../../../docs/capacity.md"),
+        include_str!("../../../../docs/reference/results.md"),
         "hotrow.capacity/1",
         &document,
         &[],

@@ -1,4 +1,11 @@
 //! Command-line arguments of `hotrow doctor`.
+//!
+//! Reference `commands`: Exit status of `hotrow doctor`
+//!
+//! - `0`: examined.
+//! - `1`: a prediction failed, or a limit could not be verified or the report written.
+//! - `2`: wrong usage.
+//! - `3`: with `--fail-below`, when a limit is below the goal.
 
 use clap::{Args, ValueEnum};
 use hotrow_diagnose::doctor::goal::Goal;

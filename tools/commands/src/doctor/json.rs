@@ -1,5 +1,15 @@
-//! The machine-readable result: one object, `schema` `hotrow.doctor/1`, described in
-//! docs/diagnosis.md.
+//! The machine-readable result: one object, `schema` `hotrow.doctor/1`.
+//!
+//! Reference `results`: `hotrow.doctor/1`
+//!
+//! - `schema`: `"hotrow.doctor/1"`
+//! - `goal`: `connections`, `threads`, `rate`, `keepalive`, `client`
+//! - `enough`: whether every readable limit suffices
+//! - `first`: the first limit reached for `connections`, `new_connections_per_s`, `requests_per_s`,
+//!   `threads`, or null
+//! - `limits[]`: `limit`, `value`, `enough`, `allows` (null: no bound), `wanted`, `unit`,
+//!   `formula`, `source`, `note`, `raise_now[]`, `raise_permanently[]`
+//! - `checks[]`: `description`, `predicted`, `observed`, `holds`, `why`, `evidence[]`
 
 use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Unit};
@@ -93,7 +103,7 @@ mod tests {
         let document =
             serde_json::from_str(&line(&Goal::default(), &[verdict], &[checks])).unwrap();
         assert_keys_documented(
-            include_str!("../../../../docs/diagnosis.md"),
+            include_str!("../../../../docs/reference/results.md"),
             "hotrow.doctor/1",
             &document,
             &[],

@@ -1,5 +1,55 @@
 //! Command-line arguments of `hotrow load`. Values are checked individually here, and together in
 //! `resolve`.
+//!
+//! Reference `commands`: Exit status of `hotrow load`
+//!
+//! - `0`: success.
+//! - `1`: failed, no expected response, the target stopped answering, or the result could not be
+//!   written.
+//! - `2`: wrong usage.
+//! - `3`: an objective was missed, or is *inconclusive*: missed while the generator was the limit
+//!   and may have caused it. It cannot have caused errors and refusals of the target, nor service
+//!   times if it only sent late.
+//! - `130`: interrupted; the result so far is printed.
+//!
+//! Reference `commands`: Options of `hotrow load`
+//!
+//! Beyond `--help`:
+//!
+//! - `-c`: at most 1,000,000 connections; `-t`: at most one thread per connection
+//! - `-d`, `-n`: at most a week; whichever comes first
+//! - `--rate`: 0.00001 to 10,000,000 over all connections. Above 10,000/s and thread, requests due
+//!   within 100 µs are sent together
+//! - `--timeout`: from the send; the connection is then closed. Opening one may take as long, at
+//!   most 5 s
+//! - `--pipeline`: at most 1,000; each response is a sample
+//! - `unix:SOCKET:PATH`: a Unix socket up to the first colon, then the path of the request.
+//!   `--unix-socket`: for other hosts, and for TLS on a socket
+//! - `-H`: `Host` and `User-Agent` replace the defaults; `Connection`, `Content-Length`,
+//!   `Transfer-Encoding`, `Expect` and `Upgrade` are refused
+//! - `--token-file FILE`, `-H @FILE`: credentials, which command lines would show to all users: the
+//!   line in the file (`-`: standard input) as `Authorization: Bearer`; header fields, one a line.
+//!   `-H` refuses `Authorization`, `Cookie`, `Proxy-Authorization`, `X-API-Key`, `X-Auth-Token`.
+//!   Results contain no header
+//! - `--body`, `--ids-file`: files of at most 1 GiB; ids percent-encoded where needed
+//! - `--distribution zipf:S`: the k-th id in proportion to k^−S, S from 0 to 10
+//! - `--cacert`: replaces the system's roots; may contain a self-signed server certificate
+//! - `--proxy-pid`, `--allow-changes`, `--db-url`: [diagnosis](diagnosis.md)
+//! - `--calibrate`: kept in `$XDG_CACHE_HOME/hotrow` or `~/.cache/hotrow`, for the same processor
+//!   model, kernel and program. HTTP/1.1 only
+//!
+//! Reference `commands`: HTTP/2 in `hotrow load`
+//!
+//! - `--streams` (default 1, at most 1,000): requests in flight per connection. Beyond the server's
+//!   own limit a request stays unsent until a stream is free, and a message says so.
+//! - windows: receive windows are 16 MiB per stream and 1 GiB per connection, given back at once. A
+//!   request body is sent as the server's window allows; that time is service time.
+//! - `errors.goaway`: the server ended the connection with an error. After an end without one,
+//!   requests that it has not processed are sent again on a new connection (`resent`), once it has
+//!   answered any.
+//! - `errors.refused_stream`, `errors.stream_reset`: the server reset the stream, with
+//!   `REFUSED_STREAM` or another reason. The connection stays, also after a time-out.
+//! - `bytes`, `headroom`: include frames. `headroom` is null.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -1,4 +1,52 @@
 //! The machine-readable result. Names and shape are a contract; `SCHEMA` changes with them.
+//!
+//! Reference `results`: `hotrow.load/2`
+//!
+//! One object on one line; `null` where a value is missing. Times are in µs, or lower bounds such
+//! as `">10000000"`. Fields may be added.
+//!
+//! - `schema`: `"hotrow.load/2"`
+//! - `began_unix_s`: start, Unix seconds
+//! - `machine`: the generator's `cpu` (model), `cpus`, `kernel`
+//! - `target`: `url`: separated by blanks; `connections`; `threads`; `keepalive`; `http`: `"1.1"`
+//!   or `"2"`; `depth`: per connection; `rate`: a number or `"FROM..TO"`; `arrivals`: `"uniform"`,
+//!   `"poisson"`; both null in a closed loop
+//! - `interrupted`, `end`: `"complete"`, `"interrupted"`, `"target_unreachable"` (without `-d`: no
+//!   connection for 10 s), `"stopped_answering"` (no response for a second, 3 requests failed)
+//! - `duration_s`: without warm-up
+//! - `requests`: `scheduled`: were due; `unsent`: the run ended or no connection opened; `sent`: at
+//!   least in part; `resent`: behind an announced close (idempotent methods only); `ok`; `errors`:
+//!   but unopened connections; `timeouts`; `in_flight_at_end`: when interrupted
+//! - `throughput_rps`: expected responses per second
+//! - `rate_ratio`: that over the target rate; null in a closed loop
+//! - `latency_us.{mean,p50,p75,p90,p95,p99,p999,max}`: of every due request, from the intended time
+//!   to the complete expected response, or unbounded; at most 1/64 too high
+//! - `answered_us.{…}`: of expected responses only
+//! - `refused_us`: by unexpected status: `{"429": {}}`; beyond 8 under "other"
+//! - `service_us.{…}`, `schedule_lag_us.{…}`: from the send to the response (unexpected ones are
+//!   unbounded); from the intended time to the send
+//! - `first_byte_us.{…}`, `connect_us.{…}`: from the send to the first byte; the opening of a
+//!   connection with TLS
+//! - `bytes`: `sent`, `received`: with heads, without TLS
+//! - `status`: responses by status code: `{"200": 1234}`
+//! - `errors`: `connect`: not opened; `reset`, `closed`: before the response was complete;
+//!   `malformed`: not HTTP; `unexpected_status`; [HTTP/2](load.md#http2): `goaway`,
+//!   `refused_stream`, `stream_reset`
+//! - `connections`: `opened`, `reconnects` (the server had closed it)
+//! - `generator`: `cpu_s`; `cpu_us_per_request`: answered or lost; `cpu_share`: of the busiest
+//!   thread; `unread_share`: of awaited responses, or null; `limited`: it was the limit; `headroom`
+//!   (`used_share`, `ceiling_rps_per_thread`, `calibrated`; null without calibration)
+//! - `slo[]`: `objective`, `value` (in its unit), `met`, `conclusive`, `description`
+//! - `seconds[]`: of each second: `second`, `length_s`, `scheduled`, `unsent`, `sent`, `ok`,
+//!   `errors`, `timeouts`, `p50_us`, `p99_us`, `max_us`, `schedule_lag_p99_us`
+//! - `diagnosis`: `watched`: the processes, as text; `local`: the target is on this machine;
+//!   `sampling_cpu_share`: of one CPU, or null; `findings[]` (the most certain first: `class`,
+//!   `description`, `confidence`: 0 to 1, `evidence[]`, `counterfactual`); `verdict` (the named
+//!   finding: `class`, `description`, `conclusion`: `"confirmed"`, `"refuted"` (then none is
+//!   named), `"inconclusive"`, or null (not tested); `why`, `confidence`, `trials[]` (`class`,
+//!   `change`, `predicted`, `observed`, `conclusion`), `noise` (`low_rps`, `high_rps`, `share`; or
+//!   null); or null: not observed)
+//! - `verdict`: as text
 
 use std::collections::BTreeMap;
 

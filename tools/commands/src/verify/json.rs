@@ -1,4 +1,25 @@
-//! The result as JSON: one object, `schema` `hotrow.verify/2`, described in docs/verify.md.
+//! The result as JSON: one object, `schema` `hotrow.verify/2`.
+//!
+//! Reference `results`: `hotrow.verify/2`
+//!
+//! - `schema`: `"hotrow.verify/2"`
+//! - `verdict`: `"passed"`, `"violated"`, `"inconclusive"`, `"interrupted"`
+//! - `end`: `"complete"`, `"violation"`, `"interrupted"`, `"writer_failed"`
+//! - `first_violation`: `rule`, `description`, `counterexample`; or null
+//! - `worst_lag_ms`: longest time from a commit's return to a request that did not see it and was
+//!   not marked stale
+//! - `worst_copy_lag_ms`: the same of copies
+//! - `near_a_change`: reads within 10 ms of a change
+//! - `log_went_back`: the log began anew: positions were no longer checked
+//! - `near_caches`: `targets` (`url`, `broadcast`: whether `BCAST` was checked), `copies_read`,
+//!   `kept`, `invalidations` (keys), `invalidate_alls`, `connections_lost`
+//! - `followers`: `targets` (`url`, `followed`), `changes`, `flushes`, `resets`, `heartbeats`,
+//!   `streams`, `returns`, `refused`, `copies_read`
+//! - `covered`: `alias` (`name`, `lookups`, `values_moved`), `embed` (`name`, `children_changed`,
+//!   `children_moved`); or null
+//! - `feeds`, `standby_reads`, `feed_losses`: per instance with `--admin`: `watch` of its sources
+//!   in `/status`, and counts
+//! - `…`: settings and counts
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,18 @@
 //! The limits of this machine and this process, read once.
+//!
+//! Reference `diagnosis`: Formulas of `hotrow doctor`
+//!
+//! Behind the formulas that it prints:
+//!
+//! - connections: 4 KiB of memory and two pages of `tcp_mem` each; page cache in `inactive_file`
+//!   counts as left; 64 open files in reserve
+//! - new connections: all may have to be reopened within 1 s; the accept queue
+//!   (`net.core.somaxconn`) and three quarters of the SYN backlog hold the arrivals of a stall of
+//!   0.1 s. A port is in TIME_WAIT for 60 s, or 1 s with `tcp_tw_reuse` = 1 and `tcp_timestamps`
+//! - requests: 5.3 µs of CPU time, as a [cached read](benchmarks.md), of the online or allowed CPUs
+//!   or the cgroup's quota
+//! - threads: 40 KiB of memory, 2,068 KiB of address space (`RLIMIT_AS`), four memory maps
+//!   (`vm.max_map_count`; in C two); 300 ids in reserve
 
 use crate::probe::cpu::{self, CpuStat, LoadAverage};
 use crate::probe::group::{self, Groups};

@@ -3,6 +3,19 @@
 //!
 //! CPU time is counted exactly, so its conclusions come first: a reached rate, an exhausted limit.
 //! The findings cover the rest.
+//!
+//! Reference `report`: Bottleneck of a row
+//!
+//! [Probes](diagnosis.md#probes) sample twice: after the connections are open, and at four fifths.
+//! The first that applies is a round's verdict, and that of most rounds the row's.
+//!
+//! - 1: *The generator*: the rate is a lower bound.
+//! - 2: *Nothing*: the requested rate was reached.
+//! - 3: *The CPU limit of …*: a service or proxy used at least 95 % of its limit, or a fifth of it
+//!   while throttled in half of its periods. If only some backends did, the weights do not fit.
+//! - 4: The most certain [finding](diagnosis.md#classes).
+//! - 5: CPU time alone: *the CPUs of this machine* (90 % busy), *probably one core*, *its one
+//!   connection* (try more), or *not the CPU*.
 
 use super::bottleneck::{self, Bottleneck};
 use super::summary::{RowSummary, Run};

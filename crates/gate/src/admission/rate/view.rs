@@ -1,4 +1,14 @@
 //! Rate limits for operators: state and changes.
+//!
+//! Reference `metrics`: Rate limits
+//!
+//! The last two only for rules per client, identity or header.
+//!
+//! - `hotrow_rate_limited_total` (`rule`): Requests answered 429.
+//! - `hotrow_rate_delayed_total` (`rule`): Requests delayed by a leaky bucket.
+//! - `hotrow_rate_keys` (`rule`): Keys remembered; never falls.
+//! - `hotrow_rate_evictions_total` (`rule`): Slots with a debt taken by other keys. Many: raise
+//!   `limits.rate.keys_max`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,40 @@
 //! Roles, API keys and client certificates: tables of `[access]`, or of a file of their own.
+//!
+//! Reference `configuration`: `[access.roles.NAME]`
+//!
+//! At most 64 roles.
+//!
+//! - `collections`: Collections it may read.
+//! - `claim_values`: Values of the token's role claim that name it.
+//! - `allow_no_cache`: With the collection's `allow_no_cache`: `Cache-Control: no-cache` counts.
+//! - `allow_min_position`: With the collection's `allow_min_position`: `Hotrow-Min-Position`
+//!   counts; otherwise 403.
+//! - `rate_class`: Its holders are in this [rate class](access.md#rate-classes).
+//!
+//! Reference `configuration`: `[access.roles.NAME.columns.NAME]`
+//!
+//! Columns to which the role is limited in the collection of this name:
+//! [access](access.md#columns).
+//!
+//! - `names`: Their names.
+//!
+//! Reference `configuration`: `[access.keys.NAME]`
+//!
+//! At most 10,000 [API keys](access.md#api-keys), made by `hotrow key new`.
+//!
+//! - `id`: Public part of the key.
+//! - `sha256`: Hash of the key.
+//! - `roles`: Roles of its holder.
+//! - `tenant`: Its [tenants](access.md#tenants).
+//!
+//! Reference `configuration`: `[access.certificates.NAME]`
+//!
+//! At most 10,000 [client certificates](access.md#client-certificates). They need
+//! `listen.tls.client_ca`.
+//!
+//! - `subject`: Subject, as `"CN=billing,O=Shop"`.
+//! - `roles`: Roles of its holder.
+//! - `tenant`: Its [tenants](access.md#tenants).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,21 @@
 //! `[access.jwt]`: requirements on tokens, and the keys that verify them.
+//!
+//! Reference `configuration`: `[access.jwt]`
+//!
+//! [Tokens](access.md#tokens).
+//!
+//! - `issuer`: One text, which `iss` must equal. Required with a JWKS.
+//! - `audience`: `aud` must contain one of them. Required with a JWKS. Without it a token must have
+//!   no `aud`.
+//! - `jwks_file`: Keys that verify tokens.
+//! - `jwks_url`: The same, fetched. `http://` only from localhost, 127.0.0.1 and `[::1]`.
+//! - `jwks_ca`: Roots for the server of `jwks_url`, in place of the system's.
+//! - `hs256_secret`: Shared secret instead. Not with a JWKS.
+//! - `role_claim`: Claim that names roles. A path: `["realm_access", "roles"]`.
+//! - `tenant_claim`: Claim that names [tenants](access.md#tenants), one or a list.
+//! - `leeway`: Allowed by `exp` and `nbf`, in whole seconds.
+//! - `refresh`: Interval of reading the JWKS.
+//! - `jwks_max_age`: Tokens get 503 when no JWKS was usable for so long.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -72,7 +72,7 @@ fn the_whole_file() {
         format!(
             r#"# Written by hotrow init {version} from PostgreSQL 15, database shop.
 # 2 of 3 tables can be served; the others are comments below.
-# Every setting is in docs/configuration.md. Next:
+# Every setting is in docs/reference/configuration.md. Next:
 #   DATABASE_URL=... hotrow check --config hotrow.toml
 #   DATABASE_URL=... hotrow serve --config hotrow.toml
 

@@ -1,4 +1,4 @@
-//! docs/metrics.md and `/metrics` name the same families, with the same types and labels.
+//! docs/reference/metrics.md and `/metrics` name the same families, with the same types and labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use hotrow_testkit::tokens::{SigningKey, jwks};
 use super::carriers::Carriers;
 use super::redis::{redis_cli, with_redis};
 
-const PAGE: &str = include_str!("../../../../../docs/metrics.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/metrics.md");
 
 /// Kind and labels of a family.
 type Shape = (String, BTreeSet<String>);
 
-/// Parses items of the form "- `name` (`label`, `label`): meaning", the labels optional. An item
-/// may continue on lines that begin with two blanks.
+/// Parses rows of the form "| `name` (`label`, `label`) | meaning |", the labels optional.
 fn documented() -> BTreeMap<String, Shape> {
     let mut families = BTreeMap::new();
-    for line in PAGE.replace("\n  ", " ").lines() {
-        let Some(item) = line.strip_prefix("- `") else { continue };
-        let (head, meaning) = item.split_once(": ").expect("a colon ends the head");
+    for line in PAGE.lines() {
+        let Some(row) = line.strip_prefix("| `") else { continue };
+        let (head, meaning) = row.split_once(" | ").expect("two cells");
+        let meaning = meaning.trim_end_matches(" |");
         let (name, labels) = head.split_once("` (").unwrap_or((head.trim_end_matches('`'), ""));
         assert!(
             meaning.ends_with('.') || meaning.ends_with(')'),
@@ -105,10 +105,10 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     }
     let missing: Vec<&String> =
         exposed.keys().filter(|name| !documented.contains_key(*name)).collect();
-    assert!(missing.is_empty(), "exposed and not in docs/metrics.md: {missing:?}");
+    assert!(missing.is_empty(), "exposed and not in docs/reference/metrics.md: {missing:?}");
     let gone: Vec<&String> =
         documented.keys().filter(|name| !exposed.contains_key(*name)).collect();
-    assert!(gone.is_empty(), "in docs/metrics.md and not exposed: {gone:?}");
+    assert!(gone.is_empty(), "in docs/reference/metrics.md and not exposed: {gone:?}");
     for (name, shape) in &documented {
         assert_eq!(Some(shape), exposed.get(name), "{name}");
     }

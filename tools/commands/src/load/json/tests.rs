@@ -61,7 +61,7 @@ fn each_key_is_described() {
     let report = Report::new(&result, Some(headroom), Diagnosis::of(&watch, &diagnosed));
     let document = serde_json::from_str(&line(&report)).unwrap();
     assert_keys_documented(
-        include_str!("../../../../../docs/load.md"),
+        include_str!("../../../../../docs/reference/results.md"),
         SCHEMA,
         &document,
         &["status", "refused_us"],
