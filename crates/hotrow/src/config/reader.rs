@@ -13,11 +13,12 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use hotrow_cli::names::nearest;
+use hotrow_cli::problem::Problem;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::expand::{Env, expand};
-use super::problem::{Problem, shown};
+use super::problem::shown;
 use super::units;
 
 use self::kind::{Kind, kind_name, path_part, quoted};
