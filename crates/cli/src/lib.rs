@@ -4,6 +4,7 @@ pub mod described;
 pub mod names;
 pub mod output;
 pub mod pages;
+pub mod problem;
 pub mod signals;
 pub mod transport_args;
 pub mod version;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use clap::{Args, Command, Subcommand};
 use hotrow_commands::cli::{MeasureCommand, MeasureError};
 use hotrow_lab::delay::DelayError;
-use hotrow_lab::experiment::ExperimentError;
+use hotrow_lab::experiment::ConfigError;
 use hotrow_lab::nginx::NginxError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
@@ -89,7 +89,7 @@ pub(crate) enum LabError {
     Measure(#[from] MeasureError),
     /// The experiment file is invalid.
     #[error("{0}")]
-    Experiment(#[from] ExperimentError),
+    Experiment(#[from] ConfigError),
     /// No built-in experiment has this name.
     #[error(
         "there is no experiment {name:?}; there are {known}; a file of your own needs a .toml \

@@ -7,7 +7,6 @@
 mod event;
 mod file;
 pub mod placeholder;
-mod problem;
 mod read;
 mod resolve;
 mod values;
@@ -73,6 +72,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use hotrow_cli::problem::{ConfigError, Problem};
 use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::plan::{Rate, StopCondition};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,6 @@ use crate::nginx::{Balance, Failover, ProxyProfile};
 use crate::results::{ExperimentInfo, Row};
 
 pub use event::{EVENT_FIGURES, Event, EventKind};
-pub use problem::{ExperimentError, Problem};
 pub use values::duration;
 pub(crate) use words::duration_text;
 
@@ -372,7 +371,7 @@ impl Experiment {
         text: &str,
         folder: &std::path::Path,
         overrides: &Overrides,
-    ) -> Result<Self, ExperimentError> {
+    ) -> Result<Self, ConfigError> {
         resolve::resolve(name, file, text, folder, overrides)
     }
 

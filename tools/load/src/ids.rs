@@ -1,5 +1,6 @@
 //! Ids that replace `{id}` in the URL.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::random::Random;
@@ -29,6 +30,29 @@ pub enum Distribution {
     Zipf(f64),
     /// In order, repeated. Threads take turns.
     Sequential,
+}
+
+impl FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        /// Above this exponent nearly every draw is the first id.
+        const EXPONENT_MAX: f64 = 10.0;
+        let exponent = match text {
+            "uniform" => return Ok(Self::Uniform),
+            "sequential" => return Ok(Self::Sequential),
+            _ => text.strip_prefix("zipf:").and_then(|exponent| exponent.parse().ok()),
+        };
+        exponent
+            .filter(|exponent| (0.0..=EXPONENT_MAX).contains(exponent))
+            .map(Self::Zipf)
+            .ok_or_else(|| {
+                format!(
+                    "must be uniform, sequential, or zipf:S with S between 0 and {EXPONENT_MAX}, \
+                     as in zipf:0.99"
+                )
+            })
+    }
 }
 
 impl Ids {

@@ -48,10 +48,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(
-        expect: &ExpectedStatus,
-        (window_begin_ns, window_end_ns): (u64, u64),
-    ) -> Self {
+    pub(crate) fn new(expect: &ExpectedStatus, window_begin_ns: u64, window_end_ns: u64) -> Self {
         Self {
             record: LoadStats::default(),
             statuses: vec![0; 1000].into_boxed_slice(),

@@ -161,7 +161,7 @@ impl Worker {
             ready: Vec::new(),
             postponed: Vec::new(),
             occupied: 0,
-            tally: Tally::new(&config.expect, (schedule.warmup_ns(), schedule.end_ns())),
+            tally: Tally::new(&config.expect, schedule.warmup_ns(), schedule.end_ns()),
             schedule,
             requests,
             finished: Vec::new(),

@@ -6,10 +6,10 @@
 //! requests, the generator's own work, and the CPU time that threads of this process consume.
 
 mod burner;
+mod context;
 mod quota;
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,19 +18,17 @@ use hotrow_diagnose::hypothesis::{
     Change, HypothesisTester, TestStep, TrialLoad, TrialMeasurement, TrialOutcome,
 };
 pub use hotrow_diagnose::hypothesis::{Context, HypothesisVerdict};
-use hotrow_diagnose::probe::group::PERIODS_MIN;
 use hotrow_diagnose::rules::finding::{Finding, LimitClass};
 use hotrow_diagnose::samples::{Role, Samples};
-use hotrow_load::bottleneck::RATE_KEPT;
 use hotrow_load::format;
 use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::plan::{self, Arrivals, Plan, Rate, StopCondition};
-use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
-use hotrow_load::stats::{CensoredNs, LoadStats};
+use hotrow_load::run::{self, Config, RunError};
+use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
-use rustix::process::{Resource, getrlimit};
 
 use self::burner::Burner;
+pub use self::context::context;
 pub use self::quota::QuotaRestore;
 use self::quota::ReducedQuota;
 use crate::observe::Observer;
@@ -51,12 +49,8 @@ const TIMEOUT_SPARE: Duration = Duration::from_secs(1);
 /// If typical responses take at most this fraction (as a divisor) of a trial, the time limit is
 /// half of the trial, so that missing responses are detected within it.
 const QUICK_PART: u32 = 16;
-/// Factor by which the 99th percentile may exceed the median for that.
-const TAIL: u32 = 4;
 /// Smallest part of the CPU time to be taken away that gives a result.
 const TAKEN_SHARE_MIN: f64 = 0.7;
-/// Open files of this process besides connections.
-const FILES_SPARE: u64 = 64;
 /// Share of failed requests from which a changed request is not served like the unchanged one.
 const FAILED_SHARE_MAX: f64 = 0.5;
 
@@ -110,80 +104,30 @@ pub enum TrialEvent<'a> {
     Ended(&'a TrialRun, &'a Outcome),
 }
 
+/// The hypothesis under test.
+pub struct TestedHypothesis {
+    /// The suspected limit.
+    pub class: LimitClass,
+    /// The change, in words.
+    pub words: String,
+}
+
+/// Findings with the load that they are of.
+pub struct Suspects {
+    /// The most certain first.
+    pub findings: Vec<Finding>,
+    /// The load.
+    pub context: Context,
+}
+
 /// One load of a test.
 pub struct TrialRun {
     /// Number, from 1; trials that could not run count too.
     pub number: u64,
-    /// The suspicion under test.
-    pub suspicion: LimitClass,
-    /// The change, in words.
-    pub words: String,
+    /// What it tests.
+    pub hypothesis: TestedHypothesis,
     /// Configuration of the load.
     pub config: Config,
-}
-
-/// Returns the context of a finished load, for planning trials.
-#[must_use]
-pub fn context(config: &Config, outcome: &Outcome, samples: &Samples, local: bool) -> Context {
-    let service = samples.with_role(Role::Service);
-    let throttled = samples
-        .with_role(Role::Generator)
-        .any(|own| own.group.is_some_and(|g| g.throttled_periods > 0));
-    let target_rps = match config.plan.model {
-        plan::LoadModel::Closed => None,
-        plan::LoadModel::Open { .. } => outcome.target_rate,
-    };
-    Context {
-        connections: config.connections,
-        connections_max: connections_max(),
-        threads: config.threads,
-        threads_max: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        target_rps,
-        target_max_rps: None,
-        answered_rps: outcome.throughput_rps(),
-        kept: outcome.rate_ratio().is_some_and(|ratio| ratio >= RATE_KEPT),
-        keepalive: config.keepalive,
-        get: config.requests.as_head().is_some(),
-        local,
-        cpus: samples.cores.len().max(1),
-        idle_cores: samples.idle_cores(),
-        generator_busy: outcome.cpu_share(),
-        generator_us_per_request: outcome.cpu_us_per_request().unwrap_or(0.0),
-        generator_throttled: throttled,
-        unread_share: service.filter_map(|process| process.unread_share).reduce(f64::max),
-        answer_typical: typical_response_time(outcome),
-        most_throttled: most_throttled(samples),
-        quota: false,
-    }
-}
-
-/// Returns the group that throttled a process of the service in the largest share of its periods;
-/// `None` if none did.
-fn most_throttled(samples: &Samples) -> Option<Arc<Path>> {
-    let shares = samples.with_role(Role::Service).filter_map(|process| {
-        let group = process
-            .group
-            .filter(|group| group.throttled_periods > 0 && group.periods >= PERIODS_MIN)?;
-        Some((
-            process.held_in.clone()?,
-            group.throttled_periods as f64 / group.periods.max(1) as f64,
-        ))
-    });
-    shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(group, _)| group)
-}
-
-/// Returns the median response time, or a part of the 99th percentile if that is longer.
-fn typical_response_time(outcome: &Outcome) -> Duration {
-    let latency = &outcome.total.latency;
-    let median = latency.quantile(0.5).map_or(u64::MAX, CensoredNs::ns);
-    let tail = latency.answered.value_at_quantile(0.99).unwrap_or_default() / u64::from(TAIL);
-    Duration::from_nanos(median.max(tail))
-}
-
-/// Returns the number of connections that the limit on open files allows.
-fn connections_max() -> usize {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(FILES_SPARE);
-    usize::try_from(files).unwrap_or(usize::MAX).min(CONNECTIONS_MAX)
 }
 
 /// Tests findings, the most certain first, until one is confirmed, none is left, or the time is
@@ -191,11 +135,12 @@ fn connections_max() -> usize {
 pub fn confirm(
     config: &Config,
     observer: &mut Observer,
-    (findings, mut context): (Vec<Finding>, Context),
+    suspects: Suspects,
     limits: TrialLimits,
     stop: &Arc<AtomicBool>,
     on_event: &mut dyn FnMut(TrialEvent<'_>),
 ) -> HypothesisVerdict {
+    let Suspects { findings, mut context } = suspects;
     let cpu_per_request = Duration::from_nanos((context.generator_us_per_request * 1e3) as u64);
     let typical = context.answer_typical;
     let quota =
@@ -219,9 +164,11 @@ pub fn confirm(
         match tester.next(last.take()) {
             TestStep::Done(verdict) => return *verdict,
             TestStep::Load { change, pace } => {
-                let suspicion = tester.suspicion().unwrap_or(LimitClass::NoneFound);
-                last =
-                    Some(trials.load((change, pace), (suspicion, tester.words(change)), on_event));
+                let hypothesis = TestedHypothesis {
+                    class: tester.suspicion().unwrap_or(LimitClass::NoneFound),
+                    words: tester.words(change),
+                };
+                last = Some(trials.load(change, pace, hypothesis, on_event));
             }
         }
     }
@@ -246,8 +193,9 @@ struct TrialRunner<'a> {
 impl TrialRunner<'_> {
     fn load(
         &mut self,
-        (change, pace): (Option<Change>, TrialLoad),
-        (suspicion, words): (LimitClass, String),
+        change: Option<Change>,
+        pace: TrialLoad,
+        hypothesis: TestedHypothesis,
         on_event: &mut dyn FnMut(TrialEvent<'_>),
     ) -> TrialOutcome {
         let warmup = self.limits.trial / WARMUP_PART;
@@ -271,7 +219,7 @@ impl TrialRunner<'_> {
             Err(why) => return TrialOutcome::Impossible(why),
         };
         let (stop, length) = (self.stop, self.limits.trial);
-        let trial = TrialRun { number: self.number, suspicion, words, config };
+        let trial = TrialRun { number: self.number, hypothesis, config };
         on_event(TrialEvent::Started(&trial));
         let (outcome, samples) = self.observer.during(warmup, Some(length), |begin| {
             let message = &mut |second: &Second, record: &LoadStats| {
@@ -445,27 +393,7 @@ fn measured(outcome: &Outcome, samples: Option<&Samples>) -> TrialMeasurement {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_diagnose::probe::group::GroupCounters;
-    use hotrow_diagnose::samples::WatchedProcess;
-
     use super::*;
-
-    #[test]
-    fn the_most_throttled_group_is_chosen() {
-        let process = |pid, role, throttled_periods| {
-            let group =
-                Some(GroupCounters { periods: 100, throttled_periods, ..GroupCounters::default() });
-            let held_in = (throttled_periods > 0).then(|| PathBuf::from(format!("/{pid}")).into());
-            WatchedProcess { pid, role, group, held_in, ..WatchedProcess::default() }
-        };
-        let of = |processes| most_throttled(&Samples { processes, ..Samples::default() });
-        let service = |pid, throttled| process(pid, Role::Service, throttled);
-        assert_eq!(
-            of(vec![service(1, 5), service(2, 90), process(3, Role::Generator, 99)]),
-            Some(Path::new("/2").into())
-        );
-        assert_eq!(of(vec![service(1, 0), process(3, Role::Generator, 99)]), None);
-    }
 
     #[test]
     fn a_trial_has_bounded_time_limits() {

@@ -21,7 +21,7 @@ use hotrow_load::stats::{CensoredNs, OTHER_STATUS};
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
 pub use self::database::DatabaseProbe;
-use self::database::DatabaseThread;
+use self::database::{DatabaseThread, Extent};
 use self::wait::{sleep_until, start_of};
 
 /// Share of a load of known length at which the last sample is taken, while the load still runs.
@@ -145,7 +145,7 @@ impl Observer {
             let observer_thread =
                 Builder::new().name("observer".to_owned()).spawn_scoped(scope, observe).ok();
             let database_thread = database.map(|probe| {
-                DatabaseThread::start(scope, probe.as_mut(), (warmup, length), (at, over))
+                DatabaseThread::start(scope, probe.as_mut(), Extent { warmup, length }, at, over)
             });
             let observer = observer_thread.as_ref().map(|observer| observer.thread().clone());
             let database = database_thread.as_ref().and_then(DatabaseThread::thread);

@@ -78,13 +78,13 @@ pub(crate) fn probe(
         version(&response, schema, key)
             .map_err(|what| format!("it serves a row by its {}, but {what}", alias.column))?;
     }
-    let no_cache = ask_with(client, &plain, ("Cache-Control", "no-cache".to_owned()))
+    let no_cache = ask_with(client, &plain, "Cache-Control", "no-cache".to_owned())
         .map_err(|lost| lost.name());
     let no_cache = outcome(&no_cache?) != Outcome::Hit;
     let Some(position) = position else {
         return Ok(Capabilities { no_cache, min_position: false });
     };
-    let response = ask_with(client, &plain, ("Hotrow-Min-Position", position.to_string()))
+    let response = ask_with(client, &plain, "Hotrow-Min-Position", position.to_string())
         .map_err(|lost| lost.name())?;
     Ok(Capabilities { no_cache, min_position: response.status() != 400 })
 }
@@ -98,10 +98,11 @@ fn version(response: &Response, schema: &RecordSchema, key: u32) -> Result<(), S
 fn ask_with(
     client: &mut Client,
     plain: &Request,
-    header: (&'static str, String),
+    name: &'static str,
+    value: String,
 ) -> Result<Response, RequestError> {
     let mut request = plain.clone();
-    request.headers.push(header);
+    request.headers.push((name, value));
     client.ask(&request, |_| {})
 }
 

@@ -79,12 +79,19 @@ pub(crate) fn probe(
 }
 
 /// A client with its near cache.
-struct Own {
+struct CopyClient {
     origin: Origin,
     client: NearClient,
     back_off: BackOff,
     /// Time until which it is not used, after a failure.
     rests_until: Option<Instant>,
+}
+
+/// Times of a request.
+#[derive(Clone, Copy)]
+struct RequestTimes {
+    sent_ns: Ns,
+    received_ns: Ns,
 }
 
 /// A reader with near caches.
@@ -95,7 +102,7 @@ pub(crate) struct CopyReader {
     losses: Arc<FailureCounts>,
     schema: RecordSchema,
     several_max: u64,
-    own: Vec<Own>,
+    clients: Vec<CopyClient>,
     random: Random,
     zipf: Zipf,
     totals: Arc<Mutex<NearCacheCounts>>,
@@ -111,13 +118,13 @@ impl CopyReader {
         totals: Arc<Mutex<NearCacheCounts>>,
     ) -> Self {
         let Common { ledger, shared, losses, schema, batch_ids_max } = common;
-        let own = |probed: &ProbedRedis, mode| Own {
+        let own = |probed: &ProbedRedis, mode| CopyClient {
             origin: probed.origin,
             client: NearClient::new(Arc::clone(&probed.target), mode, &schema.collection, timeout),
             back_off: BackOff::new(),
             rests_until: None,
         };
-        let own: Vec<Own> = targets
+        let clients: Vec<CopyClient> = targets
             .iter()
             .flat_map(|probed| probed.modes().map(move |mode| (probed, mode)))
             .map(|(probed, mode)| own(probed, mode))
@@ -130,7 +137,7 @@ impl CopyReader {
             losses,
             schema,
             several_max: (batch_ids_max as u64).clamp(1, SEVERAL_MAX),
-            own,
+            clients,
             random,
             totals,
         }
@@ -141,21 +148,22 @@ impl CopyReader {
         let shared = self.shared.clone();
         while !shared.readers_stopped() {
             let now = Instant::now();
-            let awake = |own: &Own| own.rests_until.is_none_or(|until| until <= now);
-            let able: Vec<usize> = (0..self.own.len()).filter(|i| awake(&self.own[*i])).collect();
+            let awake = |client: &CopyClient| client.rests_until.is_none_or(|until| until <= now);
+            let able: Vec<usize> =
+                (0..self.clients.len()).filter(|i| awake(&self.clients[*i])).collect();
             match self.random.one_of(&able) {
                 Some(at) => self.step(at),
                 None => {
-                    let first = self.own.iter().filter_map(|own| own.rests_until).min();
+                    let first = self.clients.iter().filter_map(|own| own.rests_until).min();
                     SharedState::sleep_until(first.unwrap_or(now), || shared.readers_stopped());
                 }
             }
         }
-        for at in 0..self.own.len() {
+        for at in 0..self.clients.len() {
             self.read_all_copies(at);
         }
         let mut totals = lock(&self.totals);
-        self.own.iter().for_each(|own| totals.add(&own.client.counts()));
+        self.clients.iter().for_each(|own| totals.add(&own.client.counts()));
     }
 
     /// One read at one near cache.
@@ -163,7 +171,7 @@ impl CopyReader {
         if let Err(lost) = self.try_step(at) {
             self.losses.count(lost);
             self.ledger.submit(self.id, Vec::new());
-            let own = &mut self.own[at];
+            let own = &mut self.clients[at];
             own.client.disconnect();
             own.rests_until = Some(own.back_off.failed());
         }
@@ -177,7 +185,7 @@ impl CopyReader {
         let key = self.choose_key(at);
         let text = redis_key(&self.schema, key);
         let sent_ns = self.take_pushes(at)?;
-        let own = &mut self.own[at];
+        let own = &mut self.clients[at];
         if own.client.needs_proof(sent_ns) {
             return self.ask(at, &["PING"]).map(|_| ());
         }
@@ -195,7 +203,7 @@ impl CopyReader {
     }
 
     fn connect(&mut self, at: usize) -> Result<(), RequestError> {
-        let own = &mut self.own[at];
+        let own = &mut self.clients[at];
         if own.client.connect()? {
             own.back_off.succeeded();
             own.rests_until = None;
@@ -207,12 +215,13 @@ impl CopyReader {
     fn take_pushes(&mut self, at: usize) -> Result<Ns, RequestError> {
         let sent_ns = Nanos::now().0;
         self.ledger.sending(self.id, sent_ns);
-        self.own[at].client.take_pushes()?;
+        self.clients[at].client.take_pushes()?;
         Ok(sent_ns)
     }
 
     fn copy(&self, at: usize, key: u32, seen: Claim, sent_ns: Ns) -> Observation {
-        self.observe(at, Form::Copy, key, seen, (sent_ns, Nanos::now().0))
+        let times = RequestTimes { sent_ns, received_ns: Nanos::now().0 };
+        self.observe(at, Form::Copy, key, seen, times)
     }
 
     fn observe(
@@ -221,12 +230,12 @@ impl CopyReader {
         form: Form,
         key: u32,
         seen: Claim,
-        (sent_ns, received_ns): (Ns, Ns),
+        RequestTimes { sent_ns, received_ns }: RequestTimes,
     ) -> Observation {
         Observation {
             key,
             reader: self.id,
-            origin: self.own[at].origin,
+            origin: self.clients[at].origin,
             sent_ns,
             received_ns,
             form,
@@ -241,7 +250,7 @@ impl CopyReader {
     /// Sends a command, and returns its reply with the times.
     fn ask(&mut self, at: usize, arguments: &[&str]) -> Result<Replied, RequestError> {
         self.ledger.sending(self.id, Nanos::now().0);
-        self.own[at].client.ask(arguments, &|| Nanos::now().0)
+        self.clients[at].client.ask(arguments, &|| Nanos::now().0)
     }
 
     /// Reads keys from the instance, and keeps what it replies.
@@ -260,8 +269,9 @@ impl CopyReader {
             let seen = claim(reply, |record| {
                 claim_of_record(&parsed(record)?, *key, &self.schema, &self.ledger)
             });
-            self.own[at].client.keep(text, *key, &seen);
-            observations.push(self.observe(at, form, *key, seen, (sent_ns, received_ns)));
+            self.clients[at].client.keep(text, *key, &seen);
+            let times = RequestTimes { sent_ns, received_ns };
+            observations.push(self.observe(at, form, *key, seen, times));
         }
         self.ledger.submit(self.id, observations);
         Ok(())
@@ -277,13 +287,13 @@ impl CopyReader {
 
     /// Submits all copies of one near cache.
     fn read_all_copies(&mut self, at: usize) {
-        if !self.own[at].client.is_connected() {
+        if !self.clients[at].client.is_connected() {
             return;
         }
         // Until a fast answer proves that the connection is alive, nothing follows.
         let is_alive = (0..100).any(|_| {
             let alive =
-                self.ask(at, &["PING"]).is_ok() && self.own[at].client.may_use(Nanos::now().0);
+                self.ask(at, &["PING"]).is_ok() && self.clients[at].client.may_use(Nanos::now().0);
             if !alive {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -295,8 +305,8 @@ impl CopyReader {
             return;
         }
         let copies: Vec<(u32, Claim)> =
-            self.own[at].client.copies().map(|(key, seen)| (key, seen.clone())).collect();
-        self.own[at].client.count_used(copies.len() as u64);
+            self.clients[at].client.copies().map(|(key, seen)| (key, seen.clone())).collect();
+        self.clients[at].client.count_used(copies.len() as u64);
         let observe = |(key, seen)| self.copy(at, key, seen, sent_ns);
         let observations = copies.into_iter().map(observe).collect();
         self.ledger.submit(self.id, observations);
@@ -305,7 +315,7 @@ impl CopyReader {
     fn choose_key(&mut self, at: usize) -> u32 {
         let chosen = match self.random.below(100) {
             n if n < RECENT => self.shared.recent(&mut self.random),
-            n if n < RECENT + OLDEST => self.own[at].client.oldest(),
+            n if n < RECENT + OLDEST => self.clients[at].client.oldest(),
             n if n < RECENT + OLDEST + ANYWHERE => {
                 let keys = self.ledger.keys();
                 Some(keys.start() + self.random.below(u64::from(*keys.end())) as u32)

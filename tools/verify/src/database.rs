@@ -146,17 +146,27 @@ pub trait Writer: Send {
     /// The database's error.
     fn create(&mut self) -> Result<(), DatabaseError>;
 
-    /// Returns every row of a table.
+    /// Returns a key's row of a table, or every row.
     ///
     /// # Errors
     /// The database's error; a missing table is permanent.
-    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError>;
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError>;
+
+    /// Returns every row of a table.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
+        self.find(table, None)
+    }
 
     /// Returns a key's row.
     ///
     /// # Errors
-    /// The database's error.
-    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError>;
+    /// As [`Self::find`].
+    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
+        Ok(self.find(table, Some(key))?.rows.remove(&key))
+    }
 
     /// Makes the changes in one transaction, atomically. `before_commit` is called just before
     /// COMMIT is sent.

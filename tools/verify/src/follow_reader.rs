@@ -111,34 +111,38 @@ pub(crate) fn followers(
     streams: &[ProbedStream],
     first_id: u16,
     common: &Common,
-    (timeout, seed): (Duration, u64),
+    timeout: Duration,
+    seed: u64,
     totals: &Arc<Mutex<FollowerCounts>>,
 ) -> Vec<FollowReader> {
     let followed: Vec<&ProbedStream> =
         streams.iter().filter(|stream| stream.not_followed.is_none()).collect();
     let whole = followed.iter().map(|own| (*own, Extent::Collection));
     let few = followed.first().map(|own| (*own, Extent::Few));
-    let new = |(own, extent): (&ProbedStream, Extent), id| {
+    let followers = whole.chain(few).zip(first_id..).map(|((own, extent), id)| {
         let others = streams.iter().filter(|other| other.origin != own.origin);
+        let clients = [own].into_iter().chain(others.filter(|other| other.has_positions));
+        let clients = clients.map(|of| (of.origin, Client::new(Arc::clone(&of.target), timeout)));
+        let path = path(&common.schema, extent);
+        let follower = Follower::new(Arc::clone(&own.target), path, timeout);
         let random = Random::new(seed, 1 << 34 | u64::from(id));
         let common = common.clone();
-        FollowReader::new(id, common, (own, others, extent), timeout, random, totals.clone())
-    };
-    whole.chain(few).zip(first_id..).map(|(own, id)| new(own, id)).collect()
+        FollowReader::new(id, common, extent, follower, clients.collect(), random, totals.clone())
+    });
+    followers.collect()
 }
 
 impl FollowReader {
-    fn new<'a>(
+    fn new(
         id: u16,
         common: Common,
-        (own, others, extent): (&'a ProbedStream, impl Iterator<Item = &'a ProbedStream>, Extent),
-        timeout: Duration,
+        extent: Extent,
+        follower: Follower,
+        clients: Vec<(Origin, Client)>,
         random: Random,
         totals: Arc<Mutex<FollowerCounts>>,
     ) -> Self {
         let Common { ledger, shared, losses, schema, .. } = common;
-        let follower = Follower::new(Arc::clone(&own.target), path(&schema, extent), timeout);
-        let clients = [own].into_iter().chain(others.filter(|other| other.has_positions));
         let keys = match extent {
             Extent::Collection => schema.keys,
             Extent::Few => FEW.min(schema.keys),
@@ -149,9 +153,7 @@ impl FollowReader {
             shared,
             losses,
             follower,
-            clients: clients
-                .map(|own| (own.origin, Client::new(Arc::clone(&own.target), timeout)))
-                .collect(),
+            clients,
             zipf: Zipf::new(keys),
             keys,
             schema,

@@ -26,8 +26,8 @@ pub struct Report {
     pub purges: u64,
     /// Requests without a response, by reason.
     pub unanswered: Vec<(&'static str, u64)>,
-    /// Capabilities of each target; the flag marks a balancer.
-    pub capabilities: Vec<(String, bool, Capabilities)>,
+    /// The HTTP targets.
+    pub targets: Vec<ReportedTarget>,
     /// What near caches did, and for each address of the Redis protocol whether it has `BCAST`.
     pub near_caches: NearCacheReport,
     /// What followers did, and for each instance whether its changes were followed.
@@ -48,6 +48,17 @@ pub struct Report {
     pub counterexample: Option<String>,
     /// Problems of the check itself.
     pub problems: Vec<String>,
+}
+
+/// An HTTP target of a run.
+#[derive(Clone, Debug)]
+pub struct ReportedTarget {
+    /// Its URL.
+    pub url: String,
+    /// Whether it is a balancer.
+    pub is_balancer: bool,
+    /// What it supports.
+    pub capabilities: Capabilities,
 }
 
 /// What the followers of a run did.

@@ -21,7 +21,7 @@ use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
-use crate::report::{FollowerReport, NearCacheReport, Report, RunEnd, Writes};
+use crate::report::{FollowerReport, NearCacheReport, Report, ReportedTarget, RunEnd, Writes};
 use crate::rules::ContractTerms;
 use crate::run_error::RunError;
 use crate::setup::{self, PreparedTables, ProbedTarget};
@@ -64,7 +64,7 @@ pub fn run(
     let streams = setup::streams(plan, &known);
     // Earlier writes must be visible everywhere from here on.
     SharedState::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
-    let mut running = Running::start(plan, prepared, (known, redis, streams))?;
+    let mut running = Running::start(plan, prepared, known, redis, streams)?;
     let mut problems = Vec::new();
     let end = running.watch(plan.duration, plan.keep_going, stop, progress);
     running.shared.stop_writers();
@@ -137,7 +137,9 @@ impl Running {
     fn start(
         plan: &Plan,
         prepared: PreparedTables,
-        (known, redis, streams): (Vec<ProbedTarget>, Vec<ProbedRedis>, Vec<ProbedStream>),
+        known: Vec<ProbedTarget>,
+        redis: Vec<ProbedRedis>,
+        streams: Vec<ProbedStream>,
     ) -> Result<Self, RunError> {
         // One more inbox, for the comparison at the end.
         let readers = plan.readers + 1 + COPY_READERS + follow_reader::count(&streams);
@@ -243,7 +245,8 @@ impl Running {
             &self.streams,
             plan.readers + 1 + COPY_READERS,
             &self.common,
-            (self.timeout, self.seed),
+            self.timeout,
+            self.seed,
             &self.follower_counts,
         ) {
             self.others.push(named("follower".to_owned()).spawn(move || follower.run())?);
@@ -367,9 +370,10 @@ impl Running {
             let key = plan.schema.shown(evidence.violation.observation.key);
             render(evidence, &Names { key, ..self.names.clone() })
         });
-        let capabilities = |known: &ProbedTarget| {
-            let url = known.target.url.clone();
-            (url, matches!(known.origin, Origin::Balancer(_)), known.capabilities)
+        let target = |known: &ProbedTarget| ReportedTarget {
+            url: known.target.url.clone(),
+            is_balancer: matches!(known.origin, Origin::Balancer(_)),
+            capabilities: known.capabilities,
         };
         let near_caches = NearCacheReport {
             targets: self
@@ -391,7 +395,7 @@ impl Running {
                 .iter()
                 .map(|lost| (lost.name(), self.losses.get(*lost)))
                 .collect(),
-            capabilities: self.known.iter().map(capabilities).collect(),
+            targets: self.known.iter().map(target).collect(),
             near_caches,
             followers: FollowerReport {
                 targets: self

@@ -54,6 +54,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
+pub use hotrow_cli::problem::{ConfigError, Problem};
 use hotrow_net::tls::files::Certificates;
 use hotrow_source::spec::CollectionConfig;
 #[cfg(feature = "postgres")]
@@ -64,7 +65,6 @@ use toml::de::DeTable;
 pub(crate) use collections::COLLECTIONS_MAX;
 pub use expand::Env;
 pub(crate) use names::{NAME_BYTES_MAX, name_is_valid};
-pub use problem::{ConfigError, Problem};
 pub use reader::Known;
 pub use reload::Reload;
 #[cfg(feature = "failpoints")]

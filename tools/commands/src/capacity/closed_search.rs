@@ -8,7 +8,7 @@ use hotrow_load::run::{self, Config, RunError};
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
 use hotrow_trial::capacity::closed::{
-    Climb, End, Level, Limits, Measured as MeasuredLevel, Step, Verdict,
+    Climb, ClimbEnd, Level, LevelVerdict, Limits, Measured as MeasuredLevel, Step,
 };
 use hotrow_trial::observe::{self, Observer};
 
@@ -16,9 +16,9 @@ use super::open_search::SearchTask;
 use super::progress_text;
 use super::step_result::{self, StepResult};
 
-pub(super) struct ClosedResult {
+pub(super) struct ClimbResult {
     pub(super) levels: Vec<Level>,
-    pub(super) end: End,
+    pub(super) end: ClimbEnd,
     /// Reason why the target is unreachable, if it is.
     pub(super) gone: Option<String>,
 }
@@ -29,7 +29,7 @@ pub(super) fn search(
     watch: &mut Observer,
     steps: &mut Vec<StepResult>,
     on_step: &mut dyn FnMut(&StepResult),
-) -> Result<ClosedResult, RunError> {
+) -> Result<ClimbResult, RunError> {
     let args = task.args;
     let mut climb = Climb::new(Limits {
         connections_max: args.connections_max().get(),
@@ -39,18 +39,18 @@ pub(super) fn search(
     });
     let mut last = None;
     let (end, gone) = loop {
-        let (load_of, pause) = match climb.next(last) {
+        let (level, pause) = match climb.next(last) {
             Step::Done(end) => break (end, None),
             Step::Run { connections, warmup, length, pause } => {
-                ((connections, warmup, length), pause)
+                (LevelLoad { connections, warmup, length }, pause)
             }
         };
         task.shown.step(
-            || progress_text::level(load_of.0, climb.levels(), args.rounds()),
+            || progress_text::level(level.connections, climb.levels(), args.rounds()),
             || progress_text::best(climb.levels()),
         );
         let begun = Nanos::now();
-        match load(task, watch, load_of, steps.len() as u64) {
+        match load(task, watch, level, steps.len() as u64) {
             Ok((measured, verdict)) => {
                 let rate_rps = measured.answered_rps;
                 on_step(&measured);
@@ -58,23 +58,31 @@ pub(super) fn search(
                 observe::sleep(pause, task.stop);
                 last = Some(MeasuredLevel { rate_rps, verdict, took: Nanos::now().since(begun) });
             }
-            Err(RunError::InterruptedBefore) => break (End::Interrupted, None),
+            Err(RunError::InterruptedBefore) => break (ClimbEnd::Interrupted, None),
             Err(RunError::NoConnection { why, .. }) if !steps.is_empty() => {
-                break (End::Harmed, Some(why));
+                break (ClimbEnd::Harmed, Some(why));
             }
             Err(error) => return Err(error),
         }
     };
-    Ok(ClosedResult { levels: climb.levels().to_vec(), end, gone })
+    Ok(ClimbResult { levels: climb.levels().to_vec(), end, gone })
+}
+
+/// The load of one level.
+#[derive(Clone, Copy)]
+struct LevelLoad {
+    connections: usize,
+    warmup: Duration,
+    length: Duration,
 }
 
 /// Applies one load; an interruption is an error because the step is then incomplete.
 fn load(
     task: &SearchTask<'_>,
     watch: &mut Observer,
-    (connections, warmup, length): (usize, Duration, Duration),
+    LevelLoad { connections, warmup, length }: LevelLoad,
     number: u64,
-) -> Result<(StepResult, Verdict), RunError> {
+) -> Result<(StepResult, LevelVerdict), RunError> {
     let seed = task.config.seed.wrapping_add(number);
     let extent = StopCondition { duration: Some(length), requests: None };
     let plan = Plan { model: LoadModel::Closed, warmup, stop: extent, seed };
@@ -93,11 +101,11 @@ fn load(
     // warm-up.
     let no_response = outcome.total.counts.ok == 0;
     let verdict = if no_response || step_result::harmed(&outcome, task.args.abort_errors) {
-        Verdict::Harmed
+        LevelVerdict::Harmed
     } else if outcome.limit().is_generator() {
-        Verdict::GeneratorLimited
+        LevelVerdict::GeneratorLimited
     } else {
-        Verdict::Fine
+        LevelVerdict::Fine
     };
     let mut step = StepResult::new(&outcome, samples.as_ref());
     step.connections = connections;
@@ -107,10 +115,10 @@ fn load(
     Ok((step, verdict))
 }
 
-fn words(verdict: Verdict) -> &'static str {
+fn words(verdict: LevelVerdict) -> &'static str {
     match verdict {
-        Verdict::Fine => "fine",
-        Verdict::GeneratorLimited => "generator",
-        Verdict::Harmed => "harm",
+        LevelVerdict::Fine => "fine",
+        LevelVerdict::GeneratorLimited => "generator",
+        LevelVerdict::Harmed => "harm",
     }
 }

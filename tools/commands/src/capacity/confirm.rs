@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, Rate, StopCondition};
 use hotrow_load::run::Config;
-use hotrow_trial::capacity::{closed, search};
-use hotrow_trial::confirm::{self, QuotaRestore, TrialEvent, TrialLimits};
+use hotrow_trial::capacity::closed::ClimbEnd;
+use hotrow_trial::capacity::search::SearchEnd;
+use hotrow_trial::confirm::{self, Suspects, TrialEvent, TrialLimits};
 use hotrow_trial::observe::Observer;
 
 use super::args::RATE_MAX_DEFAULT;
@@ -25,7 +26,7 @@ const TIME_MIN: Duration = Duration::from_secs(3);
 /// Returns the findings at the limit, tested unless disabled, out of time, or after an unsuccessful
 /// search.
 pub(super) fn diagnosis(
-    (task, changes): (&SearchTask<'_>, Option<QuotaRestore>),
+    task: &SearchTask<'_>,
     watch: &mut Observer,
     report: &Report,
 ) -> DiagnosisResult {
@@ -48,12 +49,16 @@ pub(super) fn diagnosis(
     context.target_max_rps = Some(task.args.rate_max);
     context.kept = false;
     let rate_max = Some(task.args.rate_max).filter(|most| *most < RATE_MAX_DEFAULT);
-    let limits = TrialLimits { rate_max, changes, ..TrialLimits::of(step.length, left) };
-    let hypotheses = (diagnosis.findings.clone(), context);
+    let limits = TrialLimits {
+        rate_max,
+        changes: task.changes.clone(),
+        ..TrialLimits::of(step.length, left)
+    };
+    let suspects = Suspects { findings: diagnosis.findings.clone(), context };
     task.shown.tests(left, || progress_text::known(&report.result));
     let mut on_event = |event: TrialEvent<'_>| show_trial(task.shown, &event);
     diagnosis.verdict =
-        Some(confirm::confirm(&config, watch, hypotheses, limits, task.stop, &mut on_event));
+        Some(confirm::confirm(&config, watch, suspects, limits, task.stop, &mut on_event));
     diagnosis.interrupted = task.stop.load(Ordering::Relaxed);
     diagnosis
 }
@@ -65,10 +70,10 @@ fn testable(report: &Report) -> bool {
         // A kept rate that may not be raised cannot be tested.
         SearchResult::Open(open) => !matches!(
             open.found.end,
-            search::End::Harmed | search::End::Interrupted | search::End::AboveRateMax
+            SearchEnd::Harmed | SearchEnd::Interrupted | SearchEnd::AboveRateMax
         ),
         SearchResult::Closed(closed) => {
-            !matches!(closed.end, closed::End::Harmed | closed::End::Interrupted)
+            !matches!(closed.end, ClimbEnd::Harmed | ClimbEnd::Interrupted)
         }
     };
     ended_well && report.gone.is_none()

@@ -30,277 +30,160 @@
 //! - `limit_confirmed`, `verdict`: by tests; as text
 //! - `next[]`: `topic`, `status` (`"to do"`, `"ok"`, `"unknown"`), `text`
 
-use hotrow_trial::capacity::search::{self, Bound};
-use hotrow_trial::capacity::{closed, usl};
-use serde::Serialize;
-
-use super::report::{Closed, Open, Report, SearchResult};
-use super::step_result::StepResult;
-use crate::diagnosis::json::{FindingReport, VerdictReport};
-use crate::load::json::{Micros, ObjectiveReport};
 use hotrow_load::format::rounded;
+use hotrow_trial::capacity::closed::{ClimbEnd, Level};
+use hotrow_trial::capacity::search::{Bound, SearchEnd};
+use hotrow_trial::capacity::usl;
+use serde_json::{Value, json};
+
+use super::advice::Advice;
+use super::report::{ClosedResult, OpenResult, Report, SearchResult};
+use super::step_result::StepResult;
+use crate::diagnosis::json::{findings, verdict};
+use crate::load::json::{micros, objective};
 
 /// Version of the result's shape.
 const SCHEMA: &str = "hotrow.capacity/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    target: Target<'a>,
-    mode: &'static str,
-    end: &'static str,
-    /// The highest rate kept on a plateau, or the throughput at the knee; null when there is none.
-    capacity_rps: Option<f64>,
-    interval: Option<Interval<'a>>,
-    closed: Option<ClosedReport>,
-    at_least: Option<f64>,
-    duration_s: f64,
-    watched: &'a str,
-    local: bool,
-    steps: Vec<StepReport>,
-    findings: Vec<FindingReport<'a>>,
-    limit_confirmed: bool,
-    /// The limit; null when the machine was not observed.
-    limit: Option<VerdictReport<'a>>,
-    next: Vec<AdviceReport<'a>>,
-    verdict: String,
-}
-
-#[derive(Serialize)]
-struct Target<'a> {
-    url: &'a str,
-    connections: usize,
-    threads: usize,
-    keepalive: bool,
-}
-
-#[derive(Serialize)]
-struct Interval<'a> {
-    slo: &'a str,
-    /// `errors<1%` was added to the demanded objectives.
-    errors_assumed: bool,
-    arrivals: &'static str,
-    low: Option<BoundReport>,
-    high: Option<BoundReport>,
-    requests_wanted: u64,
-    requests_confirmed: Option<u64>,
-    noise: NoiseReport,
-}
-
-/// Agreement between plateaus.
-#[derive(Serialize)]
-struct NoiseReport {
-    plateaus: usize,
-    unsure: usize,
-    /// A rate that one plateau certainly kept, and a rate not above it that another certainly
-    /// missed.
-    contradiction_rps: Option<[f64; 2]>,
-}
-
-#[derive(Serialize)]
-struct BoundReport {
-    rps: f64,
-    plateau: bool,
-    generator: bool,
-}
-
-#[derive(Serialize)]
-struct ClosedReport {
-    knee_connections: Option<usize>,
-    knee_rps: Option<f64>,
-    levels: Vec<LevelReport>,
-    law: Option<LawReport>,
-}
-
-#[derive(Serialize)]
-struct LevelReport {
-    connections: usize,
-    rps: Vec<f64>,
-}
-
-#[derive(Serialize)]
-struct LawReport {
-    lambda_rps: [f64; 3],
-    sigma: [f64; 3],
-    kappa: [f64; 3],
-    error: f64,
-    peak_connections: Option<f64>,
-    peak_rps: Option<f64>,
-    peaks_within: f64,
-}
-
-#[derive(Serialize)]
-struct StepReport {
-    rate: Option<f64>,
-    connections: usize,
-    purpose: &'static str,
-    verdict: &'static str,
-    length_s: f64,
-    requests: u64,
-    answered_rps: f64,
-    p50_us: Micros,
-    p99_us: Micros,
-    failed_share: f64,
-    generator_cpu_share: f64,
-    cpu_busy: Option<f64>,
-    service_cpus: Option<f64>,
-    slo: Vec<ObjectiveReport>,
-    /// Standard errors between the measured and the allowed share: above 0 it was missed. Null
-    /// where unknown.
-    z: Option<f64>,
-    suspicion: Option<String>,
-}
-
-#[derive(Serialize)]
-struct AdviceReport<'a> {
-    topic: &'static str,
-    status: &'static str,
-    text: &'a str,
-}
 
 /// Returns one line of JSON.
 pub(super) fn line(report: &Report) -> String {
     let (mode, end, interval, closed) = match &report.result {
         SearchResult::Open(open) => {
-            ("open", end_of_search(open.found.end), Some(Interval::of(open)), None)
+            ("open", end_of_search(open.found.end), interval(open), Value::Null)
         }
         SearchResult::Closed(closed) => {
-            ("closed", end_of_climb(closed.end), None, Some(ClosedReport::of(closed)))
+            ("closed", end_of_climb(closed.end), Value::Null, climb(closed))
         }
     };
-    let Report { url, connections, threads, keepalive, .. } = report;
-    let whole = Document {
-        schema: SCHEMA,
-        target: Target { url, connections: *connections, threads: *threads, keepalive: *keepalive },
-        mode,
-        end,
-        capacity_rps: report.confirmed_rps().map(|rate| rounded(rate, 3)),
-        interval,
-        closed,
-        at_least: report.at_least,
-        duration_s: rounded(report.took_s, 3),
-        watched: &report.watched,
-        local: report.local,
-        steps: report.steps.iter().map(StepReport::of).collect(),
-        findings: report.findings().iter().map(FindingReport::of).collect(),
-        limit_confirmed: report.diagnosis.is_confirmed(),
-        limit: VerdictReport::of(&report.diagnosis),
-        next: report.next.iter().map(AdviceReport::of).collect(),
-        verdict: report.answer(),
+    let value = json!({
+        "schema": SCHEMA,
+        "target": {
+            "url": report.url,
+            "connections": report.connections,
+            "threads": report.threads,
+            "keepalive": report.keepalive,
+        },
+        "mode": mode,
+        "end": end,
+        // The highest rate kept on a plateau, or the throughput at the knee; null if there is none.
+        "capacity_rps": report.confirmed_rps().map(|rate| rounded(rate, 3)),
+        "interval": interval,
+        "closed": closed,
+        "at_least": report.at_least,
+        "duration_s": rounded(report.took_s, 3),
+        "watched": report.watched,
+        "local": report.local,
+        "steps": report.steps.iter().map(step).collect::<Value>(),
+        "findings": findings(report.findings()),
+        "limit_confirmed": report.diagnosis.is_confirmed(),
+        "limit": verdict(&report.diagnosis),
+        "next": report.next.iter().map(advice).collect::<Value>(),
+        "verdict": report.answer(),
+    });
+    value.to_string()
+}
+
+fn end_of_search(end: SearchEnd) -> &'static str {
+    match end {
+        SearchEnd::Found => "found",
+        SearchEnd::AboveRateMax => "rate_max",
+        SearchEnd::GeneratorLimited => "generator",
+        SearchEnd::NothingKept => "nothing_kept",
+        SearchEnd::TimeUp => "time",
+        SearchEnd::Harmed => "harm",
+        SearchEnd::Interrupted => "interrupted",
+    }
+}
+
+fn end_of_climb(end: ClimbEnd) -> &'static str {
+    match end {
+        ClimbEnd::Knee => "found",
+        ClimbEnd::StillRising => "connections_max",
+        ClimbEnd::GeneratorLimited => "generator",
+        ClimbEnd::TimeUp => "time",
+        ClimbEnd::Harmed => "harm",
+        ClimbEnd::Interrupted => "interrupted",
+    }
+}
+
+fn interval(open: &OpenResult) -> Value {
+    let bound = |bound: Bound| {
+        json!({
+            "rps": rounded(bound.rate_rps, 3),
+            "plateau": bound.firm,
+            "generator": bound.generator,
+        })
     };
-    // Plain data with text keys always serializes; an error would still be printed.
-    serde_json::to_string(&whole)
-        .unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
+    let noise = &open.found.noise;
+    json!({
+        "slo": open.slo,
+        // `errors<1%` was added to the demanded objectives.
+        "errors_assumed": open.errors_assumed,
+        "arrivals": open.arrivals,
+        "low": open.found.kept.map(bound),
+        "high": open.found.refuted.map(bound),
+        "requests_wanted": open.requests_wanted,
+        "requests_confirmed": open.requests_confirmed,
+        // Agreement between plateaus. The contradiction: a rate that one plateau certainly kept,
+        // and a rate not above it that another certainly missed.
+        "noise": {
+            "plateaus": noise.plateaus,
+            "unsure": noise.unsure,
+            "contradiction_rps": noise.contradiction,
+        },
+    })
 }
 
-fn end_of_search(end: search::End) -> &'static str {
-    match end {
-        search::End::Found => "found",
-        search::End::AboveRateMax => "rate_max",
-        search::End::GeneratorLimited => "generator",
-        search::End::NothingKept => "nothing_kept",
-        search::End::TimeUp => "time",
-        search::End::Harmed => "harm",
-        search::End::Interrupted => "interrupted",
-    }
+fn climb(closed: &ClosedResult) -> Value {
+    let level = |level: &Level| {
+        let rates = level.rates_rps.iter().map(|rate| rounded(*rate, 3));
+        json!({ "connections": level.connections, "rps": rates.collect::<Vec<f64>>() })
+    };
+    json!({
+        "knee_connections": closed.knee.map(|(connections, _)| connections),
+        "knee_rps": closed.knee.map(|(_, rate)| rounded(rate, 3)),
+        "levels": closed.levels.iter().map(level).collect::<Value>(),
+        "law": closed.fit.as_ref().map(law),
+    })
 }
 
-fn end_of_climb(end: closed::End) -> &'static str {
-    match end {
-        closed::End::Knee => "found",
-        closed::End::StillRising => "connections_max",
-        closed::End::GeneratorLimited => "generator",
-        closed::End::TimeUp => "time",
-        closed::End::Harmed => "harm",
-        closed::End::Interrupted => "interrupted",
-    }
+fn law(fit: &usl::Fit) -> Value {
+    let ends = |value: usl::Uncertain| [value.value, value.low, value.high];
+    let peak = fit.law.peak();
+    json!({
+        "lambda_rps": ends(fit.lambda_rps),
+        "sigma": ends(fit.sigma),
+        "kappa": ends(fit.kappa),
+        "error": rounded(fit.error, 5),
+        "peak_connections": peak.map(|peak| rounded(peak, 1)),
+        "peak_rps": peak.map(|peak| rounded(fit.law.rate_rps(peak), 1)),
+        "peaks_within": rounded(fit.peaks_within, 3),
+    })
 }
 
-impl<'a> Interval<'a> {
-    fn of(open: &'a Open) -> Self {
-        let bound = |bound: Bound| BoundReport {
-            rps: rounded(bound.rate_rps, 3),
-            plateau: bound.firm,
-            generator: bound.generator,
-        };
-        Self {
-            slo: &open.slo,
-            errors_assumed: open.errors_assumed,
-            arrivals: open.arrivals,
-            low: open.found.kept.map(bound),
-            high: open.found.refuted.map(bound),
-            requests_wanted: open.requests_wanted,
-            requests_confirmed: open.requests_confirmed,
-            noise: NoiseReport {
-                plateaus: open.found.noise.plateaus,
-                unsure: open.found.noise.unsure,
-                contradiction_rps: open
-                    .found
-                    .noise
-                    .contradiction
-                    .map(|(kept, missed)| [kept, missed]),
-            },
-        }
-    }
+fn step(step: &StepResult) -> Value {
+    json!({
+        "rate": step.rate_rps.map(|rate| rounded(rate, 3)),
+        "connections": step.connections,
+        "purpose": step.purpose,
+        "verdict": step.verdict,
+        "length_s": rounded(step.length.as_secs_f64(), 3),
+        "requests": step.requests,
+        "answered_rps": rounded(step.answered_rps, 3),
+        "p50_us": micros(step.p50),
+        "p99_us": micros(step.p99),
+        "failed_share": rounded(step.failed_share, 5),
+        "generator_cpu_share": rounded(step.generator_share, 4),
+        "cpu_busy": step.cpu_busy.map(|busy| rounded(busy, 4)),
+        "service_cpus": step.service_cpus.map(|used| rounded(used, 3)),
+        "slo": step.judged.iter().map(objective).collect::<Value>(),
+        // Standard errors between the measured and the allowed share: above 0 it was missed. Null
+        // where unknown.
+        "z": step.noise.map(|noise| rounded(noise.z, 2)),
+        "suspicion": step.suspicion().map(|class| format!("{class:?}")),
+    })
 }
 
-impl ClosedReport {
-    fn of(closed: &Closed) -> Self {
-        let rounds = |rates: &[f64]| rates.iter().map(|rate| rounded(*rate, 3)).collect();
-        let level = |level: &closed::Level| LevelReport {
-            connections: level.connections,
-            rps: rounds(&level.rates_rps),
-        };
-        Self {
-            knee_connections: closed.knee.map(|(connections, _)| connections),
-            knee_rps: closed.knee.map(|(_, rate)| rounded(rate, 3)),
-            levels: closed.levels.iter().map(level).collect(),
-            law: closed.fit.as_ref().map(LawReport::of),
-        }
-    }
-}
-
-impl LawReport {
-    fn of(fit: &usl::Fit) -> Self {
-        let ends = |value: usl::Uncertain| [value.value, value.low, value.high];
-        let peak = fit.law.peak();
-        Self {
-            lambda_rps: ends(fit.lambda_rps),
-            sigma: ends(fit.sigma),
-            kappa: ends(fit.kappa),
-            error: rounded(fit.error, 5),
-            peak_connections: peak.map(|peak| rounded(peak, 1)),
-            peak_rps: peak.map(|peak| rounded(fit.law.rate_rps(peak), 1)),
-            peaks_within: rounded(fit.peaks_within, 3),
-        }
-    }
-}
-
-impl StepReport {
-    fn of(step: &StepResult) -> Self {
-        Self {
-            rate: step.rate_rps.map(|rate| rounded(rate, 3)),
-            connections: step.connections,
-            purpose: step.purpose,
-            verdict: step.verdict,
-            length_s: rounded(step.length.as_secs_f64(), 3),
-            requests: step.requests,
-            answered_rps: rounded(step.answered_rps, 3),
-            p50_us: Micros(step.p50),
-            p99_us: Micros(step.p99),
-            failed_share: rounded(step.failed_share, 5),
-            generator_cpu_share: rounded(step.generator_share, 4),
-            cpu_busy: step.cpu_busy.map(|busy| rounded(busy, 4)),
-            service_cpus: step.service_cpus.map(|used| rounded(used, 3)),
-            slo: step.judged.iter().map(ObjectiveReport::of).collect(),
-            z: step.noise.map(|noise| rounded(noise.z, 2)),
-            suspicion: step.suspicion().map(|class| format!("{class:?}")),
-        }
-    }
-}
-
-impl<'a> AdviceReport<'a> {
-    fn of(advice: &'a super::advice::Advice) -> Self {
-        Self { topic: advice.topic, status: advice.status.words(), text: &advice.text }
-    }
+fn advice(advice: &Advice) -> Value {
+    json!({ "topic": advice.topic, "status": advice.status.words(), "text": advice.text })
 }

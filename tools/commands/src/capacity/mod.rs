@@ -19,25 +19,24 @@ mod report;
 mod second_counts;
 mod step_result;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_load::objective::Objective;
 use hotrow_load::plan::{LoadModel, Plan, StopCondition};
 use hotrow_load::run::Config;
 use hotrow_measure::clock::Nanos;
-use hotrow_trial::capacity::{closed, search, usl};
-use hotrow_trial::confirm::QuotaRestore;
+use hotrow_trial::capacity::closed::ClimbEnd;
+use hotrow_trial::capacity::search::{SearchEnd, SearchOutcome};
+use hotrow_trial::capacity::{closed, usl};
 use hotrow_trial::observe::Observer;
 
 use self::advice::AdviceInput;
 use self::args::CapacityArgs;
 use self::open_search::SearchTask;
-use self::report::{Closed, Open, Report, SearchResult};
+use self::report::{ClosedResult, OpenResult, Report, SearchResult};
 use self::step_result::StepResult;
 use crate::diagnosis::watch_args;
-use crate::diagnosis::{DiagnosisResult, stop_flag};
+use crate::diagnosis::{DiagnosisResult, StopFlag, stop_flag};
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::{LoadError, html, resolve};
@@ -83,7 +82,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(name) = args.without_closed() {
         return Err(CapacityError::Wrong(format!("{name} is for --closed")));
     }
-    let (stop, changes) = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
+    let stop = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
     if let Some(short) =
         resolve::wanted(&config).and_then(|wanted| doctor::generator_warning(&wanted))
@@ -97,7 +96,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     // so that an unwritable file costs no time.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Arguments(e.into()))?;
-    let report = search(args, url, &config, &mut watch, (&stop, changes))?;
+    let report = search(args, url, &config, &mut watch, stop)?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
     let printed = output::print(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
@@ -127,7 +126,7 @@ fn search(
     url: String,
     config: &Config,
     watch: &mut Observer,
-    (stop, changes): (&Arc<AtomicBool>, Option<QuotaRestore>),
+    StopFlag { stop, changes }: StopFlag,
 ) -> Result<Report, LoadError> {
     let shown = ProgressDisplay::start(args.progress, format!("hotrow capacity {url}"), watch)
         .map_err(LoadError::Progress)?;
@@ -143,8 +142,15 @@ fn search(
     if errors_assumed {
         objectives.push(Objective::FEW_ERRORS);
     }
-    let task =
-        SearchTask { config, objectives: &objectives, errors_assumed, args, stop, shown: &shown };
+    let task = SearchTask {
+        config,
+        objectives: &objectives,
+        errors_assumed,
+        args,
+        stop: &stop,
+        changes,
+        shown: &shown,
+    };
     let begun = Nanos::now();
     let measured_on = MeasuredOn::now();
     let mut steps = Vec::new();
@@ -154,7 +160,7 @@ fn search(
         let points = closed::points(&climbed.levels);
         let fit = usl::fit(&points, args.target.seed);
         (
-            SearchResult::Closed(Closed {
+            SearchResult::Closed(ClosedResult {
                 end: climbed.end,
                 levels: climbed.levels,
                 knee,
@@ -184,18 +190,18 @@ fn search(
         at_least: args.at_least,
         diagnosis: DiagnosisResult::default(),
     };
-    report.diagnosis = confirm::diagnosis((&task, changes), watch, &report);
+    report.diagnosis = confirm::diagnosis(&task, watch, &report);
     report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.observes_service());
     Ok(report)
 }
 
-fn found(task: &SearchTask<'_>, found: search::Found, steps: &[StepResult]) -> Open {
+fn found(task: &SearchTask<'_>, found: SearchOutcome, steps: &[StepResult]) -> OpenResult {
     let slo: Vec<String> = task.objectives.iter().map(ToString::to_string).collect();
     let kept = found.kept.filter(|kept| kept.firm);
     let confirmed =
         kept.and_then(|kept| steps.iter().rev().find(|step| step.rate_rps == Some(kept.rate_rps)));
-    Open {
+    OpenResult {
         slo: slo.join(","),
         objectives: task.objectives.to_vec(),
         errors_assumed: task.errors_assumed,
@@ -228,8 +234,10 @@ fn at_limit(result: &SearchResult, steps: &[StepResult]) -> Option<usize> {
 
 fn advice(report: &Report, service_seen: bool) -> Vec<advice::Advice> {
     let Some(step) = report.at_limit.and_then(|at| report.steps.get(at)) else { return Vec::new() };
-    let flat =
-        matches!(&report.result, SearchResult::Closed(closed) if closed.end == closed::End::Knee);
+    let flat = match &report.result {
+        SearchResult::Open(_) => false,
+        SearchResult::Closed(closed) => closed.end == ClimbEnd::Knee,
+    };
     let facts = AdviceInput {
         keepalive: report.keepalive,
         connections: step.connections,
@@ -252,12 +260,12 @@ fn advice(report: &Report, service_seen: bool) -> Vec<advice::Advice> {
 fn exit(report: &Report) -> Exit {
     let (interrupted, failed, nothing_kept) = match &report.result {
         SearchResult::Open(open) => (
-            open.found.end == search::End::Interrupted,
-            open.found.end == search::End::Harmed,
-            open.found.end == search::End::NothingKept,
+            open.found.end == SearchEnd::Interrupted,
+            open.found.end == SearchEnd::Harmed,
+            open.found.end == SearchEnd::NothingKept,
         ),
         SearchResult::Closed(closed) => {
-            (closed.end == closed::End::Interrupted, closed.end == closed::End::Harmed, false)
+            (closed.end == ClimbEnd::Interrupted, closed.end == ClimbEnd::Harmed, false)
         }
     };
     let confirmed = report.confirmed_rps();

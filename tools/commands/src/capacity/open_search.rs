@@ -11,8 +11,9 @@ use hotrow_load::run::{self, Config, RunError};
 use hotrow_load::stats::{CensoredNs, LoadStats};
 use hotrow_measure::clock::Nanos;
 use hotrow_trial::capacity::search::{
-    End, Found, Judged, Limits, Purpose, Search, Step, Trial, Verdict,
+    Judged, Limits, Purpose, RateVerdict, Search, SearchEnd, SearchOutcome, Step, Trial,
 };
+use hotrow_trial::confirm::QuotaRestore;
 use hotrow_trial::observe::Observer;
 
 use super::args::CapacityArgs;
@@ -29,11 +30,12 @@ pub(super) struct SearchTask<'a> {
     pub(super) errors_assumed: bool,
     pub(super) args: &'a CapacityArgs,
     pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) changes: Option<QuotaRestore>,
     pub(super) shown: &'a ProgressDisplay,
 }
 
 enum LoadOutcome {
-    StepResult(Box<StepResult>, Verdict),
+    StepResult(Box<StepResult>, RateVerdict),
     Interrupted,
     /// The target no longer accepts connections, with the reason.
     Gone(String),
@@ -46,7 +48,7 @@ pub(super) fn search(
     watch: &mut Observer,
     steps: &mut Vec<StepResult>,
     on_step: &mut dyn FnMut(&StepResult),
-) -> Result<(Found, Option<String>), RunError> {
+) -> Result<(SearchOutcome, Option<String>), RunError> {
     let mut search = Search::new(limits(task));
     let mut last = None;
     loop {
@@ -56,11 +58,11 @@ pub(super) fn search(
         };
         // The search has recorded the last step by now.
         if task.stop.load(Ordering::Relaxed) {
-            return Ok((search.found(End::Interrupted), None));
+            return Ok((search.found(SearchEnd::Interrupted), None));
         }
         task.shown.step(
             || progress_text::trial(&trial),
-            || progress_text::interval(&search.found(End::TimeUp)),
+            || progress_text::interval(&search.found(SearchEnd::TimeUp)),
         );
         let begun = Nanos::now();
         match load(task, watch, &trial, steps.len() as u64) {
@@ -71,9 +73,11 @@ pub(super) fn search(
                 hotrow_trial::observe::sleep(trial.pause, task.stop);
                 last = Some(Judged { verdict, z, took: Nanos::now().since(begun) });
             }
-            Ok(LoadOutcome::Interrupted) => return Ok((search.found(End::Interrupted), None)),
+            Ok(LoadOutcome::Interrupted) => {
+                return Ok((search.found(SearchEnd::Interrupted), None));
+            }
             Ok(LoadOutcome::Gone(why)) if !steps.is_empty() => {
-                return Ok((search.found(End::Harmed), Some(why)));
+                return Ok((search.found(SearchEnd::Harmed), Some(why)));
             }
             // Unreachable at the first step: an error, not a result.
             Ok(LoadOutcome::Gone(why)) => {
@@ -164,11 +168,11 @@ fn purpose(purpose: Purpose) -> &'static str {
     }
 }
 
-fn words(verdict: Verdict) -> &'static str {
+fn words(verdict: RateVerdict) -> &'static str {
     match verdict {
-        Verdict::Kept => "kept",
-        Verdict::Missed => "missed",
-        Verdict::GeneratorLimited => "generator",
-        Verdict::Harmed => "harm",
+        RateVerdict::Kept => "kept",
+        RateVerdict::Missed => "missed",
+        RateVerdict::GeneratorLimited => "generator",
+        RateVerdict::Harmed => "harm",
     }
 }

@@ -9,7 +9,7 @@ use hotrow_report::plot::Plot;
 use hotrow_trial::capacity::usl::Uncertain;
 
 use super::plots;
-use super::report::{Closed, Report, SearchResult};
+use super::report::{ClosedResult, Report, SearchResult};
 use super::step_result::StepResult;
 use hotrow_load::format::{counted, known};
 
@@ -29,7 +29,7 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
         SearchResult::Open(open) => {
-            let warnings = open.noise(&report.steps).into_iter().chain(open.doubt());
+            let warnings = open.noise(&report.steps).into_iter().chain(open.confirmation_warning());
             blocks.extend(warnings.map(Block::Warning));
             blocks.extend(open.errors_assumed.then(|| {
                 Block::Text(format!(
@@ -209,7 +209,7 @@ fn steps(steps: &[StepResult]) -> Table {
 }
 
 /// Returns the parameters of the scalability law with their intervals.
-fn law(closed: &Closed) -> Option<Table> {
+fn law(closed: &ClosedResult) -> Option<Table> {
     let fit = closed.fit.as_ref()?;
     let row = |name: &str, what: &str, value: Uncertain| {
         let ends = format!("{} to {}", number(value.low), number(value.high));

@@ -9,7 +9,7 @@ use hotrow_report::plot::{
 };
 use hotrow_trial::capacity::{closed, usl};
 
-use super::report::{Closed, Open, Report, SearchResult};
+use super::report::{ClosedResult, OpenResult, Report, SearchResult};
 use super::step_result::StepResult;
 use hotrow_load::format::counted;
 
@@ -35,21 +35,21 @@ pub(super) fn others(report: &Report) -> Vec<MarkedLines> {
 }
 
 /// Plots answered over requested rate.
-fn rates(report: &Report, open: &Open) -> Option<MarkedLines> {
+fn rates(report: &Report, open: &OpenResult) -> Option<MarkedLines> {
     let measured = Curve::of(report, "answered as expected", |step| Some(step.answered_rps));
     let most = measured.dots.iter().map(|(at, _)| at.0).fold(0.0, f64::max);
     let ideal =
         Line { label: "answered = target".to_owned(), points: vec![(0.0, 0.0), (most, most)] };
     let rules = interval(open).into_iter().collect();
     let title = "Capacity: answered over target rate";
-    let mut drawn =
-        drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    let rate = axis("requests/s", Scale::Linear, Unit::Number);
+    let mut drawn = drawn(report, title, rate, vec![measured], rules)?;
     drawn.lines.lines.push(ideal);
     Some(drawn)
 }
 
 /// Returns the interval of the limit.
-fn interval(open: &Open) -> Option<Rule> {
+fn interval(open: &OpenResult) -> Option<Rule> {
     let low = open.found.kept?;
     let high = open.found.refuted;
     let low_rps = low.rate_rps;
@@ -63,7 +63,7 @@ fn interval(open: &Open) -> Option<Rule> {
 }
 
 /// Plots throughput over connections, with the scalability law.
-fn throughput(report: &Report, closed: &Closed) -> Option<MarkedLines> {
+fn throughput(report: &Report, closed: &ClosedResult) -> Option<MarkedLines> {
     let measured = Curve::of(report, "answered as expected (median of the rounds)", |step| {
         Some(step.answered_rps)
     });
@@ -73,8 +73,8 @@ fn throughput(report: &Report, closed: &Closed) -> Option<MarkedLines> {
     });
     let rules = knee.into_iter().collect();
     let title = "Capacity: answered over connections";
-    let mut drawn =
-        drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    let rate = axis("requests/s", Scale::Linear, Unit::Number);
+    let mut drawn = drawn(report, title, rate, vec![measured], rules)?;
     if let Some(fit) = &closed.fit {
         let at = law_points(closed);
         let points = at.iter().map(|n| (*n, fit.law.rate_rps(*n))).collect();
@@ -88,7 +88,7 @@ fn throughput(report: &Report, closed: &Closed) -> Option<MarkedLines> {
 }
 
 /// Returns points evenly spaced on the logarithmic axis, from one connection to the maximum.
-fn law_points(closed: &Closed) -> Vec<f64> {
+fn law_points(closed: &ClosedResult) -> Vec<f64> {
     let most = closed.levels.iter().map(|level| level.connections).max().unwrap_or(1).max(1) as f64;
     (0..=LAW_POINTS).map(|i| most.powf(i as f64 / LAW_POINTS as f64)).collect()
 }
@@ -109,7 +109,7 @@ fn latency(report: &Report) -> Option<MarkedLines> {
         .filter(|us| *us > 0.0)
         .fold((f64::MAX, 0.0_f64), |(l, m), us| (l.min(us), m.max(us)));
     let scale = if most > least * LINEAR_UP_TO { Scale::Log } else { Scale::Linear };
-    drawn(report, "Latency", ("latency", scale, Unit::Micros), curves, rules)
+    drawn(report, "Latency", axis("latency", scale, Unit::Micros), curves, rules)
 }
 
 fn cpus(report: &Report) -> Option<MarkedLines> {
@@ -126,7 +126,7 @@ fn cpus(report: &Report) -> Option<MarkedLines> {
         label: "90 %: from here on CPUs count as full".to_owned(),
         at: RulePosition::Y(FULL),
     }];
-    drawn(report, "Use of CPUs", ("share", Scale::Linear, Unit::Share), curves, rules)
+    drawn(report, "Use of CPUs", axis("share", Scale::Linear, Unit::Share), curves, rules)
 }
 
 /// Steps as dots, with a curve through the medians of equal loads.
@@ -161,11 +161,15 @@ impl Curve {
     }
 }
 
+fn axis(name: &str, scale: Scale, unit: Unit) -> Axis {
+    Axis { name: name.to_owned(), scale, unit }
+}
+
 /// Draws curves with their dots over the load; `None` without measurements.
 fn drawn(
     report: &Report,
     title: &str,
-    (name, scale, unit): (&str, Scale, Unit),
+    y: Axis,
     curves: Vec<Curve>,
     rules: Vec<Rule>,
 ) -> Option<MarkedLines> {
@@ -184,8 +188,8 @@ fn drawn(
             description: format!(
                 "{title}, over {over}: a dot for each step, and curves through their medians."
             ),
-            x: Axis { name: over.to_owned(), scale: over_scale, unit: Unit::Number },
-            y: Axis { name: name.to_owned(), scale, unit },
+            x: axis(over, over_scale, Unit::Number),
+            y,
             lines: curves.iter().map(Curve::line).collect(),
         },
         dots,

@@ -2,7 +2,7 @@
 
 use hotrow_report::numbers::number;
 use hotrow_trial::capacity::closed::{self, Level};
-use hotrow_trial::capacity::search::{Found, Purpose, Trial};
+use hotrow_trial::capacity::search::{Purpose, SearchOutcome, Trial};
 
 use super::report::SearchResult;
 use super::step_result::StepResult;
@@ -46,7 +46,7 @@ pub(super) fn trial(trial: &Trial) -> String {
 }
 
 /// Describes the interval found so far.
-pub(super) fn interval(found: &Found) -> String {
+pub(super) fn interval(found: &SearchOutcome) -> String {
     let neither = found.kept.zip(found.refuted).is_some_and(|(kept, top)| !kept.firm && !top.firm);
     let firm = |firm: bool| if firm || neither { "" } else { " (not confirmed yet)" };
     let kept =
@@ -90,7 +90,7 @@ pub(super) fn best(levels: &[Level]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_trial::capacity::search::{Bound, End, Noise};
+    use hotrow_trial::capacity::search::{Bound, Noise, SearchEnd};
 
     use super::*;
 
@@ -98,7 +98,12 @@ mod tests {
     fn known_results_state_their_uncertainty() {
         let bound = |rate_rps, firm, generator| Some(Bound { rate_rps, firm, generator });
         let text_of = |kept, refuted| {
-            interval(&Found { kept, refuted, end: End::TimeUp, noise: Noise::default() })
+            interval(&SearchOutcome {
+                kept,
+                refuted,
+                end: SearchEnd::TimeUp,
+                noise: Noise::default(),
+            })
         };
         assert_eq!(text_of(None, None), "nothing is known yet");
         assert_eq!(

@@ -6,8 +6,8 @@ use hotrow_load::objective::Objective;
 use hotrow_report::numbers::{grouped, number, percent};
 use hotrow_report::plot::{Rule, RulePosition};
 use hotrow_trial::capacity::certainty::SURE;
-use hotrow_trial::capacity::closed::{self, Level};
-use hotrow_trial::capacity::search::{self, Found};
+use hotrow_trial::capacity::closed::{ClimbEnd, Level};
+use hotrow_trial::capacity::search::{Bound, SearchEnd, SearchOutcome};
 use hotrow_trial::capacity::usl::Fit;
 
 use super::advice::Advice;
@@ -56,25 +56,25 @@ pub(super) struct Report {
 
 /// The result by mode.
 pub(super) enum SearchResult {
-    Open(Open),
-    Closed(Closed),
+    Open(OpenResult),
+    Closed(ClosedResult),
 }
 
-pub(super) struct Open {
+pub(super) struct OpenResult {
     pub(super) slo: String,
     pub(super) objectives: Vec<Objective>,
     /// `errors<1%` was added, because none of the demanded objectives bounds the errors.
     pub(super) errors_assumed: bool,
     pub(super) arrivals: &'static str,
-    pub(super) found: Found,
+    pub(super) found: SearchOutcome,
     pub(super) rate_max_rps: f64,
     /// Requests that the objectives need, and requests of the confirming plateau.
     pub(super) requests_wanted: u64,
     pub(super) requests_confirmed: Option<u64>,
 }
 
-pub(super) struct Closed {
-    pub(super) end: closed::End,
+pub(super) struct ClosedResult {
+    pub(super) end: ClimbEnd,
     pub(super) levels: Vec<Level>,
     /// Connections and throughput at the knee.
     pub(super) knee: Option<(usize, f64)>,
@@ -142,7 +142,7 @@ impl Report {
     }
 }
 
-impl Open {
+impl OpenResult {
     /// Describes the highest rate that was kept.
     fn so_far(&self) -> String {
         let Some(kept) = self.found.kept else { return "no rate was kept".to_owned() };
@@ -152,17 +152,17 @@ impl Open {
     }
 
     fn answer(&self, remedy: &str) -> String {
-        let rate = |bound: search::Bound| number(bound.rate_rps);
+        let rate = |bound: Bound| number(bound.rate_rps);
         let so_far = self.so_far();
         let slo = &self.slo;
         match (self.found.end, self.found.kept, self.found.refuted) {
-            (search::End::Found, Some(low), Some(high)) if low.firm => format!(
+            (SearchEnd::Found, Some(low), Some(high)) if low.firm => format!(
                 "Between {} and {} requests/s with {slo}: the lower was kept on a plateau, the \
                  upper was not.",
                 rate(low),
                 rate(high)
             ),
-            (search::End::AboveRateMax, Some(low), _)
+            (SearchEnd::AboveRateMax, Some(low), _)
                 if low.rate_rps >= self.rate_max_rps * (1.0 - SAME) =>
             {
                 format!(
@@ -170,38 +170,38 @@ impl Open {
                      --rate-max allows."
                 )
             }
-            (search::End::AboveRateMax, ..) => format!(
+            (SearchEnd::AboveRateMax, ..) => format!(
                 "The bound was not found: {so_far} with {slo}; whether {} are kept, the highest \
                  rate that --rate-max allows, is not sure.",
                 number(self.rate_max_rps)
             ),
-            (search::End::GeneratorLimited, Some(_), Some(high)) => format!(
+            (SearchEnd::GeneratorLimited, Some(_), Some(high)) => format!(
                 "The bound was not found: {so_far} with {slo}, and at {} the generator was the \
                  limit. {remedy}.",
                 rate(high)
             ),
-            (search::End::NothingKept, _, Some(high)) => {
+            (SearchEnd::NothingKept, _, Some(high)) => {
                 format!(
                     "The objectives {slo} are missed at every rate down to {} requests/s.",
                     rate(high)
                 )
             }
-            (search::End::TimeUp, _, Some(high)) if high.generator => format!(
+            (SearchEnd::TimeUp, _, Some(high)) if high.generator => format!(
                 "The time was up before the interval was narrow: {so_far} with {slo}; at {} the \
                  generator was the limit. {remedy}.",
                 rate(high)
             ),
-            (search::End::TimeUp, _, high) => format!(
+            (SearchEnd::TimeUp, _, high) => format!(
                 "The time was up before the interval was narrow: {so_far} with {slo}{}. Give it \
                  more --time.",
                 high.map(|high| format!(", {} were not", rate(high))).unwrap_or_default()
             ),
-            (search::End::Harmed, ..) => format!("{HARM}; {so_far} with {slo}."),
-            (search::End::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
-            (search::End::GeneratorLimited, ..) => format!(
+            (SearchEnd::Harmed, ..) => format!("{HARM}; {so_far} with {slo}."),
+            (SearchEnd::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
+            (SearchEnd::GeneratorLimited, ..) => format!(
                 "The bound was not found: the generator was the limit at every rate. {remedy}."
             ),
-            (search::End::Found | search::End::NothingKept, ..) => {
+            (SearchEnd::Found | SearchEnd::NothingKept, ..) => {
                 format!("The bound was not found: {so_far} with {slo}.")
             }
         }
@@ -220,8 +220,8 @@ impl Open {
             ));
         }
         let wide = match (self.found.end, self.found.kept, self.found.refuted) {
-            (search::End::Found, Some(low), Some(high)) => high.rate_rps > low.rate_rps * WIDE,
-            (search::End::TimeUp, ..) => true,
+            (SearchEnd::Found, Some(low), Some(high)) => high.rate_rps > low.rate_rps * WIDE,
+            (SearchEnd::TimeUp, ..) => true,
             _ => false,
         };
         let least = steps
@@ -242,7 +242,7 @@ impl Open {
     }
 
     /// Describes what weakens the confirmation, if anything.
-    pub(super) fn doubt(&self) -> Option<String> {
+    pub(super) fn confirmation_warning(&self) -> Option<String> {
         let had = self.requests_confirmed.filter(|had| *had < self.requests_wanted)?;
         Some(format!(
             "The confirmation rests on {} requests, and {} wants {}: make the --plateau longer.",
@@ -253,7 +253,7 @@ impl Open {
     }
 }
 
-impl Closed {
+impl ClosedResult {
     /// Describes the maximum throughput and its number of connections.
     fn so_far(&self) -> String {
         self.knee.map_or_else(
@@ -290,37 +290,37 @@ impl Closed {
         const NONE: &str = "no throughput was measured that is the target's own";
         let Some((connections, _)) = self.knee else {
             let before = match self.end {
-                closed::End::Harmed => HARM_CLOSED,
-                closed::End::Interrupted => "Interrupted",
-                closed::End::TimeUp => "The time was up (give it more --time)",
-                closed::End::GeneratorLimited => {
+                ClimbEnd::Harmed => HARM_CLOSED,
+                ClimbEnd::Interrupted => "Interrupted",
+                ClimbEnd::TimeUp => "The time was up (give it more --time)",
+                ClimbEnd::GeneratorLimited => {
                     return format!("The generator was the limit: {NONE}. {remedy}.");
                 }
-                closed::End::Knee | closed::End::StillRising => "Ended",
+                ClimbEnd::Knee | ClimbEnd::StillRising => "Ended",
             };
             return format!("{before}: {NONE}.");
         };
         let reached = self.so_far();
         let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(connections);
         match self.end {
-            closed::End::Knee => {
+            ClimbEnd::Knee => {
                 format!("The knee lies at {reached}; up to {most} connections brought no more.")
             }
-            closed::End::StillRising => {
+            ClimbEnd::StillRising => {
                 format!(
                     "No knee within the tried numbers: {reached}, and it still rises; allow more \
                      with --connections-max."
                 )
             }
-            closed::End::GeneratorLimited => format!(
+            ClimbEnd::GeneratorLimited => format!(
                 "The bound was not found: {reached}, and with more connections the generator was \
                  the limit. {remedy}."
             ),
-            closed::End::TimeUp => {
+            ClimbEnd::TimeUp => {
                 format!("The time was up: {reached} so far. Give it more --time.")
             }
-            closed::End::Harmed => format!("{HARM_CLOSED}: {reached} until then."),
-            closed::End::Interrupted => format!("Interrupted: {reached} until then."),
+            ClimbEnd::Harmed => format!("{HARM_CLOSED}: {reached} until then."),
+            ClimbEnd::Interrupted => format!("Interrupted: {reached} until then."),
         }
     }
 

@@ -10,7 +10,7 @@ use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::run::Config;
 use hotrow_load::stats::CensoredNs;
 use hotrow_trial::capacity::certainty::Score;
-use hotrow_trial::capacity::search;
+use hotrow_trial::capacity::search::RateVerdict;
 use hotrow_trial::confirm::{self, Context};
 use hotrow_trial::observe::Observer;
 
@@ -103,21 +103,21 @@ pub(super) fn verdict(
     outcome: &Outcome,
     judged: &[ObjectiveResult],
     abort_share: f64,
-) -> search::Verdict {
+) -> RateVerdict {
     if harmed(outcome, abort_share) {
-        return search::Verdict::Harmed;
+        return RateVerdict::Harmed;
     }
     if judged.iter().any(|judged| judged.met == ObjectiveStatus::Missed) {
-        return search::Verdict::Missed;
+        return RateVerdict::Missed;
     }
     if judged.iter().any(|judged| judged.met == ObjectiveStatus::Inconclusive) {
-        return search::Verdict::GeneratorLimited;
+        return RateVerdict::GeneratorLimited;
     }
     match (rate_kept(outcome), outcome.limit().is_generator()) {
-        (true, _) => search::Verdict::Kept,
-        (false, true) => search::Verdict::GeneratorLimited,
+        (true, _) => RateVerdict::Kept,
+        (false, true) => RateVerdict::GeneratorLimited,
         // The queue grows, regardless of the objective in the few seconds observed.
-        (false, false) => search::Verdict::Missed,
+        (false, false) => RateVerdict::Missed,
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     /// One second of 1,000 requests, some of them rejected and some without a response in it.
-    fn said(slo: &str, refused: u64, unanswered: u64) -> search::Verdict {
+    fn said(slo: &str, refused: u64, unanswered: u64) -> RateVerdict {
         let mut total = LoadStats::default();
         total.latency.answered.record_n(1_000_000, 1_000 - refused);
         total.latency.record_unbounded(1_000_000, refused);
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn rejections_are_responses() {
-        assert_eq!(said("errors<5%", 40, 0), search::Verdict::Kept);
-        assert_eq!(said("errors<5%", 60, 0), search::Verdict::Missed);
-        assert_eq!(said("errors<5%", 0, 40), search::Verdict::Missed, "a queue that grows");
-        assert_eq!(said("p95<1s,errors<5%", 40, 0), search::Verdict::Kept);
-        assert_eq!(said("p99<1s,errors<5%", 40, 0), search::Verdict::Missed, "beyond any bound");
+        assert_eq!(said("errors<5%", 40, 0), RateVerdict::Kept);
+        assert_eq!(said("errors<5%", 60, 0), RateVerdict::Missed);
+        assert_eq!(said("errors<5%", 0, 40), RateVerdict::Missed, "a queue that grows");
+        assert_eq!(said("p95<1s,errors<5%", 40, 0), RateVerdict::Kept);
+        assert_eq!(said("p99<1s,errors<5%", 40, 0), RateVerdict::Missed, "beyond any bound");
     }
 }

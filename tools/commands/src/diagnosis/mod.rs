@@ -33,18 +33,24 @@ const EVIDENCE_MAX: usize = 6;
 /// Returns the flag that ends a command, and, where tests may change settings, the guard that
 /// restores them; with it, every catchable signal ends the command. Restores what earlier commands
 /// left when they were killed.
-pub(crate) fn stop_flag(
-    allow_changes: bool,
-) -> io::Result<(Arc<AtomicBool>, Option<QuotaRestore>)> {
+pub(crate) fn stop_flag(allow_changes: bool) -> io::Result<StopFlag> {
     for message in QuotaRestore::recover() {
         print_line(io::stderr(), &message);
     }
     if !allow_changes {
-        return Ok((signals::stop_flag()?, None));
+        return Ok(StopFlag { stop: signals::stop_flag()?, changes: None });
     }
     let undo = QuotaRestore::default();
     let put_back = undo.clone();
-    Ok((signals::stop_flag_with(OnAbort::act(move || put_back.end()))?, Some(undo)))
+    let stop = signals::stop_flag_with(OnAbort::act(move || put_back.end()))?;
+    Ok(StopFlag { stop, changes: Some(undo) })
+}
+
+/// What signals set and undo.
+pub(crate) struct StopFlag {
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Restores a CPU quota, if one may be changed.
+    pub(crate) changes: Option<QuotaRestore>,
 }
 
 /// Findings and the conclusions of their tests.
@@ -244,7 +250,8 @@ pub(crate) fn show_trial(shown: &ProgressDisplay, event: &TrialEvent<'_>) {
 
 /// Returns the number and the subject of a trial.
 fn step(trial: &TrialRun) -> String {
-    format!("{} of “{}”: {}", trial.number, trial.suspicion.words(), trial.words)
+    let tested = &trial.hypothesis;
+    format!("{} of “{}”: {}", trial.number, tested.class.words(), tested.words)
 }
 
 fn row(trial: &TrialRun, outcome: &Outcome) -> StepRow {
@@ -255,7 +262,7 @@ fn row(trial: &TrialRun, outcome: &Outcome) -> StepRow {
         tone: Tone::Neutral,
         answered_rps: outcome.throughput_rps(),
         p99: outcome.total.latency.quantile(0.99),
-        suspicion: trial.words.clone(),
+        suspicion: trial.hypothesis.words.clone(),
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) ids_file: Option<PathBuf>,
     /// Distribution of ids: uniform, zipf:S or sequential
-    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = distribution)]
+    #[arg(long, value_name = "HOW", default_value = "uniform")]
     pub(crate) distribution: Distribution,
     /// Time-out of a request; timed-out requests stay in the percentiles
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -272,25 +272,6 @@ pub(crate) fn objectives(text: &str) -> Result<Objectives, String> {
     objective::parse(text).map(Objectives).map_err(|e| e.to_string())
 }
 
-fn distribution(text: &str) -> Result<Distribution, String> {
-    /// Above this exponent nearly every draw is the first id.
-    const EXPONENT_MAX: f64 = 10.0;
-    match text {
-        "uniform" => Ok(Distribution::Uniform),
-        "sequential" => Ok(Distribution::Sequential),
-        _ => {
-            let exponent = text.strip_prefix("zipf:").and_then(|s| s.parse::<f64>().ok());
-            let exponent = exponent.filter(|s| (0.0..=EXPONENT_MAX).contains(s));
-            exponent.map(Distribution::Zipf).ok_or_else(|| {
-                format!(
-                    "must be uniform, sequential, or zipf:S with S between 0 and \
-                    {EXPONENT_MAX}, as in zipf:0.99"
-                )
-            })
-        }
-    }
-}
-
 fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be K=V")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -315,12 +296,6 @@ mod tests {
         }
         assert_eq!(range("1..9"), Ok((1, 9)));
         assert!(range("1-9").is_err() && range("a..b").is_err());
-        assert_eq!(distribution("zipf:0.99"), Ok(Distribution::Zipf(0.99)));
-        assert!(
-            distribution("zipf").is_err()
-                && distribution("zipf:-1").is_err()
-                && distribution("zipf:nan").is_err()
-        );
         assert!(field("a").is_err());
     }
 }

@@ -27,7 +27,7 @@ use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
-use hotrow_trial::confirm::{self, QuotaRestore, TrialEvent, TrialLimits};
+use hotrow_trial::confirm::{self, QuotaRestore, Suspects, TrialEvent, TrialLimits};
 use hotrow_trial::observe::Observer;
 
 use self::args::{LoadArgs, LoadCommand};
@@ -38,8 +38,7 @@ use self::hdr::HdrLog;
 use self::load_result::LoadResult;
 pub use self::resolve::ArgumentError;
 pub use self::saved_result::SavedResultError;
-use crate::diagnosis::json::Diagnosis;
-use crate::diagnosis::{DiagnosisResult, show_trial, stop_flag, watch_args};
+use crate::diagnosis::{self, DiagnosisResult, StopFlag, show_trial, stop_flag, watch_args};
 use crate::doctor;
 use crate::machine::MeasuredOn;
 use crate::tui::ProgressDisplay;
@@ -112,7 +111,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         return Ok(compare::run(args)?);
     }
     // Installed before anything slow, so that resolving an unknown host can be interrupted too.
-    let (stop, changes) = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
+    let StopFlag { stop, changes } = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     if args.calibrate {
         return calibrate(args, &stop);
     }
@@ -156,7 +155,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::evaluate(objectives, &outcome);
     diagnosed.missed_objective = judged.iter().any(|one| one.met == ObjectiveStatus::Missed);
-    let diagnosis = Diagnosis::of(&watch, &diagnosed);
+    let diagnosis = diagnosis::json::diagnosis(&watch, &diagnosed);
     let result = LoadResult {
         url: &url,
         config: &config,
@@ -165,7 +164,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         judged: &judged,
         diagnosed: &diagnosed,
     };
-    let printed = report(args, &result, diagnosis);
+    let printed = report(args, &result, &diagnosis);
     // After the report: a full disk must not hide the measurement.
     let html = html.map(|mut file| {
         let command =
@@ -216,7 +215,7 @@ impl Diagnose<'_> {
             confirm::confirm(
                 config,
                 watch,
-                (findings.clone(), context.clone()),
+                Suspects { findings: findings.clone(), context: context.clone() },
                 limits,
                 stop,
                 &mut on_second,
@@ -234,15 +233,14 @@ impl Diagnose<'_> {
 fn report(
     args: &LoadArgs,
     result: &LoadResult<'_>,
-    diagnosis: Diagnosis<'_>,
+    diagnosis: &serde_json::Value,
 ) -> Result<(), OutputError> {
     let LoadResult { config, outcome, judged, .. } = *result;
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        let report = json::Report::new(result, headroom, diagnosis);
-        output::print(std::io::stdout(), &json::line(&report))?;
+        output::print(std::io::stdout(), &json::line(result, headroom, diagnosis))?;
         for missed in judged.iter().filter(|judged| judged.met != ObjectiveStatus::Met) {
             let objective = &missed.objective;
             let words = missed.words();

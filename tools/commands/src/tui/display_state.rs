@@ -15,7 +15,8 @@ use hotrow_report::numbers::grouped;
 use hotrow_trial::observe;
 
 use super::view::{
-    Connections, Core, Generator, Machine, Process, Progress, Rate, StepRow, Suspicion, Time, View,
+    Connections, Core, Generator, Machine, Process, Progress, Rate, StepRow, SuspectedLimit, Time,
+    View,
 };
 use super::view::{Search as SearchView, Tone};
 
@@ -41,7 +42,7 @@ pub(super) struct DisplayState {
     last: Option<Last>,
     history_rps: VecDeque<f64>,
     machine: Option<Machine>,
-    suspicion: Option<Suspicion>,
+    suspicion: Option<SuspectedLimit>,
     generator_busiest: Option<f64>,
     /// Names of processes by id, looked up once.
     names: HashMap<u32, String>,
@@ -402,9 +403,9 @@ impl Tone {
     }
 }
 
-fn suspicion(finding: Finding) -> Suspicion {
+fn suspicion(finding: Finding) -> SuspectedLimit {
     let found = finding.class != LimitClass::NoneFound;
-    Suspicion {
+    SuspectedLimit {
         words: if found {
             finding.class.words().to_owned()
         } else {

@@ -18,7 +18,7 @@ pub(crate) struct View {
     /// The machine; `None` until it was sampled twice.
     pub(crate) machine: Option<Machine>,
     /// The suspected limit; `None` until then too.
-    pub(crate) suspicion: Option<Suspicion>,
+    pub(crate) suspicion: Option<SuspectedLimit>,
     /// The search; `None` for a single load.
     pub(crate) search: Option<Search>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Process {
 
 /// The result of the rules for the last second.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Suspicion {
+pub(crate) struct SuspectedLimit {
     pub(crate) words: String,
     /// 0 to 1; none without a finding.
     pub(crate) confidence: Option<f64>,

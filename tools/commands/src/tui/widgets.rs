@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::layout::{self, Body, Panel};
-use super::view::{Core, Machine, Progress, Search, StepRow, Suspicion, Time, Tone, View};
+use super::view::{Core, Machine, Progress, Search, StepRow, SuspectedLimit, Time, Tone, View};
 use hotrow_load::format::{counted, duration, known};
 
 /// Maximum width of the display, for readable lines.
@@ -286,7 +286,7 @@ fn stolen(steal: f64) -> String {
 }
 
 fn suspicion(view: &View) -> Vec<Panel> {
-    let Some(Suspicion { words, confidence, evidence }) = &view.suspicion else {
+    let Some(SuspectedLimit { words, confidence, evidence }) = &view.suspicion else {
         return Vec::new();
     };
     let sure = confidence

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use hotrow_verify::converge::ConvergenceResult;
 use hotrow_verify::plan::Plan;
-use hotrow_verify::report::{Report, RunEnd, RunVerdict};
+use hotrow_verify::report::{Report, ReportedTarget, RunEnd, RunVerdict};
 use serde_json::{Value, json};
 
 pub(super) fn line(plan: &Plan, report: &Report) -> String {
@@ -142,17 +142,13 @@ fn followers(report: &Report) -> Value {
 }
 
 fn targets(report: &Report) -> Value {
-    let target = |(url, is_balancer, capabilities): &(
-        String,
-        bool,
-        hotrow_verify::capabilities::Capabilities,
-    )| {
+    let target = |target: &ReportedTarget| {
         json!({
-            "url": url,
-            "balancer": is_balancer,
-            "no_cache": capabilities.no_cache,
-            "min_position": capabilities.min_position,
+            "url": target.url,
+            "balancer": target.is_balancer,
+            "no_cache": target.capabilities.no_cache,
+            "min_position": target.capabilities.min_position,
         })
     };
-    report.capabilities.iter().map(target).collect()
+    report.targets.iter().map(target).collect()
 }

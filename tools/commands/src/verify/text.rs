@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use hotrow_verify::converge::ConvergenceResult;
 use hotrow_verify::plan::Plan;
-use hotrow_verify::report::{NEAR_SHARE_MIN, Report, RunEnd, RunVerdict};
+use hotrow_verify::report::{NEAR_SHARE_MIN, Report, ReportedTarget, RunEnd, RunVerdict};
 use hotrow_verify::run::Progress;
 
 pub(super) fn progress(state: &Progress) -> String {
@@ -122,7 +122,7 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
         writeln!(out, "covered   {changed} changes of {member}, {moved} to another record")?;
     }
     writeln!(out, "converged {}", convergence(plan, report))?;
-    for (url, _, capabilities) in &report.capabilities {
+    for ReportedTarget { url, capabilities, .. } in &report.targets {
         let missing = [
             (capabilities.no_cache, "no-cache"),
             (capabilities.min_position, "Hotrow-Min-Position"),

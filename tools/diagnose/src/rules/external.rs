@@ -27,7 +27,7 @@ const OTHERWISE: f64 = 0.5;
 
 /// Evidence that the service waits for other systems.
 #[derive(Clone, Copy)]
-enum Known {
+enum WaitEvidence {
     /// This share of its threads was seen waiting for a peer.
     ProbeResult(f64),
     /// It holds connections to others and waits for events: an event loop may wait for any of them.
@@ -39,12 +39,12 @@ enum Known {
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     samples.load.filter(|load| !load.was_the_limit && !rate_kept(samples))?;
     let found = from_machine(samples);
-    let seen_waiting = matches!(found, Some((_, Known::ProbeResult(_))));
+    let seen_waiting = matches!(found, Some((_, WaitEvidence::ProbeResult(_))));
     database_waits::complete(samples, found.map(|(finding, _)| finding), seen_waiting)
 }
 
 /// Returns the finding from the machine's counters alone.
-fn from_machine(samples: &Samples) -> Option<(Finding, Known)> {
+fn from_machine(samples: &Samples) -> Option<(Finding, WaitEvidence)> {
     let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
     let load = samples.load.filter(|load| load.rate > 0.0)?;
     let services: Vec<&WatchedProcess> = samples.with_role(Role::Service).collect();
@@ -70,17 +70,17 @@ fn from_machine(samples: &Samples) -> Option<(Finding, Known)> {
     };
     let awaited = awaited.map(|address| Peer { address, connections: connections(address) });
     let peer = match known {
-        Known::ProbeResult(_) | Known::Peers => awaited.or(most),
+        WaitEvidence::ProbeResult(_) | WaitEvidence::Peers => awaited.or(most),
         // Connections to a peer mean nothing when its threads sleep.
-        Known::NoHolder => None,
+        WaitEvidence::NoHolder => None,
     };
     let finding = Finding {
         class: LimitClass::External,
         confidence: match known {
-            Known::ProbeResult(share) => confidence(share, WAITING, WAITING_FULL),
-            Known::Peers => 0.8,
+            WaitEvidence::ProbeResult(share) => confidence(share, WAITING, WAITING_FULL),
+            WaitEvidence::Peers => 0.8,
             // From outside, a lock or a sleep looks the same.
-            Known::NoHolder => 0.55,
+            WaitEvidence::NoHolder => 0.55,
         },
         evidence: evidence(load, worked, busy, held.as_ref(), peer)
             .into_iter()
@@ -92,11 +92,15 @@ fn from_machine(samples: &Samples) -> Option<(Finding, Known)> {
 }
 
 /// Returns `None` when its threads wait for something that other rules report.
-fn known(samples: &Samples, held: Option<&ThreadStates>, most: Option<Peer>) -> Option<Known> {
+fn known(
+    samples: &Samples,
+    held: Option<&ThreadStates>,
+    most: Option<Peer>,
+) -> Option<WaitEvidence> {
     let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
     match held {
         Some(held) if held.peer >= WAITING && held.share(held.peer) >= WAITING => {
-            Some(Known::ProbeResult(held.share(held.peer)))
+            Some(WaitEvidence::ProbeResult(held.share(held.peer)))
         }
         Some(held) if held.disk >= OTHERWISE && held.share(held.disk) >= OTHERWISE => None,
         _ if disk => None,
@@ -109,10 +113,10 @@ fn known(samples: &Samples, held: Option<&ThreadStates>, most: Option<Peer>) -> 
         }
         // A sleep waits for no other system.
         Some(held) if held.time >= OTHERWISE && held.share(held.time) >= OTHERWISE => {
-            Some(Known::NoHolder)
+            Some(WaitEvidence::NoHolder)
         }
-        _ if most.is_some() => Some(Known::Peers),
-        _ => Some(Known::NoHolder),
+        _ if most.is_some() => Some(WaitEvidence::Peers),
+        _ => Some(WaitEvidence::NoHolder),
     }
 }
 

@@ -103,7 +103,8 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
     let display = ProgressDisplay { quiet: args.quiet, line: std::io::stderr().is_terminal() };
     let results = harness::run(
         &plan,
-        (&stop, &undo),
+        &stop,
+        &undo,
         |name| display.begins(name),
         |measured| display.ended(measured),
     );

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hotrow_lab::experiment::{
-    self, Experiment, ExperimentError, FILE_BYTES_MAX, Overrides, SHIPPED, Shipped, find_shipped,
+    self, ConfigError, Experiment, FILE_BYTES_MAX, Overrides, SHIPPED, Shipped, find_shipped,
 };
 use hotrow_lab::results::{Results, SCHEMA};
 use hotrow_lab::run::store::{RunRequest, Store, StoredRun};
@@ -239,7 +239,7 @@ fn text(name_or_file: &str) -> Result<Text, LabError> {
         });
     }
     let file = path.display().to_string();
-    let wrong = |why: String| ExperimentError::whole(&file, why);
+    let wrong = |why: String| ConfigError::whole(&file, why);
     let cannot = |e: std::io::Error| wrong(format!("cannot be read: {e}"));
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(path).map_err(cannot)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::file::File;
 use super::{
-    EVENT_FIGURES, Experiment, ExperimentError, Load, Overrides, Problem, ROUNDS_MAX, read, values,
+    ConfigError, EVENT_FIGURES, Experiment, Load, Overrides, Problem, ROUNDS_MAX, read, values,
 };
 use crate::results::{Compare, ExperimentInfo, Goal};
 
@@ -64,9 +64,9 @@ pub(super) fn resolve(
     text: &str,
     folder: &Path,
     overrides: &Overrides,
-) -> Result<Experiment, ExperimentError> {
+) -> Result<Experiment, ConfigError> {
     let (raw, unknown) =
-        read::read(text).map_err(|problems| ExperimentError { file: file.to_owned(), problems })?;
+        read::read(text).map_err(|problems| ConfigError { file: file.to_owned(), problems })?;
     let problems = Problems(RefCell::new(unknown));
     let defaults = defaults(&raw, overrides, &problems);
     let services = services::services(&raw, &problems);
@@ -82,7 +82,7 @@ pub(super) fn resolve(
     }
     let problems = problems.0.into_inner();
     if !problems.is_empty() {
-        return Err(ExperimentError { file: file.to_owned(), problems });
+        return Err(ConfigError { file: file.to_owned(), problems });
     }
     let info = ExperimentInfo {
         name: name.to_owned(),

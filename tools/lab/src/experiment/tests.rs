@@ -44,7 +44,7 @@ with = "direct/date/6"
 claim = "Three make it"
 "#;
 
-fn parse(text: &str, overrides: &Overrides) -> Result<Experiment, ExperimentError> {
+fn parse(text: &str, overrides: &Overrides) -> Result<Experiment, ConfigError> {
     Experiment::parse("x", "x.toml", text, std::path::Path::new("/nowhere"), overrides)
 }
 

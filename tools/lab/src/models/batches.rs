@@ -6,7 +6,7 @@ use std::thread::{self, Builder};
 use std::time::Instant;
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::raw::STACK_BYTES;
 use super::work::Response;
 use super::{Model, ThreadRefused};
@@ -59,9 +59,9 @@ impl Model for Batches {
             // The scope ends with its last thread.
             thread::scope(|scope| {
                 for (lane, id) in batch.enumerate() {
-                    let handed = Instant::now();
+                    let request = HandedRequest::now(id);
                     let serve = move || {
-                        job.serve(lane, (id, handed), &mut Response::default(), thread::sleep);
+                        job.serve(lane, request, &mut Response::default(), thread::sleep);
                         job.timeline.enter(lane, LaneState::Waiting, Instant::now());
                     };
                     let started = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve);

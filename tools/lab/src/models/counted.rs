@@ -84,7 +84,8 @@ impl Counter {
         program: &Command,
         scale: f64,
         limit: Duration,
-        (stop, undo): (&AtomicBool, &Undo),
+        stop: &AtomicBool,
+        undo: &Undo,
     ) -> Calls {
         let not = |why: String| Calls::NotCounted { why };
         let mut command = self.command();
@@ -204,13 +205,13 @@ mod tests {
         let mut program = Command::new("sleep");
         program.arg("60");
         let (stop, undo) = (AtomicBool::new(false), Undo::default());
-        let counted = counter.count(&program, 1.0, Duration::from_millis(50), (&stop, &undo));
+        let counted = counter.count(&program, 1.0, Duration::from_millis(50), &stop, &undo);
         assert!(
             matches!(&counted, Calls::NotCounted { why } if why.contains("took more than")),
             "{counted:?}"
         );
         let counted =
-            counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), (&stop, &undo));
+            counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), &stop, &undo);
         assert!(matches!(counted, Calls::Counted { mmap: 1.., clone: 0, .. }), "{counted:?}");
     }
 }

@@ -72,7 +72,8 @@ pub struct Plan {
 /// that exits without waiting for the return must run `undo`.
 pub fn run(
     plan: &Plan,
-    (stop, undo): (&AtomicBool, &Undo),
+    stop: &AtomicBool,
+    undo: &Undo,
     begins: impl Fn(&str),
     ended: impl Fn(&Measured),
 ) -> Results {
@@ -272,7 +273,7 @@ impl Harness<'_> {
                 let scale = self.plan.scale.get().min(COUNTED_SCALE);
                 // Counting slows the run down, tracing much more.
                 let limit = self.time_max().saturating_mul(2);
-                counter.count(&self.command(model, scale), scale, limit, (self.stop, self.undo))
+                counter.count(&self.command(model, scale), scale, limit, self.stop, self.undo)
             }
             Err(why) => Calls::NotCounted { why: why.clone() },
         }

@@ -6,7 +6,7 @@ use std::thread::{self, Builder};
 use std::time::Instant;
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::pool::{Closing, hand_over};
 use super::queue::Queue;
 use super::raw::STACK_BYTES;
@@ -91,7 +91,7 @@ impl Model for IoAware {
 }
 
 /// Runs a thread of the pool.
-fn serve(me: usize, job: &Job, queue: &Queue<(u64, Instant)>, slots: &Slots) {
+fn serve(me: usize, job: &Job, queue: &Queue<HandedRequest>, slots: &Slots) {
     let mut response = Response::default();
     let waits = || job.timeline.enter(me, LaneState::Waiting, Instant::now());
     waits();

@@ -24,6 +24,19 @@ const PROGRESS_STEPS: u64 = 500;
 /// Called with the number of finished requests.
 pub(super) type Progress = Box<dyn Fn(u64) + Send + Sync>;
 
+/// A request, with the time at which it was handed to a thread.
+#[derive(Clone, Copy)]
+pub(super) struct HandedRequest {
+    pub(super) id: u64,
+    pub(super) handed: Instant,
+}
+
+impl HandedRequest {
+    pub(super) fn now(id: u64) -> Self {
+        Self { id, handed: Instant::now() }
+    }
+}
+
 /// The requests of a run.
 pub(crate) struct Job {
     requests: u64,
@@ -117,7 +130,7 @@ impl Job {
     pub(super) fn serve(
         &self,
         lane: usize,
-        (id, handed): (u64, Instant),
+        HandedRequest { id, handed }: HandedRequest,
         response: &mut Response,
         sleep: impl FnOnce(Duration),
     ) {

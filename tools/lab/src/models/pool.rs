@@ -5,7 +5,7 @@ use std::thread::{self, Builder};
 use std::time::Instant;
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::queue::Queue;
 use super::raw::STACK_BYTES;
 use super::work::Response;
@@ -68,7 +68,7 @@ impl Model for Pool {
 }
 
 /// Closes the queue when dropped, so that waiting threads end however the scope ends.
-pub(super) struct Closing<'a>(pub(super) &'a Queue<(u64, Instant)>);
+pub(super) struct Closing<'a>(pub(super) &'a Queue<HandedRequest>);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -77,16 +77,16 @@ impl Drop for Closing<'_> {
 }
 
 /// Puts all requests into the queue.
-pub(super) fn hand_over(job: &Job, queue: &Queue<(u64, Instant)>) {
+pub(super) fn hand_over(job: &Job, queue: &Queue<HandedRequest>) {
     for id in 0..job.requests() {
-        if queue.push((id, Instant::now())).is_err() {
+        if queue.push(HandedRequest::now(id)).is_err() {
             // Closed: no thread takes requests any more, and the checks report it.
             return;
         }
     }
 }
 
-fn serve(lane: usize, job: &Job, queue: &Queue<(u64, Instant)>) {
+fn serve(lane: usize, job: &Job, queue: &Queue<HandedRequest>) {
     let mut response = Response::default();
     job.timeline.enter(lane, LaneState::Waiting, Instant::now());
     while let Some(request) = queue.pop() {

@@ -1,10 +1,9 @@
 //! One thread that serves one request after the other (W14).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::work::Response;
 use super::{Model, ThreadRefused};
 
@@ -47,7 +46,7 @@ impl Model for Sequential {
     fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         let mut response = Response::default();
         for id in 0..job.requests() {
-            job.serve(0, (id, Instant::now()), &mut response, std::thread::sleep);
+            job.serve(0, HandedRequest::now(id), &mut response, std::thread::sleep);
         }
         Ok(())
     }

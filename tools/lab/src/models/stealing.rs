@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_deque::{Steal, Stealer, Worker};
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::raw::STACK_BYTES;
 use super::work::Response;
 use super::{Model, ThreadRefused};
@@ -118,7 +118,7 @@ impl StealingThread<'_> {
             // This thread owns the whole part from here on: later requests wait for earlier ones.
             let handed = Instant::now();
             for id in part {
-                job.serve(self.lane, (id, handed), &mut response, thread::sleep);
+                job.serve(self.lane, HandedRequest { id, handed }, &mut response, thread::sleep);
             }
             // In an abandoned run this is zero already.
             let _ = self

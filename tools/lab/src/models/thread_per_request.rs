@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::floor::FloorRule;
-use super::job::Job;
+use super::job::{HandedRequest, Job};
 use super::limits::{Evidence, Limit, RESERVE_BYTES};
 use super::raw::RawThread;
 use super::raw::STACK_BYTES;
@@ -83,13 +83,14 @@ impl Model for ThreadPerRequest {
 }
 
 fn start(job: &Arc<Job>, id: u64) -> io::Result<RawThread> {
-    let (job, handed) = (job.clone(), Instant::now());
+    let job = job.clone();
+    let request = HandedRequest::now(id);
     let lane = usize::try_from(id).unwrap_or(usize::MAX);
     // Allocated here, where a failure can be reported: a thread without memory would abort the
     // process.
     let mut response = Response::try_new()?;
     let serve = move || {
-        job.serve(lane, (id, handed), &mut response, std::thread::sleep);
+        job.serve(lane, request, &mut response, std::thread::sleep);
         job.timeline.leave(lane, Instant::now());
     };
     RawThread::spawn(STACK_BYTES, Box::new(serve))

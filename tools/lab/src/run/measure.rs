@@ -112,7 +112,7 @@ fn load(
     let mut before =
         UsageSample::take(subject.service, deployment, || CpuSample::take(deployment, stage))?;
     let Loaded { outcome, seen, events, result } =
-        with_events(subject, deployment, (stage, stop), |load_begin| {
+        with_events(subject, deployment, stage, stop, |load_begin| {
             observation.during(load.stop_condition, |begin| {
                 let mut on_begin = |at| {
                     begin.at(at);
@@ -179,7 +179,8 @@ struct Loaded {
 fn with_events(
     subject: &Subject<'_>,
     deployment: &Deployment,
-    (stage, stop): (&mut Stage, &Arc<AtomicBool>),
+    stage: &mut Stage,
+    stop: &Arc<AtomicBool>,
     load: impl FnOnce(Option<LoadBegin>) -> (Result<Outcome, RunError>, Option<Samples>),
 ) -> Loaded {
     let planned = &subject.load.events;

@@ -27,7 +27,7 @@ pub(super) fn draw(bars: &Bars, width: f64) -> (String, f64) {
     let mut out = text("t-title", "start", (0.0, 16.0), &shortened(&bars.title, width));
     let bottom = HEAD + bars.bars.len() as f64 * ROW;
     // Writing to a string cannot fail.
-    let _ = ticks(&mut out, &axis, mapping.as_ref(), (width, bottom));
+    let _ = ticks(&mut out, &axis, mapping.as_ref(), width, bottom);
     let place = |value: f64| {
         let share = mapping.as_ref().and_then(|mapping| mapping.place(value)).unwrap_or(0.0);
         (share * (width - WORDS)).max(0.0)
@@ -86,7 +86,8 @@ fn ticks(
     out: &mut String,
     axis: &Axis,
     mapping: Option<&Mapping>,
-    (width, bottom): (f64, f64),
+    width: f64,
+    bottom: f64,
 ) -> std::fmt::Result {
     let most = if width > 500.0 { 8 } else { 4 };
     let ticks = mapping.map(|mapping| mapping.ticks(axis, most)).unwrap_or_default();

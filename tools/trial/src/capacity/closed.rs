@@ -70,7 +70,7 @@ pub enum Step {
         pause: Duration,
     },
     /// The climb has ended.
-    Done(End),
+    Done(ClimbEnd),
 }
 
 /// Result of a load.
@@ -78,15 +78,15 @@ pub enum Step {
 pub struct Measured {
     /// Expected responses per second.
     pub rate_rps: f64,
-    /// Verdict on the load.
-    pub verdict: Verdict,
+    /// LevelVerdict on the load.
+    pub verdict: LevelVerdict,
     /// Total time that the load took.
     pub took: Duration,
 }
 
-/// Verdict on a load.
+/// LevelVerdict on a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LevelVerdict {
     /// The rate is the target's.
     Fine,
     /// The generator was the bottleneck.
@@ -105,7 +105,7 @@ enum Top {
 
 /// Reason a climb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ClimbEnd {
     /// More connections did not raise the throughput.
     Knee,
     /// The throughput still rose at the largest allowed number of connections.
@@ -141,16 +141,16 @@ impl Climb {
     pub fn next(&mut self, last: Option<Measured>) -> Step {
         if let Some(measured) = last.filter(|_| std::mem::take(&mut self.under_way)) {
             self.used = self.used.saturating_add(measured.took);
-            let limited = measured.verdict == Verdict::GeneratorLimited;
+            let limited = measured.verdict == LevelVerdict::GeneratorLimited;
             self.again = limited && self.round == 0 && !self.again;
             match measured.verdict {
-                Verdict::Harmed => return Step::Done(End::Harmed),
-                Verdict::Fine => self.levels[self.at].rates_rps.push(measured.rate_rps),
+                LevelVerdict::Harmed => return Step::Done(ClimbEnd::Harmed),
+                LevelVerdict::Fine => self.levels[self.at].rates_rps.push(measured.rate_rps),
                 // A lower bound is not a result, and higher levels have the same bound.
-                Verdict::GeneratorLimited if self.round == 0 && !self.again => {
+                LevelVerdict::GeneratorLimited if self.round == 0 && !self.again => {
                     self.top = Some(Top::Generator)
                 }
-                Verdict::GeneratorLimited => {}
+                LevelVerdict::GeneratorLimited => {}
             }
             if !self.again {
                 self.advance();
@@ -162,7 +162,7 @@ impl Climb {
         let Limits { step, time, .. } = self.limits;
         let warmup = step / super::WARMUP_PART;
         if self.used.saturating_add(warmup + step + PAUSE) > time {
-            return Step::Done(if self.round == 0 { End::TimeUp } else { self.end() });
+            return Step::Done(if self.round == 0 { ClimbEnd::TimeUp } else { self.end() });
         }
         self.under_way = true;
         Step::Run {
@@ -219,12 +219,12 @@ impl Climb {
         (self.levels[self.at].connections >= self.limits.connections_max).then_some(Top::Most)
     }
 
-    fn end(&self) -> End {
+    fn end(&self) -> ClimbEnd {
         match self.top {
-            Some(Top::Knee) => End::Knee,
-            Some(Top::Generator) => End::GeneratorLimited,
-            Some(Top::Most) => End::StillRising,
-            None => End::TimeUp,
+            Some(Top::Knee) => ClimbEnd::Knee,
+            Some(Top::Generator) => ClimbEnd::GeneratorLimited,
+            Some(Top::Most) => ClimbEnd::StillRising,
+            None => ClimbEnd::TimeUp,
         }
     }
 }
@@ -269,7 +269,10 @@ mod tests {
         time: Duration::from_secs(300),
     };
 
-    fn drive(limits: Limits, mut server: impl FnMut(usize) -> (f64, Verdict)) -> (Climb, End) {
+    fn drive(
+        limits: Limits,
+        mut server: impl FnMut(usize) -> (f64, LevelVerdict),
+    ) -> (Climb, ClimbEnd) {
         let (mut climb, mut last) = (Climb::new(limits), None);
         for _ in 0..1000 {
             match climb.next(last) {
@@ -290,8 +293,8 @@ mod tests {
 
     #[test]
     fn connections_double_until_the_throughput_stops_rising_and_are_measured_again() {
-        let (climb, end) = drive(LIMITS, |n| (workers(n), Verdict::Fine));
-        assert_eq!(end, End::Knee);
+        let (climb, end) = drive(LIMITS, |n| (workers(n), LevelVerdict::Fine));
+        assert_eq!(end, ClimbEnd::Knee);
         let connections: Vec<usize> =
             climb.levels().iter().map(|level| level.connections).collect();
         assert_eq!(connections, [1, 2, 4, 8, 16]);
@@ -305,9 +308,9 @@ mod tests {
         let mut bad = true;
         let (climb, end) = drive(LIMITS, |n| {
             let hiccup = n == 2 && std::mem::take(&mut bad);
-            (if hiccup { 300.0 } else { workers(n) }, Verdict::Fine)
+            (if hiccup { 300.0 } else { workers(n) }, LevelVerdict::Fine)
         });
-        assert_eq!((end, knee(climb.levels())), (End::Knee, Some((4, 4_000.0))));
+        assert_eq!((end, knee(climb.levels())), (ClimbEnd::Knee, Some((4, 4_000.0))));
     }
 
     #[test]
@@ -315,39 +318,41 @@ mod tests {
         let mut bad = true;
         let (climb, end) = drive(LIMITS, |n| {
             let lost = n == 2 && std::mem::take(&mut bad);
-            (workers(n), if lost { Verdict::GeneratorLimited } else { Verdict::Fine })
+            (workers(n), if lost { LevelVerdict::GeneratorLimited } else { LevelVerdict::Fine })
         });
-        assert_eq!((end, knee(climb.levels())), (End::Knee, Some((4, 4_000.0))));
+        assert_eq!((end, knee(climb.levels())), (ClimbEnd::Knee, Some((4, 4_000.0))));
     }
 
     #[test]
     fn every_other_end_is_reported() {
-        let rising = |n: usize| (n as f64 * 10.0, Verdict::Fine);
+        let rising = |n: usize| (n as f64 * 10.0, LevelVerdict::Fine);
         let (climb, end) = drive(Limits { connections_max: 100, ..LIMITS }, rising);
         assert_eq!(
             (end, climb.levels().last().map(|level| level.connections)),
-            (End::StillRising, Some(100))
+            (ClimbEnd::StillRising, Some(100))
         );
-        let generator =
-            |n: usize| (10.0, if n > 8 { Verdict::GeneratorLimited } else { Verdict::Fine });
+        let generator = |n: usize| {
+            (10.0, if n > 8 { LevelVerdict::GeneratorLimited } else { LevelVerdict::Fine })
+        };
         let (climb, end) = drive(LIMITS, |n| (rising(n).0, generator(n).1));
         assert_eq!(
             (end, climb.levels().last().map(|level| level.connections)),
-            (End::GeneratorLimited, Some(8))
+            (ClimbEnd::GeneratorLimited, Some(8))
         );
-        let (climb, end) =
-            drive(LIMITS, |n| (10.0, if n > 2 { Verdict::Harmed } else { Verdict::Fine }));
-        assert_eq!((end, climb.levels()[1].rates_rps.len()), (End::Harmed, 1));
-        let (climb, end) = drive(LIMITS, |_| (10.0, Verdict::GeneratorLimited));
-        assert_eq!((end, knee(climb.levels())), (End::GeneratorLimited, None));
+        let (climb, end) = drive(LIMITS, |n| {
+            (10.0, if n > 2 { LevelVerdict::Harmed } else { LevelVerdict::Fine })
+        });
+        assert_eq!((end, climb.levels()[1].rates_rps.len()), (ClimbEnd::Harmed, 1));
+        let (climb, end) = drive(LIMITS, |_| (10.0, LevelVerdict::GeneratorLimited));
+        assert_eq!((end, knee(climb.levels())), (ClimbEnd::GeneratorLimited, None));
         let (_, end) = drive(Limits { time: Duration::from_secs(5), ..LIMITS }, rising);
-        assert_eq!(end, End::TimeUp);
+        assert_eq!(end, ClimbEnd::TimeUp);
         let (climb, end) = drive(Limits { time: Duration::from_secs(20), ..LIMITS }, |n| {
-            (workers(n), Verdict::Fine)
+            (workers(n), LevelVerdict::Fine)
         });
         assert_eq!(
             (end, climb.levels()[0].rates_rps.len()),
-            (End::Knee, 2),
+            (ClimbEnd::Knee, 2),
             "later rounds may be left out"
         );
     }

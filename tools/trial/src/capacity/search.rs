@@ -10,9 +10,9 @@ mod trial;
 use std::time::Duration;
 
 pub use self::evidence::Noise;
-use self::evidence::{Evidence, Known};
+use self::evidence::{Evidence, SearchEvidence};
 use self::trial::SAME;
-pub use self::trial::{Bound, MARGIN_BELOW, Purpose, Trial, Verdict};
+pub use self::trial::{Bound, MARGIN_BELOW, Purpose, RateVerdict, Trial};
 
 /// Ratio of upper to lower rate to which short steps narrow the interval.
 pub const WIDTH: f64 = 1.01;
@@ -52,7 +52,7 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Search {
     limits: Limits,
-    known: Known,
+    known: SearchEvidence,
     under_way: Option<Trial>,
     used: Duration,
     steps: usize,
@@ -66,14 +66,14 @@ pub enum Step {
     /// Load.
     Run(Trial),
     /// The search has ended, with this result.
-    Done(Found),
+    Done(SearchOutcome),
 }
 
 /// Result of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// Verdict on the load.
-    pub verdict: Verdict,
+    /// RateVerdict on the load.
+    pub verdict: RateVerdict,
     /// Standard errors by which the objective was met (below 0) or missed (above 0); `None` if the
     /// noise is unknown.
     pub z: Option<f64>,
@@ -83,20 +83,20 @@ pub struct Judged {
 
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct SearchOutcome {
     /// Highest rate that met the objective.
     pub kept: Option<Bound>,
     /// Lowest rate above `kept` that missed it.
     pub refuted: Option<Bound>,
     /// Reason the search ended.
-    pub end: End,
+    pub end: SearchEnd,
     /// Agreement of its plateaus.
     pub noise: Noise,
 }
 
 /// Reason a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SearchEnd {
     /// The limit lies between the two ends.
     Found,
     /// The highest allowed rate was not missed: it met the objective and the limit lies above, or
@@ -120,7 +120,7 @@ impl Search {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            known: Known::default(),
+            known: SearchEvidence::default(),
             under_way: None,
             used: Duration::ZERO,
             steps: 0,
@@ -133,8 +133,8 @@ impl Search {
     pub fn next(&mut self, last: Option<Judged>) -> Step {
         if let (Some(judged), Some(trial)) = (last, self.under_way.take()) {
             self.used = self.used.saturating_add(judged.took);
-            if judged.verdict == Verdict::Harmed {
-                return Step::Done(self.found(End::Harmed));
+            if judged.verdict == RateVerdict::Harmed {
+                return Step::Done(self.found(SearchEnd::Harmed));
             }
             if !self.is_tried_again(&trial, judged.verdict) {
                 self.known.note(&trial, judged.verdict, judged.z);
@@ -158,8 +158,8 @@ impl Search {
 
     /// Returns whether a doubling step is repeated: an accidental miss there would cost a plateau
     /// later.
-    fn is_tried_again(&mut self, trial: &Trial, verdict: Verdict) -> bool {
-        let climbed = trial.purpose == Purpose::Climb && verdict != Verdict::Kept;
+    fn is_tried_again(&mut self, trial: &Trial, verdict: RateVerdict) -> bool {
+        let climbed = trial.purpose == Purpose::Climb && verdict != RateVerdict::Kept;
         let again = climbed && self.missed_rps != Some(trial.rate_rps);
         self.missed_rps = climbed.then_some(trial.rate_rps);
         again
@@ -167,15 +167,20 @@ impl Search {
 
     /// Returns the result so far, when the caller ends the search for a reason of its own.
     #[must_use]
-    pub fn found(&self, end: End) -> Found {
+    pub fn found(&self, end: SearchEnd) -> SearchOutcome {
         let known = &self.known;
         // A plateau's verdict outranks a short step's.
         let kept = known.floor().or_else(|| known.kept());
-        Found { kept, refuted: known.firm_top().or_else(|| known.top()), end, noise: known.noise() }
+        SearchOutcome {
+            kept,
+            refuted: known.firm_top().or_else(|| known.top()),
+            end,
+            noise: known.noise(),
+        }
     }
 
     /// Returns the next rate, or the reason there is none.
-    fn wanted(&self) -> Result<(f64, Purpose), End> {
+    fn wanted(&self) -> Result<(f64, Purpose), SearchEnd> {
         if let Some(rate) = self.lower_end_tried_again() {
             return Ok((rate, Purpose::Confirm));
         }
@@ -190,9 +195,11 @@ impl Search {
             (None, Some(top)) if top.rate_rps > floor => {
                 Ok(((top.rate_rps / 2.0).max(floor), Purpose::Fall))
             }
-            (None, Some(top)) => {
-                Err(if top.generator { End::GeneratorLimited } else { End::NothingKept })
-            }
+            (None, Some(top)) => Err(if top.generator {
+                SearchEnd::GeneratorLimited
+            } else {
+                SearchEnd::NothingKept
+            }),
             (Some(kept), top)
                 if !tried
                     && top
@@ -203,7 +210,7 @@ impl Search {
             (Some(kept), _) if !tried && !self.known.is_confirmed(&kept) => {
                 Ok((self.known.lower_end_rps(&kept), Purpose::Confirm))
             }
-            (Some(_), None) => Err(End::AboveRateMax),
+            (Some(_), None) => Err(SearchEnd::AboveRateMax),
             (Some(_), Some(top)) => self.upper_end(&top),
         }
     }
@@ -239,14 +246,14 @@ impl Search {
     }
 
     /// Returns the rate for the upper end, or the reason there is none.
-    fn upper_end(&self, top: &Bound) -> Result<(f64, Purpose), End> {
+    fn upper_end(&self, top: &Bound) -> Result<(f64, Purpose), SearchEnd> {
         if let Some(sure) = self.sure_top(top) {
             return self.narrower(&sure);
         }
         let most = self.limits.rate_max_rps;
         match self.known.open_above() {
             Some(open) if open.wants_another() => Ok((open.rate_rps, Purpose::SecondLook)),
-            Some(open) if open.rate_rps >= most => Err(End::AboveRateMax),
+            Some(open) if open.rate_rps >= most => Err(SearchEnd::AboveRateMax),
             open => Ok((above(open, top).min(most), Purpose::SecondLook)),
         }
     }
@@ -262,7 +269,7 @@ impl Search {
     }
 
     /// Narrows the gap when both ends are certain: the lower one may have been moved down too far.
-    fn narrower(&self, top: &Bound) -> Result<(f64, Purpose), End> {
+    fn narrower(&self, top: &Bound) -> Result<(f64, Purpose), SearchEnd> {
         let floor = self.known.floor_rps();
         let between = floor * WIDER;
         let failed = self.known.failed_below().map_or(f64::INFINITY, |failed| failed.rate_rps);
@@ -274,13 +281,13 @@ impl Search {
 
     /// Returns the end reason for an exhausted time; beyond two certain ends only the width is
     /// missing.
-    fn out_of_time(&self) -> End {
+    fn out_of_time(&self) -> SearchEnd {
         let sure = self
             .known
             .top()
             .and_then(|top| self.sure_top(&top))
             .filter(|_| self.known.floor_rps() > 0.0);
-        sure.map_or(End::TimeUp, |top| found_at(&top))
+        sure.map_or(SearchEnd::TimeUp, |top| found_at(&top))
     }
 
     fn trial(&self, rate_rps: f64, purpose: Purpose) -> Trial {
@@ -333,8 +340,8 @@ fn above(open: Option<&Evidence>, top: &Bound) -> f64 {
     open.map_or(top.rate_rps * MARGIN_ABOVE, |open| open.rate_rps * WIDER)
 }
 
-fn found_at(top: &Bound) -> End {
-    if top.generator { End::GeneratorLimited } else { End::Found }
+fn found_at(top: &Bound) -> SearchEnd {
+    if top.generator { SearchEnd::GeneratorLimited } else { SearchEnd::Found }
 }
 
 impl Trial {

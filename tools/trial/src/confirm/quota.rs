@@ -99,7 +99,7 @@ impl ReducedQuota {
             .ok_or_else(|| io::Error::other(format!("{:?} is not a quota", before.trim())))?;
         // Recorded before the write, so that a restore always writes the former content.
         changed.journal = match journal::folder() {
-            Some(folder) => Some(Journal::write(&folder, file, (&before, &reduced))?),
+            Some(folder) => Some(Journal::write(&folder, file, &before, &reduced)?),
             None => None,
         };
         changed.before = Some((file.to_owned(), before));

@@ -27,6 +27,14 @@ pub trait DatabaseProbe: Send {
     fn look(&mut self) -> Result<DatabaseLook, String>;
 }
 
+/// Part of a load that is observed.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) warmup: Duration,
+    /// `None`: until its end.
+    pub(super) length: Option<Duration>,
+}
+
 /// Thread that asks during one load; `None` if it could not be started.
 pub(super) struct DatabaseThread<'scope>(
     Option<ScopedJoinHandle<'scope, (DatabaseObservation, Duration)>>,
@@ -37,11 +45,12 @@ impl<'scope> DatabaseThread<'scope> {
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         probe: &'scope mut dyn DatabaseProbe,
-        (warmup, length): (Duration, Option<Duration>),
-        (at, over): (&'scope OnceLock<Nanos>, &'scope AtomicBool),
+        extent: Extent,
+        at: &'scope OnceLock<Nanos>,
+        over: &'scope AtomicBool,
     ) -> Self {
         let ask = move || {
-            let found = DatabaseObservation::during(probe, (warmup, length), at, over);
+            let found = DatabaseObservation::during(probe, extent, at, over);
             (found, thread_cpu())
         };
         Self(Builder::new().name("database".to_owned()).spawn_scoped(scope, ask).ok())
@@ -82,7 +91,7 @@ impl DatabaseObservation {
     /// over.
     fn during(
         probe: &mut dyn DatabaseProbe,
-        (warmup, length): (Duration, Option<Duration>),
+        Extent { warmup, length }: Extent,
         at: &OnceLock<Nanos>,
         over: &AtomicBool,
     ) -> Self {

@@ -226,9 +226,10 @@ impl Writer for MongodbWriter {
         })
     }
 
-    fn rows(&mut self, _: TableRole) -> Result<Rows, DatabaseError> {
+    fn find(&mut self, _: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        let filter = key.map_or_else(Document::new, |key| doc! { "_id": self.id(key) });
         let documents = self.with(async |connected| {
-            let mut cursor = connected.collection.find(doc! {}).await?;
+            let mut cursor = connected.collection.find(filter).await?;
             let mut documents = Vec::new();
             while cursor.advance().await? {
                 documents.push(cursor.deserialize_current()?);
@@ -248,16 +249,6 @@ impl Writer for MongodbWriter {
             }
         }
         Ok(rows)
-    }
-
-    fn row(&mut self, _: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
-        let id = self.id(key);
-        let found =
-            self.with(async |connected| connected.collection.find_one(doc! { "_id": id }).await)?;
-        Ok(found.and_then(|document| {
-            let version = document.get_i64(VERSION).ok()?.cast_unsigned();
-            Some(StoredRow { version, reference: self.stored_reference(&document).ok()? })
-        }))
     }
 
     fn transact(

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::parameters::{parameters, refused};
 use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, TableRole, Tables, TransactionEnd,
     TransactionOutcome, Writer, rolled_back, runtime,
 };
 
@@ -40,14 +40,6 @@ impl MysqlWriter {
             connection: None,
             tables: SqlTables::new(tables, Dialect::Mysql),
         })
-    }
-
-    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
-        let mut rows = Rows::default();
-        for row in self.ask(&[self.tables.query(table, key)])? {
-            self.tables.decode(table, |at| text(&row, at), &mut rows);
-        }
-        Ok(rows)
     }
 
     /// Runs statements in order and returns the rows of the last. After any error the connection is
@@ -94,12 +86,12 @@ impl Writer for MysqlWriter {
         self.ask(&self.tables.create()).map(|_| ())
     }
 
-    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
-        self.find(table, None)
-    }
-
-    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
-        Ok(self.find(table, Some(key))?.rows.remove(&key))
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        let mut rows = Rows::default();
+        for row in self.ask(&[self.tables.query(table, key)])? {
+            self.tables.decode(table, |at| text(&row, at), &mut rows);
+        }
+        Ok(rows)
     }
 
     fn transact(

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Config, Error, SimpleQueryMessage};
 use super::postgres_tls::{self, PostgresTls};
 use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, TableRole, Tables, TransactionEnd,
     TransactionOutcome, Writer, rolled_back, runtime,
 };
 
@@ -37,16 +37,6 @@ impl PostgresWriter {
             client: None,
             tables: SqlTables::new(tables, Dialect::Postgres),
         })
-    }
-
-    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
-        let sql = self.tables.query(table, key);
-        let mut rows = Rows::default();
-        for message in self.ask(&sql)? {
-            let SimpleQueryMessage::Row(row) = message else { continue };
-            self.tables.decode(table, |at| row.get(at).map(str::to_owned), &mut rows);
-        }
-        Ok(rows)
     }
 
     /// Runs statements. After any error the connection is dropped.
@@ -87,12 +77,14 @@ impl Writer for PostgresWriter {
         self.ask(&sql).map(|_| ())
     }
 
-    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
-        self.find(table, None)
-    }
-
-    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
-        Ok(self.find(table, Some(key))?.rows.remove(&key))
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        let sql = self.tables.query(table, key);
+        let mut rows = Rows::default();
+        for message in self.ask(&sql)? {
+            let SimpleQueryMessage::Row(row) = message else { continue };
+            self.tables.decode(table, |at| row.get(at).map(str::to_owned), &mut rows);
+        }
+        Ok(rows)
     }
 
     fn position(&mut self) -> Option<u64> {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::sql::{Dialect, SqlTables};
 use super::{
-    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, StoredRow, TableRole, Tables, TransactionEnd,
+    Change, DatabaseError, Rows, STATEMENT_TIME_MAX, TableRole, Tables, TransactionEnd,
     TransactionOutcome, Writer, rolled_back,
 };
 
@@ -75,18 +75,6 @@ impl SqliteWriter {
         })
     }
 
-    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
-        self.ask(|connection, tables| {
-            let mut rows = Rows::default();
-            let mut statement = connection.prepare(&tables.query(table, key))?;
-            let mut found = statement.query([])?;
-            while let Some(row) = found.next()? {
-                tables.decode(table, |at| row.get(at).ok().flatten(), &mut rows);
-            }
-            Ok(rows)
-        })
-    }
-
     /// Ends a possibly open transaction; if that fails, drops the connection.
     fn undo(&mut self) {
         let open = self.connection.as_ref().is_some_and(|connection| !connection.is_autocommit());
@@ -101,12 +89,16 @@ impl Writer for SqliteWriter {
         self.ask(|connection, tables| connection.execute_batch(&tables.create().join(";")))
     }
 
-    fn rows(&mut self, table: TableRole) -> Result<Rows, DatabaseError> {
-        self.find(table, None)
-    }
-
-    fn row(&mut self, table: TableRole, key: u32) -> Result<Option<StoredRow>, DatabaseError> {
-        Ok(self.find(table, Some(key))?.rows.remove(&key))
+    fn find(&mut self, table: TableRole, key: Option<u32>) -> Result<Rows, DatabaseError> {
+        self.ask(|connection, tables| {
+            let mut rows = Rows::default();
+            let mut statement = connection.prepare(&tables.query(table, key))?;
+            let mut found = statement.query([])?;
+            while let Some(row) = found.next()? {
+                tables.decode(table, |at| row.get(at).ok().flatten(), &mut rows);
+            }
+            Ok(rows)
+        })
     }
 
     fn position(&mut self) -> Option<u64> {

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
+use hotrow_cli::problem::Problem;
+
 use super::super::expand::Env;
-use super::super::problem::Problem;
 
 /// Most tables of which a message says that an unknown key belongs there.
 const HOMES_MAX: usize = 3;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Parser;
 use hotrow_load::latency_map::LatencyMap;
 use hotrow_load::objective;
-use hotrow_load::outcome::Outcome;
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
 use hotrow_trial::observe::Observer;
@@ -58,8 +57,8 @@ fn each_key_is_described() {
         judged: &judged,
         diagnosed: &diagnosed,
     };
-    let report = Report::new(&result, Some(headroom), Diagnosis::of(&watch, &diagnosed));
-    let document = serde_json::from_str(&line(&report)).unwrap();
+    let diagnosis = diagnosis::json::diagnosis(&watch, &diagnosed);
+    let document = serde_json::from_str(&line(&result, Some(headroom), &diagnosis)).unwrap();
     assert_keys_documented(
         include_str!("../../../../../docs/reference/results.md"),
         SCHEMA,

@@ -6,8 +6,8 @@ use hotrow_load::stats::CensoredNs;
 use ratatui::buffer::Buffer;
 
 use crate::tui::view::{
-    Connections, Core, Generator, Machine, Process, Progress, Rate, Search, StepRow, Suspicion,
-    Time, Tone, View,
+    Connections, Core, Generator, Machine, Process, Progress, Rate, Search, StepRow,
+    SuspectedLimit, Time, Tone, View,
 };
 use crate::tui::widgets::frame;
 
@@ -42,7 +42,7 @@ fn load() -> View {
         generator: Generator { busiest: Some(0.23), lag_p99_ns: Some(84_000) },
         connections: Connections { count: 50, busy: Some(9.8), reopened: 0 },
         machine: Some(machine()),
-        suspicion: Some(Suspicion {
+        suspicion: Some(SuspectedLimit {
             words: "CPU: one thread is busy, the others are not".to_owned(),
             confidence: Some(0.82),
             evidence: vec!["thread \"shop\" of process 4711 used 91 % of a CPU".to_owned()],

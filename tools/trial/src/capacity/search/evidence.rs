@@ -2,7 +2,7 @@
 //! The scores of plateaus at one rate are added by Stouffer's method: the sum of k independent
 //! scores over √k is a score.
 
-use super::trial::{Bound, MARGIN_BELOW, SAME, Trial, Verdict};
+use super::trial::{Bound, MARGIN_BELOW, RateVerdict, SAME, Trial};
 use crate::capacity::certainty::{SURE, SURE_MOST};
 
 /// Most plateaus at one rate.
@@ -16,8 +16,8 @@ const CLIMBS_MAX: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
     pub(super) rate_rps: f64,
-    /// Verdict of a short step.
-    said: Option<Verdict>,
+    /// RateVerdict of a short step.
+    said: Option<RateVerdict>,
     plateaus: Vec<Plateau>,
     /// True if it was tried as a lower end.
     below: bool,
@@ -45,7 +45,7 @@ enum PlateauVerdict {
     Untried,
     /// They differ, or are too noisy.
     Undecided,
-    Decided(Verdict),
+    Decided(RateVerdict),
 }
 
 /// Agreement of plateaus.
@@ -63,14 +63,14 @@ pub struct Noise {
 
 /// All evidence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct SearchEvidence {
     evidence: Vec<Evidence>,
     /// Times that the search climbed again; see [`CLIMBS_MAX`].
     climbs: usize,
 }
 
-impl Known {
-    pub(super) fn note(&mut self, trial: &Trial, verdict: Verdict, z: Option<f64>) {
+impl SearchEvidence {
+    pub(super) fn note(&mut self, trial: &Trial, verdict: RateVerdict, z: Option<f64>) {
         let same = |other: &Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
         let at = self.evidence.iter().position(same).unwrap_or_else(|| {
             self.evidence.push(Evidence::new(trial.rate_rps));
@@ -82,7 +82,7 @@ impl Known {
             if evidence.firm() == PlateauVerdict::Untried {
                 evidence.said = Some(verdict);
             }
-            if verdict == Verdict::Kept {
+            if verdict == RateVerdict::Kept {
                 self.forget_generator_above(trial.rate_rps);
             }
             return;
@@ -92,12 +92,12 @@ impl Known {
         // A plateau of unknown noise gets the largest score of a single plateau. A score may belong
         // to another objective than the missed one; it never contradicts the verdict.
         let z = match verdict {
-            Verdict::GeneratorLimited | Verdict::Harmed => {
+            RateVerdict::GeneratorLimited | RateVerdict::Harmed => {
                 evidence.generators += 1;
                 return;
             }
-            Verdict::Kept => measured.unwrap_or(-SURE_MOST).clamp(-SURE_MOST, 0.0),
-            Verdict::Missed => measured.unwrap_or(SURE_MOST).clamp(0.0, SURE_MOST),
+            RateVerdict::Kept => measured.unwrap_or(-SURE_MOST).clamp(-SURE_MOST, 0.0),
+            RateVerdict::Missed => measured.unwrap_or(SURE_MOST).clamp(0.0, SURE_MOST),
         };
         evidence.plateaus.push(Plateau { z, known: measured.is_some() });
         evidence.accident |= first && evidence.below && evidence.plateaus.len() == 1 && z > 0.0;
@@ -107,7 +107,7 @@ impl Known {
     fn forget_generator_above(&mut self, rate_rps: f64) {
         let limited = |e: &&mut Evidence| {
             e.rate_rps > rate_rps
-                && e.said == Some(Verdict::GeneratorLimited)
+                && e.said == Some(RateVerdict::GeneratorLimited)
                 && e.firm() == PlateauVerdict::Untried
         };
         let mut forgotten = false;
@@ -136,8 +136,8 @@ impl Known {
                 .filter(move |e| e.firm() == PlateauVerdict::Decided(verdict))
                 .map(|e| e.rate_rps)
         };
-        let missed = firm(Verdict::Missed).fold(f64::INFINITY, f64::min);
-        firm(Verdict::Kept).filter(|rate| *rate < missed).fold(0.0, f64::max)
+        let missed = firm(RateVerdict::Missed).fold(f64::INFINITY, f64::min);
+        firm(RateVerdict::Kept).filter(|rate| *rate < missed).fold(0.0, f64::max)
     }
 
     pub(super) fn floor(&self) -> Option<Bound> {
@@ -151,15 +151,17 @@ impl Known {
         let above = self
             .evidence
             .iter()
-            .filter(|e| e.rate_rps > floor && e.verdict().is_some_and(|v| v != Verdict::Kept));
+            .filter(|e| e.rate_rps > floor && e.verdict().is_some_and(|v| v != RateVerdict::Kept));
         above.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
     /// Returns the highest rate below that which met it.
     pub(super) fn kept(&self) -> Option<Bound> {
         let top = self.top().map_or(f64::INFINITY, |top| top.rate_rps);
-        let below =
-            self.evidence.iter().filter(|e| e.rate_rps < top && e.verdict() == Some(Verdict::Kept));
+        let below = self
+            .evidence
+            .iter()
+            .filter(|e| e.rate_rps < top && e.verdict() == Some(RateVerdict::Kept));
         below.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
@@ -167,7 +169,7 @@ impl Known {
     pub(super) fn firm_top(&self) -> Option<Bound> {
         let floor = self.floor_rps();
         let missed = |e: &&Evidence| {
-            matches!(e.firm(), PlateauVerdict::Decided(verdict) if verdict != Verdict::Kept)
+            matches!(e.firm(), PlateauVerdict::Decided(verdict) if verdict != RateVerdict::Kept)
                 && e.rate_rps > floor
         };
         self.evidence
@@ -183,7 +185,7 @@ impl Known {
         let failed = self.evidence.iter().filter(|e| {
             e.below
                 && e.rate_rps > floor
-                && !matches!(e.firm(), PlateauVerdict::Decided(Verdict::Kept))
+                && !matches!(e.firm(), PlateauVerdict::Decided(RateVerdict::Kept))
         });
         failed.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps))
     }
@@ -261,18 +263,18 @@ impl Evidence {
                 0 => PlateauVerdict::Untried,
                 // The machine may have been busy with something else.
                 1 => PlateauVerdict::Undecided,
-                _ => PlateauVerdict::Decided(Verdict::GeneratorLimited),
+                _ => PlateauVerdict::Decided(RateVerdict::GeneratorLimited),
             },
             [_] if self.accident => PlateauVerdict::Undecided,
-            _ if self.z() <= -SURE => PlateauVerdict::Decided(Verdict::Kept),
-            _ if self.z() >= SURE => PlateauVerdict::Decided(Verdict::Missed),
+            _ if self.z() <= -SURE => PlateauVerdict::Decided(RateVerdict::Kept),
+            _ if self.z() >= SURE => PlateauVerdict::Decided(RateVerdict::Missed),
             _ => PlateauVerdict::Undecided,
         }
     }
 
     /// Returns the verdict of a short step or of the plateaus; `None` if the plateaus are
     /// uncertain.
-    fn verdict(&self) -> Option<Verdict> {
+    fn verdict(&self) -> Option<RateVerdict> {
         match self.firm() {
             PlateauVerdict::Untried => self.said,
             PlateauVerdict::Undecided => None,
@@ -299,7 +301,7 @@ impl Evidence {
     }
 
     fn bound(&self) -> Bound {
-        let generator = self.verdict() == Some(Verdict::GeneratorLimited);
+        let generator = self.verdict() == Some(RateVerdict::GeneratorLimited);
         Bound { rate_rps: self.rate_rps, firm: self.firm() != PlateauVerdict::Untried, generator }
     }
 }

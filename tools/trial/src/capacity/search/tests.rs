@@ -14,11 +14,11 @@ const LIMITS: Limits = Limits {
     time: Duration::from_secs(300),
 };
 
-/// Verdict of a simulated load, with its score if known.
-struct SimulatedResult(Verdict, Option<f64>);
+/// RateVerdict of a simulated load, with its score if known.
+struct SimulatedResult(RateVerdict, Option<f64>);
 
-impl From<Verdict> for SimulatedResult {
-    fn from(verdict: Verdict) -> Self {
+impl From<RateVerdict> for SimulatedResult {
+    fn from(verdict: RateVerdict) -> Self {
         Self(verdict, None)
     }
 }
@@ -27,7 +27,7 @@ impl From<Verdict> for SimulatedResult {
 fn drive<S: Into<SimulatedResult>>(
     limits: Limits,
     mut server: impl FnMut(&Trial) -> S,
-) -> (Found, Vec<(Trial, Verdict)>) {
+) -> (SearchOutcome, Vec<(Trial, RateVerdict)>) {
     let (mut search, mut last, mut trials) = (Search::new(limits), None, Vec::new());
     loop {
         match search.next(last) {
@@ -46,7 +46,7 @@ fn drive<S: Into<SimulatedResult>>(
 fn judged(seconds: &[Second]) -> SimulatedResult {
     let (bad, all) =
         seconds.iter().fold((0.0, 0.0), |(bad, all), s| (bad + s.bad, all + s.requests));
-    let verdict = if bad * 100.0 <= all { Verdict::Kept } else { Verdict::Missed };
+    let verdict = if bad * 100.0 <= all { RateVerdict::Kept } else { RateVerdict::Missed };
     SimulatedResult(verdict, score(seconds, 0.01).map(|score| score.z))
 }
 
@@ -94,22 +94,22 @@ fn mm1(work_rps: f64, mut random: Random) -> impl FnMut(&Trial) -> SimulatedResu
     }
 }
 
-fn covers(found: &Found, truth: f64) -> bool {
+fn covers(found: &SearchOutcome, truth: f64) -> bool {
     let (Some(kept), Some(refuted)) = (found.kept, found.refuted) else { return false };
-    found.end == End::Found
+    found.end == SearchEnd::Found
         && kept.firm
         && refuted.firm
         && kept.rate_rps <= truth
         && truth <= refuted.rate_rps
 }
 
-fn within_5_percent(found: &Found, truth: f64) -> bool {
+fn within_5_percent(found: &SearchOutcome, truth: f64) -> bool {
     found.kept.is_some_and(|kept| (kept.rate_rps / truth - 1.0).abs() <= 0.05)
 }
 
 #[test]
 fn the_rate_of_a_token_bucket_is_found() {
-    let runs: Vec<Found> = (0..50)
+    let runs: Vec<SearchOutcome> = (0..50)
         .map(|seed| {
             let start_rps = 37.0 * (1.0 + Random::new(seed, 0).unit() * 20.0);
             let (found, trials) = drive(Limits { start_rps, ..LIMITS }, bucket(7_000.0));
@@ -131,9 +131,9 @@ fn knees_found(work_rps: f64, time: Duration) -> (usize, usize, usize) {
         let start_rps = 500.0 * (1.0 + Random::new(seed, 1).unit());
         drive(Limits { start_rps, time, ..LIMITS }, mm1(work_rps, Random::new(seed, 2))).0
     };
-    let runs: Vec<Found> = (0..20).map(search).collect();
+    let runs: Vec<SearchOutcome> = (0..20).map(search).collect();
     let near = runs.iter().filter(|found| within_5_percent(found, truth)).count();
-    let ended = runs.iter().filter(|found| found.end == End::Found).count();
+    let ended = runs.iter().filter(|found| found.end == SearchEnd::Found).count();
     (near, runs.iter().filter(|found| covers(found, truth)).count(), ended)
 }
 
@@ -170,7 +170,7 @@ fn the_limit_is_found_despite_stalls() {
         };
         drive(limits, server).0
     });
-    let found: Vec<Found> = searches.collect();
+    let found: Vec<SearchOutcome> = searches.collect();
     let covered = found.iter().filter(|found| covers(found, 7_000.0)).count();
     let near = found.iter().filter(|found| within_5_percent(found, 7_000.0)).count();
     assert!(covered >= 48 && near >= 45, "{covered} cover it, {near} near, of 50: {found:#?}");
@@ -200,7 +200,7 @@ fn a_flaky_servers_rate_is_found() {
         let (mut random, steady) = (Random::new(*seed, 3), bucket(7_000.0));
         let start_rps = 100.0 * (1.0 + random.unit());
         let flaky = |trial: &Trial| {
-            if random.unit() < 0.05 { Verdict::Missed.into() } else { steady(trial) }
+            if random.unit() < 0.05 { RateVerdict::Missed.into() } else { steady(trial) }
         };
         covers(
             &drive(Limits { start_rps, time: Duration::from_secs(900), ..LIMITS }, flaky).0,
@@ -214,14 +214,14 @@ fn a_flaky_servers_rate_is_found() {
 #[test]
 fn an_unreached_limit_has_no_upper_end() {
     let (found, trials) = drive(Limits { rate_max_rps: 1_500.0, ..LIMITS }, bucket(7_000.0));
-    assert_eq!((found.end, found.refuted), (End::AboveRateMax, None));
+    assert_eq!((found.end, found.refuted), (SearchEnd::AboveRateMax, None));
     assert!(found.kept.is_some_and(|kept| kept.firm && kept.rate_rps == 1_500.0), "{found:?}");
     assert!(trials.iter().all(|(trial, _)| trial.rate_rps <= 1_500.0), "{trials:?}");
     let generator = |trial: &Trial| {
-        if trial.rate_rps > 3_000.0 { Verdict::GeneratorLimited } else { Verdict::Kept }
+        if trial.rate_rps > 3_000.0 { RateVerdict::GeneratorLimited } else { RateVerdict::Kept }
     };
     let (found, _) = drive(LIMITS, generator);
-    assert_eq!(found.end, End::GeneratorLimited);
+    assert_eq!(found.end, SearchEnd::GeneratorLimited);
     assert!(
         found.kept.is_some_and(|kept| kept.firm && (2_850.0..=3_000.0).contains(&kept.rate_rps)),
         "{found:?}"
@@ -236,7 +236,7 @@ fn a_busy_machine_is_not_reported_as_the_generators_limit() {
         let (mut random, steady) = (Random::new(*seed, 6), bucket(7_000.0));
         let start_rps = 100.0 * (1.0 + random.unit());
         let busy = |trial: &Trial| {
-            if random.unit() < 0.1 { Verdict::GeneratorLimited.into() } else { steady(trial) }
+            if random.unit() < 0.1 { RateVerdict::GeneratorLimited.into() } else { steady(trial) }
         };
         covers(&drive(Limits { start_rps, ..LIMITS }, busy).0, 7_000.0)
     });
@@ -251,7 +251,7 @@ fn noise_at_the_beginning_is_no_ceiling() {
         let (mut loads, steady) = (0, bucket(1_500.0));
         let busy = |trial: &Trial| {
             loads += 1;
-            if loads <= disturbed { Verdict::GeneratorLimited.into() } else { steady(trial) }
+            if loads <= disturbed { RateVerdict::GeneratorLimited.into() } else { steady(trial) }
         };
         let (found, trials) = drive(LIMITS, busy);
         assert!(covers(&found, 1_500.0), "{disturbed}: {found:?} {trials:#?}");
@@ -263,10 +263,10 @@ fn a_first_rate_that_is_too_high_is_halved() {
     let (found, trials) = drive(Limits { start_rps: 50_000.0, ..LIMITS }, bucket(7_000.0));
     assert!(covers(&found, 7_000.0), "{found:?}");
     assert_eq!(trials[2].0.purpose, Purpose::Fall, "tried twice, then halved");
-    let (found, trials) = drive(LIMITS, |_| Verdict::Missed);
-    assert_eq!((found.end, found.kept), (End::NothingKept, None));
+    let (found, trials) = drive(LIMITS, |_| RateVerdict::Missed);
+    assert_eq!((found.end, found.kept), (SearchEnd::NothingKept, None));
     assert!(trials.iter().all(|(trial, _)| trial.rate_rps >= LIMITS.start_rps / FALL_MAX));
-    assert_eq!(drive(LIMITS, |_| Verdict::GeneratorLimited).0.end, End::GeneratorLimited);
+    assert_eq!(drive(LIMITS, |_| RateVerdict::GeneratorLimited).0.end, SearchEnd::GeneratorLimited);
 }
 
 /// Plateaus at the highest rate are uncertain; there is no rate above, and short steps cannot
@@ -274,9 +274,9 @@ fn a_first_rate_that_is_too_high_is_halved() {
 #[test]
 fn an_undecided_highest_rate_ends_the_search() {
     let unsure = |trial: &Trial| match (trial.is_plateau(), trial.rate_rps >= 1_500.0) {
-        (false, _) => SimulatedResult(Verdict::Kept, None),
-        (true, true) => SimulatedResult(Verdict::Kept, Some(-0.5)),
-        (true, false) => SimulatedResult(Verdict::Kept, Some(-3.0)),
+        (false, _) => SimulatedResult(RateVerdict::Kept, None),
+        (true, true) => SimulatedResult(RateVerdict::Kept, Some(-0.5)),
+        (true, false) => SimulatedResult(RateVerdict::Kept, Some(-3.0)),
     };
     for all in [false, true] {
         let server = |trial: &Trial| {
@@ -285,7 +285,7 @@ fn an_undecided_highest_rate_ends_the_search() {
         };
         let (found, trials) =
             drive(Limits { rate_max_rps: 1_500.0, time: LIMITS.time * 10, ..LIMITS }, server);
-        assert_eq!((found.end, found.refuted), (End::AboveRateMax, None), "{trials:#?}");
+        assert_eq!((found.end, found.refuted), (SearchEnd::AboveRateMax, None), "{trials:#?}");
         assert!(found.kept.is_some_and(|kept| kept.rate_rps <= 1_500.0), "{found:?}");
         let climbs = trials
             .iter()
@@ -298,7 +298,7 @@ fn an_undecided_highest_rate_ends_the_search() {
 /// The score belongs to an objective that is met by far; another one is missed.
 #[test]
 fn a_missed_objective_is_not_met_by_the_score_of_another() {
-    let (low, high) = (Verdict::Kept, Verdict::Missed);
+    let (low, high) = (RateVerdict::Kept, RateVerdict::Missed);
     let server = |trial: &Trial| {
         SimulatedResult(if trial.rate_rps <= 3_000.0 { low } else { high }, Some(-4.0))
     };
@@ -320,7 +320,7 @@ fn assumed_scores_do_not_contradict() {
     let changes = |trial: &Trial| {
         plateaus += u32::from(trial.is_plateau());
         let most = if trial.is_plateau() && plateaus % 2 == 1 { 3_500.0 } else { 7_000.0 };
-        if trial.rate_rps <= most { Verdict::Kept } else { Verdict::Missed }
+        if trial.rate_rps <= most { RateVerdict::Kept } else { RateVerdict::Missed }
     };
     let noise = drive(LIMITS, changes).0.noise;
     assert!(
@@ -331,10 +331,11 @@ fn assumed_scores_do_not_contradict() {
 
 #[test]
 fn harm_ends_it_at_once() {
-    let harmed =
-        |trial: &Trial| if trial.rate_rps > 500.0 { Verdict::Harmed } else { Verdict::Kept };
+    let harmed = |trial: &Trial| {
+        if trial.rate_rps > 500.0 { RateVerdict::Harmed } else { RateVerdict::Kept }
+    };
     let (found, trials) = drive(LIMITS, harmed);
-    assert_eq!((found.end, trials.len()), (End::Harmed, 4), "100, 200, 400, 800");
+    assert_eq!((found.end, trials.len()), (SearchEnd::Harmed, 4), "100, 200, 400, 800");
     assert_eq!(found.kept.map(|kept| (kept.rate_rps, kept.firm)), Some((400.0, false)));
 }
 
@@ -360,13 +361,18 @@ fn the_time_limit_holds_and_leaves_room_for_a_confirmation() {
         assert!(took <= limits.time, "{took:?} of {time_s} s");
         let firm = found.kept.is_some_and(|kept| kept.firm);
         assert!(firm || trials.len() <= 2, "{time_s} s: {found:?} after {trials:#?}");
-        assert!(matches!(found.end, End::TimeUp | End::Found), "{found:?}");
+        assert!(matches!(found.end, SearchEnd::TimeUp | SearchEnd::Found), "{found:?}");
     }
 }
 
 #[test]
 fn the_search_ends_with_any_server() {
-    let verdicts = [Verdict::Kept, Verdict::Missed, Verdict::GeneratorLimited, Verdict::Missed];
+    let verdicts = [
+        RateVerdict::Kept,
+        RateVerdict::Missed,
+        RateVerdict::GeneratorLimited,
+        RateVerdict::Missed,
+    ];
     for seed in 0..300 {
         let mut random = Random::new(seed, 4);
         let limits = Limits { time: Duration::from_secs(100_000), ..LIMITS };

@@ -39,9 +39,9 @@ pub enum Purpose {
     SecondLook,
 }
 
-/// Verdict on a load.
+/// RateVerdict on a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RateVerdict {
     /// The objective was met.
     Kept,
     /// The objective was missed.

@@ -47,7 +47,8 @@ impl Journal {
     pub(super) fn write(
         folder: &Path,
         file: &Path,
-        (before, during): (&str, &str),
+        before: &str,
+        during: &str,
     ) -> io::Result<Self> {
         let own = process::stat(Path::new("/proc"), std::process::id())?;
         let record = folder.join(format!("quota-{}-{}", own.pid, own.began_ticks));
@@ -118,8 +119,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cpu.max");
         fs::write(&file, "40000 100000\n").unwrap();
-        let texts = ("50000 100000\n", "40000 100000");
-        let journal = Journal::write(folder.path(), &file, texts).unwrap();
+        let journal =
+            Journal::write(folder.path(), &file, "50000 100000\n", "40000 100000").unwrap();
         assert!(recover(folder.path()).is_empty(), "its process runs");
         fs::rename(&journal.record, folder.path().join(ENDED)).unwrap();
         let messages = recover(folder.path());
