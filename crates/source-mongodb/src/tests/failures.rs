@@ -274,6 +274,7 @@ fn reads_at_once_are_bounded() {
     let mongo = MongoDatabase::on_standin();
     mongo.insert("things", [doc! { "_id": 1 }]);
     let engine = Engine::on(&mongo, &["things"]);
+    let connections = mongo.standin().connections();
     mongo.standin().inject("find", Fault::Hold);
     let readings: Vec<_> = (0..20).map(|_| engine.reader.reading(0, &["1"])).collect();
     let before = engine.source.queries_total();
@@ -295,6 +296,8 @@ fn reads_at_once_are_bounded() {
         sent
     });
     assert_eq!(sent, 4, "as many as `reads_in_flight` says");
+    let connections_now = mongo.standin().connections();
+    assert!(connections_now <= connections + 4, "{connections} before, {connections_now} now");
 }
 
 #[test]

@@ -120,7 +120,8 @@ impl Reader {
                 (0..self.profile.pipeline).map(|_| self.choose()).collect();
             self.send_and_receive(instance, &requests);
             let refused = self.seen.last().is_some_and(is_refused);
-            let pause = if refused { BACK_OFF } else { self.profile.pause } * requests.len() as u32;
+            let pause = self.profile.pause;
+            let pause = if refused { pause.max(BACK_OFF) } else { pause } * requests.len() as u32;
             if !pause.is_zero() {
                 std::thread::sleep(pause);
             }

@@ -1,35 +1,12 @@
-//! Every kind of change of a document is seen by a client that has its record in the cache.
+//! Changes of documents as followers and many readers see them; the engine's own tests have every
+//! kind of write.
 
 use hotrow_testkit::harness::{EventStream, SOON, Server, await_until};
 use mongodb::bson::doc;
 
 use crate::mongodb::mongo::collection_of;
 use crate::mongodb::shop::{Shop, body};
-use crate::shop::{await_body, await_status, cached, losses};
-
-#[test]
-fn updates_replacements_deletes_and_inserts() {
-    let shop = Shop::with_products();
-    let server = shop.serve(&["products"]);
-    let mut client = server.client();
-    assert_eq!(cached(&mut client, "/products/1").text(), body(1, 100));
-    shop.set_price(1, 7);
-    await_body(&mut client, "/products/1", &body(1, 7));
-    cached(&mut client, "/products/1");
-    shop.mongo.replace("products", 1, doc! { "other": true });
-    await_body(&mut client, "/products/1", r#"{"_id":1,"other":true}"#);
-    cached(&mut client, "/products/1");
-    shop.mongo.delete("products", 1);
-    await_status(&mut client, "/products/1", 404);
-    cached(&mut client, "/products/1");
-    shop.mongo.insert("products", [doc! { "_id": 1, "name": "again" }]);
-    await_body(&mut client, "/products/1", r#"{"_id":1,"name":"again"}"#);
-    // A missing record that an upsert creates.
-    cached(&mut client, "/products/5000");
-    shop.mongo.replace("products", 5000, doc! { "new": 1 });
-    await_body(&mut client, "/products/5000", r#"{"_id":5000,"new":1}"#);
-    assert_eq!(losses(&server, None), 0.0);
-}
+use crate::shop::{await_body, cached, losses};
 
 #[test]
 fn followers_get_the_keys_of_changed_documents() {

@@ -1,38 +1,9 @@
-//! Reads as the deployment sees them: bounded in connections, and large answers.
-
-use std::time::Duration;
+//! Large answers.
 
 use mongodb::bson::doc;
 
 use crate::mongodb::shop::Shop;
-use crate::mongodb::standin::Fault;
 use hotrow_testkit::harness::Server;
-
-#[test]
-fn readers_connections_are_bounded() {
-    let shop = Shop::on_standin();
-    let config = shop
-        .config_of(&["products"])
-        .set("source.reads_in_flight", "3")
-        .set("source.merge", "false");
-    // Forty reads of 30 ms, three at once, are an overload; here all are to be answered.
-    let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
-    let standin = shop.mongo.standin();
-    let before = standin.connections();
-    standin.inject("find", Fault::Delay(Duration::from_millis(30)));
-    std::thread::scope(|scope| {
-        for id in 1..=40 {
-            let server = &server;
-            scope.spawn(move || assert_eq!(server.get(&format!("/products/{id}")).status, 200));
-        }
-    });
-    assert!(
-        standin.connections() <= before + 3,
-        "{} before, {} now",
-        before,
-        standin.connections()
-    );
-}
 
 #[test]
 fn many_keys_in_one_answer() {

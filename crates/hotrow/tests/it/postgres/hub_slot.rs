@@ -23,13 +23,21 @@ fn with_slot(shop: Shop) -> Hub {
     hub
 }
 
+/// Starts a relay and waits until it has the slot's session.
+#[track_caller]
+fn leading_relay(hub: &Hub) -> Server {
+    let relay = hub.relay();
+    await_leader(&relay);
+    await_until("the slot's session", SOON, || hub.shop.server.query(SLOT) == "relays|f|t");
+    relay
+}
+
 #[test]
 fn a_relay_that_is_killed_is_continued_without_a_loss() {
     let hub = new_hub();
-    let first = hub.relay();
+    let first = leading_relay(&hub);
     let second = hub.relay();
     assert_eq!((role(&first), role(&second)), ("leader".into(), "standby".into()));
-    await_until("the leader's session", SOON, || hub.shop.server.query(SLOT) == "relays|f|t");
     let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     first.signal(Signal::KILL);
@@ -53,7 +61,7 @@ fn a_relay_that_is_killed_is_continued_without_a_loss() {
 #[test]
 fn a_relay_that_is_paused_and_wakes_is_ignored() {
     let hub = new_hub();
-    let relays = [hub.relay(), hub.relay()];
+    let relays = [leading_relay(&hub), hub.relay()];
     let server = server_with(&hub.config, &[1, 2]);
     let started = starts(&server);
     // It has the slot's session, which the second ends.
@@ -165,7 +173,7 @@ fn a_restart_of_the_database_is_a_loss_all_the_same() {
 fn the_role_of_another_relay_waits_and_says_so() {
     let hub = new_hub();
     hub.shop.server.batch("CREATE ROLE other LOGIN REPLICATION; GRANT SELECT ON products TO other");
-    let first = hub.relay();
+    let first = leading_relay(&hub);
     let url = hub.shop.server.url_for("other", "postgres");
     let second = Server::start_relay(&hub.config.set("source.url", &format!("{url:?}")));
     second.await_ready();

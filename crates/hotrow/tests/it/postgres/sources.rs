@@ -3,7 +3,7 @@
 use crate::postgres::proxy::CLASSES;
 use crate::postgres::server::Stop;
 use crate::postgres::shop::Shop;
-use crate::shop::{await_body, row};
+use crate::shop::{await_body, cached, row};
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
 
 /// Returns the configuration of `products` in PostgreSQL, through the proxy, and of `flags` in a
@@ -44,8 +44,8 @@ fn a_server_that_dies_takes_only_its_own_collections_along() {
         server.metrics().sum("hotrow_breaker_state", &labels) == 1.0
     });
     // Hits, misses and writes of the file go on.
-    assert_eq!(client.get("/flags/1").cache(), "hit");
-    assert_eq!(client.get("/flags/2").cache(), "miss");
+    cached(&mut client, "/flags/1");
+    cached(&mut client, "/flags/2");
     flags.execute("UPDATE products SET price = 5 WHERE id = 1");
     await_body(&mut client, "/flags/1", &row(1, 5));
     let metrics = server.metrics();
