@@ -162,8 +162,8 @@ mod tests {
             (format!("{header}.e30.A A"), FormatError::Encoding),
             (format!(" {header}.e30.AA"), FormatError::Encoding),
             (format!("{header}.e30.{}", "AAAA".repeat(171)), FormatError::Encoding),
-            ("A".repeat(TOKEN_BYTES_MAX), FormatError::Encoding),
-            ("A".repeat(TOKEN_BYTES_MAX + 1), FormatError::TooLong),
+            ("A".repeat(8_192), FormatError::Encoding),
+            ("A".repeat(8_193), FormatError::TooLong),
         ] {
             assert_eq!(error(&wrong), Some(why), "{wrong}");
         }

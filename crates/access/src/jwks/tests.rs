@@ -154,6 +154,7 @@ fn unusable_keys_are_skipped() {
     assert_eq!(skipped(&of_2047_bits), Some(why));
     let twice = parse(&json!([ec, ec])).expect("a key set");
     assert_eq!((twice.keys.len(), twice.skipped[0].index), (1, 1));
+    assert_eq!(twice.skipped[0].kid.as_deref(), Some("b"));
 }
 
 /// Returns 32 bytes of hexadecimal digits in base64url.
