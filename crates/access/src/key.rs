@@ -256,6 +256,7 @@ mod tests {
     #[test]
     fn only_whole_keys_are_found() {
         let table = KeyTable::new(vec![stored(9), stored(3), stored(5)]).expect("three ids");
+        assert_eq!((table.len(), table.is_empty()), (3, false));
         for n in [3, 5, 9] {
             let key = new(n);
             assert_eq!(key.reveal().len(), KEY_CHARS);

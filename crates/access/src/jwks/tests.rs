@@ -114,6 +114,7 @@ fn unusable_keys_are_skipped() {
         with("key_ops", json!(["verify"])),
         with("x5c", json!(["ignored"])),
         with("e", json!("Aw")),
+        with("kid", json!("k".repeat(KID_BYTES_MAX))),
     ] {
         assert_eq!(skipped(&good), None, "{good}");
     }
@@ -148,8 +149,12 @@ fn unusable_keys_are_skipped() {
     ] {
         assert!(skipped(&wrong).is_some(), "{wrong}");
     }
+    let of_2047_bits = with("n", json!(format!("f{}", &vectors::RSA_N[1..])));
+    let why = "the RSA key has less than 2,048 or more than 4,096 bits";
+    assert_eq!(skipped(&of_2047_bits), Some(why));
     let twice = parse(&json!([ec, ec])).expect("a key set");
     assert_eq!((twice.keys.len(), twice.skipped[0].index), (1, 1));
+    assert_eq!(twice.skipped[0].kid.as_deref(), Some("b"));
 }
 
 /// Returns 32 bytes of hexadecimal digits in base64url.
@@ -193,11 +198,15 @@ fn a_key_that_anyone_can_sign_for_is_skipped() {
 #[test]
 fn sets_are_bounded() {
     let key = SigningKey::ed25519("a", 1).jwk();
-    let error = parse(&json!(vec![key; JWKS_KEYS_MAX + 1])).map(|_| ());
-    assert_eq!(error, Err(JwksError::TooManyKeys(JWKS_KEYS_MAX + 1)));
-    let large = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(JWKS_BYTES_MAX));
-    let error = KeySet::from_jwks(large.as_bytes()).map(|_| ());
-    assert_eq!(error, Err(JwksError::TooLarge));
+    let of_keys = |count| parse(&json!(vec![key.clone(); count])).map(|set| set.keys.is_empty());
+    assert_eq!(of_keys(JWKS_KEYS_MAX), Ok(false));
+    assert_eq!(of_keys(JWKS_KEYS_MAX + 1), Err(JwksError::TooManyKeys(JWKS_KEYS_MAX + 1)));
+    let of_bytes = |bytes: usize| {
+        let set = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(bytes - 18));
+        KeySet::from_jwks(set.as_bytes()).map(|_| ())
+    };
+    assert_eq!(of_bytes(JWKS_BYTES_MAX), Ok(()));
+    assert_eq!(of_bytes(JWKS_BYTES_MAX + 1), Err(JwksError::TooLarge));
     for wrong in ["", "{}", "[]", "{\"keys\":{}}", "{\"keys\":[1]}", "{\"keys\":[],\"keys\":[]}"] {
         let error = KeySet::from_jwks(wrong.as_bytes()).map(|_| ());
         assert_eq!(error, Err(JwksError::Malformed), "{wrong}");
