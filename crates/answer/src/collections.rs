@@ -164,12 +164,6 @@ impl Collections {
         &self.list[usize::from(id)]
     }
 
-    /// Returns the collection whose records are answered: that of which it is an alias, or itself.
-    #[must_use]
-    pub(crate) fn base_of(&self, id: CollectionId) -> CollectionId {
-        self.get(id).alias.as_ref().map_or(id, |alias| alias.settings.of)
-    }
-
     /// Returns those that requests reach by names of their own.
     pub fn served(&self) -> impl Iterator<Item = (CollectionId, &Collection)> {
         let numbered = (0..).map(CollectionId).zip(&self.list);
@@ -178,7 +172,8 @@ impl Collections {
 
     /// Returns the aliases of a collection.
     pub fn aliases_of(&self, id: CollectionId) -> impl Iterator<Item = CollectionId> {
-        self.ids().filter(move |alias| *alias != id && self.base_of(*alias) == id)
+        let is_alias = move |own: &Alias| own.settings.of == id;
+        self.ids().filter(move |own| self.get(*own).alias.as_ref().is_some_and(is_alias))
     }
 
     /// Returns those of a source.

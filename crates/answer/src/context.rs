@@ -1,8 +1,8 @@
 //! Context of a request: what its handler knows besides its route and its body.
 //!
-//! HTTP and the Redis protocol parse to the same [`ReadRequest`]. It borrows from the connection's [`ConnectionContext`] and from the bytes of
-//! the request's head: a hit copies and allocates nothing. A request that waits becomes a
-//! [`PendingRequest`].
+//! HTTP and the Redis protocol parse to the same [`ReadRequest`]. It borrows from the connection's
+//! [`ConnectionContext`] and from the bytes of the request's head: a hit copies and allocates
+//! nothing. A request that waits becomes a [`PendingRequest`].
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;

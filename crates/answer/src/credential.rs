@@ -1,6 +1,6 @@
-//! The credential of a request. In header fields: `Authorization: Bearer` with a token or an API key,
-//! or `X-API-Key`, never in the target, which proxies write to their logs. In commands: the password
-//! of `AUTH`.
+//! The credential of a request. In header fields: `Authorization: Bearer` with a token or an API
+//! key, or `X-API-Key`, never in the target, which proxies write to their logs. In commands: the
+//! password of `AUTH`.
 
 use hotrow_access::key::is_api_key;
 use hotrow_access::verify::TokenError;

@@ -70,8 +70,8 @@ impl RecordAnswer {
     }
 }
 
-/// Body of an answer that is not the record as it lies: a view of it, or a large record, which holds
-/// a reservation.
+/// Body of an answer that is not the record as it lies: a view of it, or a large record, which
+/// holds a reservation.
 #[derive(Debug)]
 pub struct OtherBody {
     /// Its body.

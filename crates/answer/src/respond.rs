@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use hotrow_cache::{Freshness, Record};
-use hotrow_representation::header_writer::HeaderWriter;
+use hotrow_representation::record_form::etag;
 use hotrow_telemetry::outcome::CacheOutcome;
+use hotrow_types::version::Position;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -60,7 +62,6 @@ pub fn precondition_failed(
     record: &Record,
     hash: Option<u64>,
     provenance: Provenance,
-    header_writer: &HeaderWriter,
 ) -> Response<Body> {
     let mut response = HttpError::PreconditionFailed(if hash.is_some() {
         "If-Match does not match the present record; its entity tag is in ETag"
@@ -70,10 +71,10 @@ pub fn precondition_failed(
     .response();
     let headers = response.headers_mut();
     if let Some(hash) = hash {
-        headers.insert(ETAG, header_writer.etag(hash, None));
+        headers.insert(ETAG, value_of(etag(hash).to_vec()));
     }
     headers.insert(CACHE_CONTROL, NO_STORE);
-    describe(headers, provenance, record.position().map(|at| header_writer.position(at)));
+    describe(headers, provenance, record.position().map(position_value));
     response
 }
 
@@ -96,6 +97,16 @@ pub fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Optio
     if let Some(position) = position {
         headers.insert(HOTROW_POSITION, position);
     }
+}
+
+/// Returns a position as a header value.
+pub fn position_value(position: Position) -> HeaderValue {
+    value_of(position.to_string().into_bytes())
+}
+
+/// Returns digits, letters, quotes and hyphens as a header value.
+fn value_of(text: Vec<u8>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
 }
 
 fn seconds(age: Duration) -> HeaderValue {

@@ -1,6 +1,7 @@
 //! A record in the form in which it is sent: its body as it is, or one of its variants.
 
 use hotrow_cache::{ContentCoding, Record};
+use hotrow_http1::write::hexadecimal_digits;
 
 /// A record and the coding of its body in an answer.
 #[derive(Clone, Debug)]
@@ -65,4 +66,16 @@ pub fn tag_suffix(coding: Option<ContentCoding>) -> &'static str {
         Some(ContentCoding::Gzip) => "-gzip",
         Some(ContentCoding::Zstd) => "-zstd",
     }
+}
+
+/// Length of an entity tag of a body without a coding: 16 digits in quotation marks.
+const ETAG_BYTES: usize = 18;
+
+/// Returns the entity tag of a body with this hash.
+#[inline]
+#[must_use]
+pub fn etag(hash: u64) -> [u8; ETAG_BYTES] {
+    let mut tag = [b'"'; ETAG_BYTES];
+    tag[1..ETAG_BYTES - 1].copy_from_slice(&hexadecimal_digits(hash));
+    tag
 }

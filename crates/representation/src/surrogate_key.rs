@@ -6,11 +6,8 @@
 
 use std::fmt;
 
-use hotrow_cache::Record;
 use hotrow_config::purge::{KeyField, Surrogates};
 use hotrow_types::key::{Key, KeySchema};
-use http::header::CACHE_CONTROL;
-use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Longest key of a record: caches refuse longer ones.
 pub(crate) const KEY_BYTES_MAX: usize = 1_024;
@@ -119,20 +116,6 @@ impl SurrogateKeys {
     pub fn is_canonical(&self, key: &Key, text: &str) -> bool {
         let mut rest = Rest(text);
         self.schema.write_id(key.as_bytes(), &mut rest).is_some() && rest.0.is_empty()
-    }
-
-    /// Adds the header fields to an answer with a record, in place of its `Cache-Control` if it
-    /// must not be kept.
-    pub fn add(&self, record: &Record, sharing: Sharing, headers: &mut HeaderMap) {
-        let mut value = Vec::new();
-        if sharing == Sharing::UntilPurged
-            && self.write_value(record.key_bytes(), &mut value).is_some()
-            && let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(value))
-        {
-            headers.insert(HeaderName::from_static(self.field()), value);
-        } else {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        }
     }
 }
 

@@ -201,7 +201,7 @@ fn answered_from_memory(
     now: Nanos,
 ) {
     let id = key.collection();
-    reads.lookups.count_lookup(subject, id, LookupKind::of_memory(record, freshness));
+    reads.lookups.count(subject, id, LookupKind::of_memory(record, freshness), 1);
     if reads.admission.may_refresh(id, freshness, now) && reads.cache.refresh(key) {
         lead(&reads.fetcher, id);
     }

@@ -5,6 +5,7 @@
 //! nothing of the other columns, and a change of these alone does not change it. A view is never
 //! compressed: an entry keeps compressed forms of the whole record only.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,18 +16,19 @@ use hotrow_answer::budgets::{Budgets, COUNTED_BYTES_MIN};
 use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::record_answer::{AbsentAnswer, OtherBody, RecordAnswer};
-use hotrow_answer::respond::{Provenance, precondition_failed};
+use hotrow_answer::respond::{Provenance, position_value, precondition_failed};
 use hotrow_answer::sight::{Sight, absent_position};
 use hotrow_cache::{Cache, Presence, ReadMode, Record, hash_of_body};
 use hotrow_measure::clock::Nanos;
 use hotrow_representation::compression::Compressor;
-use hotrow_representation::header_writer::{self, HeaderWriter};
 use hotrow_representation::precondition::{self, Precondition};
-use hotrow_representation::record_form::RecordForm;
+use hotrow_representation::record_form::{RecordForm, etag};
 use hotrow_source::ReadFailure;
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
+use hotrow_types::version::Position;
+use http::HeaderValue;
 
 use crate::shared::Shared;
 
@@ -36,8 +38,8 @@ pub(crate) struct AnswerBuilder {
     collections: Arc<Collections>,
     compressor: Arc<Compressor>,
     budgets: Arc<Budgets>,
-    /// Writer of header values of answers that have no prepared head.
-    pub(crate) header_writer: HeaderWriter,
+    /// The last position as a header value: most entries were read while the feed stood still.
+    last_position: RefCell<Option<(Position, HeaderValue)>>,
 }
 
 impl AnswerBuilder {
@@ -47,7 +49,7 @@ impl AnswerBuilder {
             collections: Arc::clone(&shared.collections),
             compressor: Arc::clone(&shared.compressor),
             budgets: Arc::clone(&shared.budgets),
-            header_writer: HeaderWriter::default(),
+            last_position: RefCell::default(),
         }
     }
 
@@ -74,7 +76,7 @@ impl AnswerBuilder {
         };
         let hash = view.as_ref().map_or_else(|| form.record().body_hash(), |view| view.hash);
         let condition = if precondition::has_any(request.headers) {
-            let etag = header_writer::etag(hash);
+            let etag = etag(hash);
             precondition::evaluate(request.headers, is_found.then_some(&etag), form.coding())
         } else {
             Precondition::Holds
@@ -89,8 +91,7 @@ impl AnswerBuilder {
         match condition {
             Precondition::Fails => {
                 let hash = is_found.then_some(hash);
-                let response =
-                    precondition_failed(form.record(), hash, provenance, &self.header_writer);
+                let response = precondition_failed(form.record(), hash, provenance);
                 (response.into(), provenance.outcome)
             }
             // A view has one form.
@@ -120,6 +121,16 @@ impl AnswerBuilder {
             rate_limit: None,
         };
         (Answer::Absent(answer), outcome)
+    }
+
+    /// Returns a position as a header value.
+    pub(crate) fn position(&self, position: Position) -> HeaderValue {
+        let mut last = self.last_position.borrow_mut();
+        let is_same = |own: &&mut (Position, HeaderValue)| own.0 == position;
+        if let Some((_, value)) = last.as_mut().filter(is_same) {
+            return value.clone();
+        }
+        last.insert((position, position_value(position))).1.clone()
     }
 
     /// Returns a stale answer that the sender sees, unless the request revalidates.

@@ -119,7 +119,7 @@ pub(crate) fn batch(
     if let Some(size) = size {
         answers.size = size;
     }
-    kinds.each(|kind, times| reads.lookups.count_lookups(subject, id, kind, times));
+    kinds.each(|kind, times| reads.lookups.count(subject, id, kind, times));
     let mut refresh = false;
     for place in expired {
         refresh |= cache.refresh(&ids.keys[place]);
@@ -210,7 +210,7 @@ fn held(
     }
     let provenance = Provenance::of_hit(quality, cache.age(&record, now));
     let kind = LookupKind::of_memory(&record, quality);
-    reads.lookups.count_lookup(subject, key.collection(), kind);
+    reads.lookups.count(subject, key.collection(), kind, 1);
     Some((record, provenance))
 }
 
@@ -357,7 +357,7 @@ fn render(
     let is_kept = collection.surrogate_keys.is_none();
     let directives = if is_kept { collection.cache_control.clone() } else { NO_STORE };
     headers.insert(CACHE_CONTROL, directives);
-    let position = token.position().map(|position| reads.answers.header_writer.position(position));
+    let position = token.position().map(|position| reads.answers.position(position));
     if is_described {
         describe(headers, worst, position);
     } else if let Some(position) = position {

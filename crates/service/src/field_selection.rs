@@ -1,5 +1,6 @@
 //! Selection of fields by a request: `?fields=name,price`. The answer is a view, cut from the whole
-//! record in memory (see [`AnswerBuilder`](crate::answer_builder::AnswerBuilder)), so that one entry serves every selection.
+//! record in memory by [`answer_builder`](crate::answer_builder), so that one entry serves every
+//! selection.
 
 use std::sync::Arc;
 

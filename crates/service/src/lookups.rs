@@ -151,21 +151,11 @@ impl LookupRecorder {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
-        self.count_lookup(subject, id, kind);
-    }
-
-    /// Counts a lookup of this kind.
-    pub(crate) fn count_lookup(
-        &self,
-        subject: ScanSubject<'_>,
-        id: CollectionId,
-        kind: LookupKind,
-    ) {
-        self.count_lookups(subject, id, kind, 1);
+        self.count(subject, id, kind, 1);
     }
 
     /// Counts some lookups of this kind.
-    pub(crate) fn count_lookups(
+    pub(crate) fn count(
         &self,
         subject: ScanSubject<'_>,
         CollectionId(id): CollectionId,

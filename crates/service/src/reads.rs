@@ -113,7 +113,7 @@ impl Reads {
             }
         };
         self.lookups.looked_up(subject, id, mode, &lookup);
-        match lookup {
+        let (waiter, outcome) = match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if self.admission.may_refresh(id, quality, now) && cache.refresh(&key) {
                     lead(&self.fetcher, id);
@@ -122,24 +122,19 @@ impl Reads {
                     self.consistency_check.offer(&key, &record);
                 }
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                Step::Now(self.answers.answer(record, provenance, request, None))
+                return Step::Now(self.answers.answer(record, provenance, request, None));
             }
-            Lookup::Coalesced(waiter) => {
-                let read = (waiter, deadline, size);
-                self.item_later(key, mode, read, CacheOutcome::Coalesced, request)
+            Lookup::Refused(refusal) => {
+                return self.refused(&key, mode, request, (&refusal).into());
             }
-            Lookup::Miss(waiter) => {
-                lead(&self.fetcher, id);
-                let read = (waiter, deadline, size);
-                self.item_later(key, mode, read, CacheOutcome::Miss, request)
-            }
-            Lookup::Bypass(waiter) => {
-                lead(&self.fetcher, id);
-                let read = (waiter, deadline, size);
-                self.item_later(key, mode, read, CacheOutcome::Bypass, request)
-            }
-            Lookup::Refused(refusal) => self.refused(&key, mode, request, (&refusal).into()),
+            Lookup::Coalesced(waiter) => (waiter, CacheOutcome::Coalesced),
+            Lookup::Miss(waiter) => (waiter, CacheOutcome::Miss),
+            Lookup::Bypass(waiter) => (waiter, CacheOutcome::Bypass),
+        };
+        if outcome != CacheOutcome::Coalesced {
+            lead(&self.fetcher, id);
         }
+        self.item_later(key, mode, (waiter, deadline, size), outcome, request)
     }
 
     /// Answers a key that is not read: with a stale record, or with the refusal.

@@ -7,8 +7,8 @@
 //! module), `transaction`, `refusal` (texts of errors), `answered` (metrics and the access log),
 //! `describe` (`COMMAND` and `INFO`).
 //!
-//! A command becomes a [`ReadRequest`](hotrow_answer::context::ReadRequest), as a request over HTTP does. So
-//! each rule has one place, and every command is judged anew.
+//! A command becomes a [`ReadRequest`](hotrow_answer::context::ReadRequest), as a request over HTTP
+//! does. So each rule has one place, and every command is judged anew.
 
 mod answered;
 mod command_request;

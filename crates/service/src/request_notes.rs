@@ -9,7 +9,6 @@ use hotrow_answer::answer::Answer;
 use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ConnectionContext;
 use hotrow_answer::rejection::Rejection;
-use hotrow_config::access::Names;
 use hotrow_gate::admission::Admission;
 use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
@@ -31,7 +30,7 @@ pub(crate) struct RequestNotes {
     pub(crate) observer: Option<Rc<Observer>>,
     pub(crate) collections: Arc<Collections>,
     admission: Arc<Admission>,
-    authorisation: Rc<Authorisation>,
+    pub(crate) authorisation: Rc<Authorisation>,
 }
 
 impl RequestNotes {
@@ -64,7 +63,7 @@ impl RequestNotes {
             protocol: arrived.protocol,
             since: arrived.since,
             notes,
-            names: self.names(),
+            names: self.authorisation.names(),
             parent: parent_of(headers),
             trace,
         }
@@ -193,9 +192,5 @@ impl RequestNotes {
             sender: pending.names.as_deref().map(|names| (names, pending.notes.caller)),
             trace_id: pending.parent.map(|parent| parent.span.trace_id),
         });
-    }
-
-    pub(crate) fn names(&self) -> Option<Arc<Names>> {
-        self.authorisation.names()
     }
 }

@@ -4,8 +4,7 @@
 use hotrow_cache::ContentCoding;
 use hotrow_http1::write;
 use hotrow_http2::hpack::encoder::{self, name};
-use hotrow_representation::header_writer::etag;
-use hotrow_representation::record_form::tag_suffix;
+use hotrow_representation::record_form::{etag, tag_suffix};
 use hotrow_representation::surrogate_key::Sharing;
 use hotrow_types::version::Position;
 

@@ -17,9 +17,9 @@ const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");
 
 impl RequestAdmission {
-    /// Continues with `then` if the rate limits allow it: at once, or after a delay that the rule
-    /// bounds and that takes a permit of the waiting requests. `own`: what `then` needs. `ids`: number
-    /// of requested ids.
+    /// Continues with `then`, which needs `own`, if the rate limits allow it: at once, or after a
+    /// delay that the rule bounds and that takes a permit of the waiting requests. `ids`: number of
+    /// requested ids.
     #[inline]
     pub(crate) fn limited<T: 'static>(
         &self,

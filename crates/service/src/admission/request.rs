@@ -1,8 +1,8 @@
 //! Admission of one request: shedding, rate limits and breaker, in the order of their cost.
 //!
 //! The order is the same for every request. First the head decides
-//! ([`RequestAdmission::check_shedding_by_head`]), then the rate limits, so that a shed request pays no
-//! tokens; then memory answers, and only then the cost of a read is weighed.
+//! ([`RequestAdmission::check_shedding_by_head`]), then the rate limits, so that a shed request
+//! pays no tokens; then memory answers, and only then the cost of a read is weighed.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl RequestAdmission {
         }
     }
 
-    /// Applies [`RequestAdmission::check_shedding`] by the head of a request: `memory` is its cost when
-    /// memory answers it.
+    /// Applies [`RequestAdmission::check_shedding`] by the head of a request: `memory` is its cost
+    /// when memory answers it.
     ///
     /// # Errors
     /// [`HttpError::Shed`]

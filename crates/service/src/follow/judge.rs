@@ -34,7 +34,7 @@ impl Credential {
             connection: Rc::clone(request.connection),
             headers: request.headers.to_buf(),
             expires,
-            judged_by: (Rc::clone(following), following.authorisation().generation()),
+            judged_by: (Rc::clone(following), following.reads.authorisation.generation()),
         }
     }
 
@@ -54,13 +54,13 @@ impl Credential {
     ) -> Result<(), EndCause> {
         // None while the worker ends.
         let following = newest.unwrap_or_else(|| Rc::clone(self.following()));
-        let now_judged_by = following.authorisation().generation();
+        let now_judged_by = following.reads.authorisation.generation();
         let is_expired = self.expires.is_some_and(|expires| wall_clock() >= expires);
         let is_same = Rc::ptr_eq(&following, self.following()) && self.judged_by.1 == now_judged_by;
         if is_same && !is_expired {
             return Ok(());
         }
-        if following.collection(id).is_removed {
+        if following.reads.collections.get(id).is_removed {
             return Err(EndCause::Removed);
         }
         let headers = self.headers.as_fields();
@@ -68,11 +68,13 @@ impl Credential {
         let request = ReadRequest::new(&self.connection, headers, times);
         let credential = || hotrow_answer::credential::Credential::of(headers);
         let sender = following
-            .authorisation()
+            .reads
+            .authorisation
             .authenticate(credential, &request)
             .map_err(|_| EndCause::Access)?;
         following
-            .authorisation()
+            .reads
+            .authorisation
             .check_read(id, sender.caller.roles)
             .map_err(|_| EndCause::Access)?;
         self.expires = sender.expires;

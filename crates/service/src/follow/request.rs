@@ -8,14 +8,11 @@ use foldhash::fast::RandomState;
 use hotrow_access::verify::UnixSeconds;
 use hotrow_admission::shed::Kind;
 use hotrow_answer::body::Body;
-use hotrow_answer::collections::Collection;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::parse_query;
-use hotrow_cache::Cache;
 use hotrow_changes::follow::{FollowerGuard, Follows, NotAdmitted, WorkerFollowers};
 use hotrow_push::ResumeId;
-use hotrow_source::ReadFailure;
 use hotrow_telemetry::request::Protocol;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
@@ -24,7 +21,6 @@ use http::{HeaderName, HeaderValue, Response};
 
 use super::asked::{Asked, Framing};
 use super::stream::{FollowBody, Follower};
-use crate::authorisation::Authorisation;
 use crate::reads::Reads;
 use crate::shared::Shared;
 use crate::step::Step;
@@ -42,7 +38,7 @@ const FOREIGN: ResumeId =
 /// Followers of one worker, under the settings in force.
 pub(crate) struct Following {
     follows: Option<Arc<Follows>>,
-    reads: Rc<Reads>,
+    pub(super) reads: Rc<Reads>,
     pub(crate) followers: Rc<WorkerFollowers<Self>>,
 }
 
@@ -53,20 +49,6 @@ impl Following {
         followers: Rc<WorkerFollowers<Self>>,
     ) -> Self {
         Self { follows: shared.follows.clone(), reads: Rc::clone(reads), followers }
-    }
-
-    /// Returns what credentials are judged by.
-    pub(crate) fn authorisation(&self) -> &Authorisation {
-        &self.reads.authorisation
-    }
-
-    /// Returns a collection.
-    pub(crate) fn collection(&self, id: CollectionId) -> &Collection {
-        self.reads.collections.get(id)
-    }
-
-    pub(crate) fn cache(&self) -> &Cache<ReadFailure> {
-        &self.reads.cache
     }
 
     /// Answers with the changes of a collection. `expires`: expiry of the sender's token.

@@ -119,7 +119,7 @@ impl Follower {
 
     /// Reads what waits, about a frame of it.
     fn read(&mut self, text: &mut EventText) -> Progress {
-        let schema = &self.credential.following().collection(self.id).schema;
+        let schema = &self.credential.following().reads.collections.get(self.id).schema;
         let keys = &self.keys;
         let wants = |key: &Key| keys.as_ref().is_none_or(|keys| keys.contains(key));
         let follows = self.guard.follows();
@@ -146,7 +146,7 @@ impl Follower {
 
     /// Adds a heartbeat, unless the feed is behind or this follower is.
     fn heartbeat(&self, text: &mut EventText) {
-        let cache = self.credential.following().cache();
+        let cache = &self.credential.following().reads.cache;
         let now = Nanos::now();
         let source = self.follows().source(self.id);
         let id = self.follows().log(self.id).lock().resume_point(self.id, &self.cursor);
@@ -292,7 +292,7 @@ impl Drop for FollowBody {
         };
         self.follows.counts.ended(cause);
         if cause == EndCause::Slow {
-            let name = &self.following.collection(self.collection).name;
+            let name = &self.following.reads.collections.get(self.collection).name;
             SLOW_FOLLOWER.warn(|suppressed| {
                 tracing::warn!(
                     collection = name,

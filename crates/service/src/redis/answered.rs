@@ -15,20 +15,16 @@ use hotrow_answer::commands::{Spec, UNKNOWN};
 use hotrow_answer::metrics::RedisOutcome;
 use hotrow_front::connection::commands;
 use hotrow_measure::clock::Nanos;
-use hotrow_resp::{Version, write};
+use hotrow_resp::Version;
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
 use super::command_request::{Asked, CommandRequest};
-use super::refusal;
 use super::{Replied, Reply, Session};
 use crate::answer_counts::AnswerCounts;
 use crate::observer::Observer;
 use crate::request_notes::RequestNotes;
 use hotrow_config::access::Names;
-
-/// Status of commands that are not served, as of methods that are not.
-pub(super) const NOT_SERVED: u16 = 405;
 
 /// What a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,24 +132,6 @@ impl CommandRecorder {
         Self { notes: Rc::clone(notes), counts: Rc::clone(counts) }
     }
 
-    /// Replies with an error.
-    #[cold]
-    pub(super) fn refuse_command<'a>(
-        &self,
-        received: impl Into<Received<'a>>,
-        text: &str,
-        out: &mut Vec<u8>,
-    ) -> Replied {
-        write::error(out, text);
-        let received = received.into();
-        let status = match received.spec {
-            Some(_) => refusal::status(text),
-            None => NOT_SERVED,
-        };
-        self.answered_with_error(&received, Answered::error(status, text));
-        Replied::Done
-    }
-
     /// Counts a command that has nothing to do with records.
     pub(super) fn done(&self, spec: &Spec) -> Replied {
         self.counts.metrics.redis.count(spec.command as usize, RedisOutcome::None);
@@ -246,7 +224,7 @@ impl CommandRecorder {
             version: session.version(),
             collection,
             caller: received.caller,
-            names: self.notes.names(),
+            names: self.notes.authorisation.names(),
         }
     }
 

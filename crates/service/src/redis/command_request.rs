@@ -38,7 +38,7 @@ impl<'a> Asked<'a> {
 }
 
 impl<'a> CommandRequest<'a> {
-    /// Returns what it asks for, whoever sends it.
+    /// Returns what it asks for, before its sender is known.
     pub(crate) fn read(&'a self) -> ReadRequest<'a> {
         let arrival = RequestTimes::of_arrival(self.arrived);
         let times = match self.is_again {

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::answered::{Answered, NOT_SERVED, Received};
+use super::answered::{Answered, Received};
 use super::command_request::{Asked, CommandRequest};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
-use super::refusal::{self, unknown_command, wrong_arity};
+use super::refusal::{self, NOT_SERVED, unknown_command, wrong_arity};
 use super::{Commands, Replied, subscribe};
 use crate::tracking::credential_of;
 use hotrow_answer::commands::{Command, find};

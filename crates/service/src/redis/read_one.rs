@@ -32,7 +32,8 @@ pub(crate) enum Wanted {
     TtlS,
 }
 
-/// A key of the protocol: what it names records by, and its id as a key or the reason why it is none.
+/// A key of the protocol: what it names records by, and its id as a key, or the reason why it is
+/// none.
 pub(super) type NamedKey = (ReadTarget, Result<Key, KeyError>);
 
 impl Commands {

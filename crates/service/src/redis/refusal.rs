@@ -6,8 +6,11 @@ use hotrow_answer::http_error::HttpError;
 use hotrow_answer::shed::ConnectionDisposition;
 use hotrow_resp::write;
 
-use super::answered::Answered;
+use super::Replied;
+use super::answered::{Answered, CommandRecorder, Received};
 
+/// Status of commands that are not served, as of methods that are not.
+pub(super) const NOT_SERVED: u16 = 405;
 /// No credential, or one that is no longer good.
 pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
 /// A refused credential of `AUTH`.
@@ -86,6 +89,26 @@ pub(crate) fn write(answer: &Answer, out: &mut Vec<u8>) -> Answered {
 pub(super) fn write_text(status: u16, text: &str, out: &mut Vec<u8>) -> Answered {
     write::error(out, text);
     Answered::error(status, text)
+}
+
+impl CommandRecorder {
+    /// Replies with an error.
+    #[cold]
+    pub(super) fn refuse_command<'a>(
+        &self,
+        received: impl Into<Received<'a>>,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        write::error(out, text);
+        let received = received.into();
+        let status = match received.spec {
+            Some(_) => status(text),
+            None => NOT_SERVED,
+        };
+        self.answered_with_error(&received, Answered::error(status, text));
+        Replied::Done
+    }
 }
 
 /// Returns whether the connection must end with this answer: the process has too few descriptors.
