@@ -190,6 +190,7 @@ impl Activity {
     }
 
     /// Returns whether the client takes nothing at present.
+    #[inline]
     pub fn is_write_blocked(&self) -> bool {
         self.blocked_since.get().is_some()
     }

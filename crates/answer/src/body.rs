@@ -62,6 +62,7 @@ impl Body {
 
     /// Returns whether it has no bytes.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !matches!(self, Self::Endless(_))
     }

@@ -160,6 +160,7 @@ impl Collections {
 
     /// Returns the collection of that number.
     #[must_use]
+    #[inline]
     pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {
         &self.list[usize::from(id)]
     }

@@ -139,6 +139,7 @@ pub struct RequestTimes {
 
 impl RequestTimes {
     /// Returns the times of a request without a body, at its arrival.
+    #[inline]
     pub fn of_arrival(now: Nanos) -> Self {
         Self { arrived: now, complete: now, now }
     }

@@ -93,6 +93,7 @@ impl<'a> Credential<'a> {
     }
 
     /// Returns a token or an API key without a scheme.
+    #[inline]
     pub fn of_password(text: &'a [u8]) -> Self {
         let text = text.trim_ascii_start();
         if is_api_key(text) { Self::Key(text) } else { Self::Token(text) }

@@ -1,8 +1,8 @@
 //! Words that every part of the service uses: a request and its context, the answer and its body,
 //! refusals, collections, budgets, and counters of a worker.
 //!
-//! Reading order: [`request`], [`context`], [`route`], [`credential`], [`read_requirement`] (what is
-//! asked); [`collections`], [`sight`], [`budgets`] (by what it is judged); [`answer`],
+//! Reading order: [`request`], [`context`], [`route`], [`credential`], [`read_requirement`] (what
+//! is asked); [`collections`], [`sight`], [`budgets`] (by what it is judged); [`answer`],
 //! [`record_answer`], [`respond`], [`body`], [`http_error`], [`shed`], [`cors`] (what is answered);
 //! [`activity`], [`rejection`] (the connection that carries both); [`metrics`].
 

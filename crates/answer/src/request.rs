@@ -96,6 +96,7 @@ impl BodyPipe {
     }
 
     /// Returns whether a piece waits to be read.
+    #[inline]
     pub fn has_content(&self) -> bool {
         !self.state.borrow().piece.is_empty()
     }

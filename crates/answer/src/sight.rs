@@ -74,6 +74,7 @@ impl<'a> Sight<'a> {
     }
 
     /// Returns the bytes of the record in an answer.
+    #[inline]
     pub fn bytes(self, record: &Record) -> u64 {
         if self.sees(record) { record.body().len() as u64 } else { 0 }
     }
@@ -101,6 +102,7 @@ impl SightBuf {
     }
 
     /// Returns whether there may be records that the sender does not see.
+    #[inline]
     pub fn is_limited(&self) -> bool {
         matches!(self, Self::OfTenants { .. })
     }

@@ -1,6 +1,6 @@
 //! Changes of the databases: [`sink`] takes them from the feeds, the cache applies them, and
-//! followers ([`follow`]), clients that keep copies ([`tracking`]) and caches in front ([`purge`]) are
-//! informed.
+//! followers ([`follow`]), clients that keep copies ([`tracking`]) and caches in front ([`purge`])
+//! are informed.
 
 pub mod follow;
 pub mod purge;

@@ -35,8 +35,8 @@ pub struct CacheSink {
 }
 
 impl CacheSink {
-    /// Creates a sink for the feed of `source` that feeds `cache`, and informs followers and clients
-    /// that keep copies, if there can be any.
+    /// Creates a sink for the feed of `source` that feeds `cache`, and informs followers and
+    /// clients that keep copies, if there can be any.
     #[must_use]
     pub fn new(
         cache: &Arc<Cache<ReadFailure>>,

@@ -1,6 +1,6 @@
 //! What a request passes before a record, and a read before the database: credentials and grants
-//! ([`access`]), limits ([`admission`]), and the reads themselves ([`read`]), which concurrency limits
-//! and circuit breakers bound.
+//! ([`access`]), limits ([`admission`]), and the reads themselves ([`read`]), which concurrency
+//! limits and circuit breakers bound.
 //!
 //! Beside them: [`standby`] (reads from standbys), [`refresh`] (hot records after a change),
 //! [`warm_start`] (hot records after a start), [`breaker_probe`].

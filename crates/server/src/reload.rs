@@ -1,5 +1,5 @@
-//! Reload of the configuration, as the server sees it: who asks for one, and what operators see of it.
-//! The file is read elsewhere; [`hotrow_service::apply`] puts a new one in force.
+//! Reload of the configuration, as the server sees it: who asks for one, and what operators see of
+//! it. The file is read elsewhere; [`hotrow_service::apply`] puts a new one in force.
 
 use std::sync::Arc;
 

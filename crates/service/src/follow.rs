@@ -1,5 +1,6 @@
-//! From a request to a follower of changes (`asked`, `request`), what it is sent (`stream`), and its
-//! credential, which is judged again (`judge`). The log of changes is [`hotrow_changes::follow`].
+//! From a request to a follower of changes (`asked`, `request`), what it is sent (`stream`), and
+//! its credential, which is judged again (`judge`). The log of changes is
+//! [`hotrow_changes::follow`].
 
 mod asked;
 mod events;

@@ -100,11 +100,13 @@ impl WorkerContext {
     }
 
     /// Returns the limits in force.
+    #[inline]
     pub fn limits(&self) -> Rc<Limits> {
         Rc::clone(&self.limits.borrow())
     }
 
     /// Returns those of them that the parser applies.
+    #[inline]
     pub(super) fn parse_limits(&self) -> hotrow_http1::Limits {
         self.parse_limits.get()
     }
@@ -117,27 +119,32 @@ impl WorkerContext {
     }
 
     /// Begins the turn of a connection.
+    #[inline]
     pub(super) fn begin_turn(&self) {
         self.work_left.set(TURN_BYTES);
     }
 
     /// Notes work of the present turn.
+    #[inline]
     pub(super) fn worked(&self, work: usize) {
         self.work_left.set(self.work_left.get().saturating_sub(work));
     }
 
     /// Returns whether the connection must let others have their turn, those included of which the
     /// kernel knows and the worker does not yet. Its own next one comes behind them.
+    #[inline]
     pub(super) fn must_yield(&self, cx: &mut Context<'_>) -> bool {
         self.is_turn_over() && pin!(yield_now()).poll(cx).is_pending()
     }
 
     /// Returns whether the work of the present turn is done.
+    #[inline]
     pub(super) fn is_turn_over(&self) -> bool {
         self.work_left.get() == 0
     }
 
     /// Returns an empty buffer for answers.
+    #[inline]
     pub(super) fn take_output(&self) -> Vec<u8> {
         self.output.take()
     }

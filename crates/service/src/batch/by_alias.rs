@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::rc::Rc;
 
-use super::render;
+use super::rendered::render;
 use hotrow_answer::answer::Answer;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::ids::Ids;
