@@ -28,7 +28,7 @@ use crate::logging;
 use crate::relay::{RelayArgs, RelayError};
 use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
-use crate::serve_url::{self, UrlArgs};
+use crate::serve_url::{self, UrlArgs, UrlError};
 use crate::tool::{ToolArgs, ToolError};
 use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
 
@@ -186,12 +186,9 @@ pub enum Failure {
     #[cfg(feature = "hub")]
     #[error(transparent)]
     Relay(RelayError),
-    /// The database of `serve URL` cannot be served.
+    /// The database of `serve URL` is not served.
     #[error(transparent)]
-    Url(InitError),
-    /// `serve --triggers` with another database than SQLite.
-    #[error("--triggers is for SQLite; other databases have a log of changes")]
-    Triggers,
+    Url(UrlError),
     /// The demonstration could not be set up.
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
@@ -216,6 +213,16 @@ pub enum Failure {
     /// The workshop could not be started.
     #[error(transparent)]
     Tool(#[from] ToolError),
+}
+
+impl From<UrlError> for Failure {
+    fn from(error: UrlError) -> Self {
+        match error {
+            UrlError::Config(error) => Self::Config(error),
+            UrlError::Serve(error) => Self::Serve(error),
+            error => Self::Url(error),
+        }
+    }
 }
 
 impl From<AutoError> for Failure {
@@ -251,14 +258,20 @@ impl Failure {
     #[must_use]
     pub fn report(self) -> Exit {
         match self {
-            Self::Config(_) | Self::Triggers => {
+            Self::Config(_) => {
                 print_line(std::io::stderr(), &self.to_string());
                 Exit::Usage
             }
+            Self::Url(ref url) => {
+                print_line(std::io::stderr(), &self.to_string());
+                match url {
+                    UrlError::Database(e) => e.exit(),
+                    _ => Exit::Usage,
+                }
+            }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
-            Self::Init(ref e) | Self::Url(ref e) => {
-                let command = if matches!(self, Self::Init(_)) { "init" } else { "serve" };
-                print_line(std::io::stderr(), &format!("hotrow {command}: {e}"));
+            Self::Init(e) => {
+                print_line(std::io::stderr(), &format!("hotrow init: {e}"));
                 e.exit()
             }
             Self::Health(e) => {
@@ -288,7 +301,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let on_abort = OnAbort::act(logging::flush);
     let host = Host::start(on_abort.clone())?;
     if let Some(url) = &args.what.url {
-        return serve_url::run(url, &args.of_url, &overrides, host);
+        return Ok(serve_url::run(url, &args.of_url, &overrides, host)?);
     }
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);

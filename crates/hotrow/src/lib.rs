@@ -27,7 +27,7 @@ pub mod open_files;
 pub mod relay;
 pub mod reload;
 pub mod serve;
-mod serve_url;
+pub mod serve_url;
 pub mod service_manager;
 pub mod tool;
 pub mod uninstall_triggers;

@@ -9,8 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::output::print_line;
 
-use crate::cli::Failure;
-use crate::config::{Overrides, SourceConfig};
+use crate::config::{ConfigError, Overrides, SourceConfig};
 use crate::demo;
 use crate::init::InitError;
 use crate::init::auto::{self, AutoError, Loaded};
@@ -24,7 +23,7 @@ const LISTED_MAX: usize = 20;
 
 /// Arguments of `serve` with a connection string.
 #[derive(Debug, Args)]
-pub(crate) struct UrlArgs {
+pub struct UrlArgs {
     /// Without a feed: answers may be this old, and no grants for changes are needed
     #[arg(long, value_name = "TIME", requires = "url", conflicts_with_all = ["config", "demo"])]
     #[arg(value_parser = hotrow_cli::duration)]
@@ -33,6 +32,23 @@ pub(crate) struct UrlArgs {
     /// its record stale
     #[arg(long, requires = "url", conflicts_with_all = ["config", "demo", "ttl"])]
     triggers: bool,
+}
+
+/// Reason why a database is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlError {
+    /// The connection string is wrong, or no table can be served.
+    #[error("hotrow serve: {0}")]
+    Database(InitError),
+    /// `--triggers` with another database than SQLite.
+    #[error("--triggers is for SQLite; other databases have a log of changes")]
+    Triggers,
+    /// An argument does not fit the others.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Serving could not start or could not continue.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
 }
 
 /// Serves every table that the account may read.
@@ -44,10 +60,10 @@ pub(crate) fn run(
     args: &UrlArgs,
     overrides: &Overrides,
     host: Host,
-) -> Result<(), Failure> {
+) -> Result<(), UrlError> {
     let env = |name: &str| std::env::var(name);
-    let origin = Origin::read(url, None, &env).map_err(Failure::Url)?;
-    let source = origin.source().map_err(Failure::Url)?;
+    let origin = Origin::read(url, None, &env).map_err(UrlError::Database)?;
+    let source = origin.source().map_err(UrlError::Database)?;
     if origin.is_password_exposed {
         let text = "hotrow serve: warning: other users of this machine can read the connection \
                     string in the list of processes; put it into an environment variable and pass \
@@ -56,15 +72,15 @@ pub(crate) fn run(
     }
     let is_sqlite = matches!(source, SourceConfig::Sqlite(_));
     if args.triggers && !is_sqlite {
-        return Err(Failure::Triggers);
+        return Err(UrlError::Triggers);
     }
     let text = configuration(&origin.setting(), is_sqlite, args);
     let environment = origin.environment();
     let Loaded { mut resolved, left_out, .. } =
         auto::load_text(text, FILE, &environment, overrides, None).map_err(
             |error| match error {
-                AutoError::Catalogue { what, .. } => Failure::Url(InitError::Database(what)),
-                AutoError::Config(error) => Failure::Config(error),
+                AutoError::Catalogue { what, .. } => UrlError::Database(InitError::Database(what)),
+                AutoError::Config(error) => UrlError::Config(error),
             },
         )?;
     #[cfg(feature = "postgres")]

@@ -9,21 +9,20 @@
 //! A *doubt* is an event after which tables may differ from the last catalogue check. Until a check
 //! after the doubt, changes of a doubtful table flush its collections.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use hotrow_types::key::KeySchema;
 use hotrow_types::version::{ChangeId, Gtid, Position, Version};
 
 use super::binlog::rows::{Operation, Rows};
 use super::binlog::table::TableMap;
 use super::binlog::{Begin, DecodeError, Event, Query, Xid};
-use super::embedded_rules::{EmbeddedRule, EmbeddedRules};
+use super::embedded_rules::EmbeddedRule;
 use super::inspect::{Table, TableName};
-use super::keys::{self, LogKey};
 use super::place::LogPosition;
 use hotrow_source::FlushCause;
 
 mod bind;
+mod collect;
 mod doubts;
 mod statement;
 #[cfg(test)]
@@ -31,6 +30,7 @@ mod tests;
 mod tx_changes;
 
 use self::bind::{Bound, Followed};
+use self::collect::{Collected, collect};
 use self::doubts::Doubts;
 use self::statement::{DefinitionKind, Statement};
 pub(crate) use self::tx_changes::ChangeReceivers;
@@ -445,62 +445,6 @@ impl<'a> Delivery<'a> {
         self.bound.clear();
         Ok(())
     }
-}
-
-/// Result of collecting the keys of rows, the worst last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Collected {
-    Keys,
-    /// Rows of a child do not name their parents.
-    NoParent,
-    /// The rows do not match the table as it was inspected.
-    Mismatch,
-}
-
-/// Collects the keys of rows: those of the records that change with them. A child changes the
-/// record of its old image and that of its new one. Neither the order nor the limit of embedded
-/// rows is considered: a child beyond the limit becomes one within it when another goes.
-fn collect(
-    rows: &Rows<'_>,
-    bound: &Bound,
-    target: &bind::BoundCollection,
-    table: &Table,
-    schema: &KeySchema,
-    rules: EmbeddedRules,
-    changes: &mut TxChanges,
-) -> Collected {
-    let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
-        return Collected::Mismatch;
-    };
-    let mut found = HashSet::new();
-    let mut collected = Collected::Keys;
-    let skips_old = target.part > 0
-        && rows.operation == Operation::Update
-        && !rules.has(EmbeddedRule::OldParent);
-    let mut images: usize = 0;
-    let read = rows.keys(columns, key_columns, |cells| {
-        images += 1;
-        // The old image is the first of two.
-        if skips_old && !images.is_multiple_of(2) {
-            return;
-        }
-        let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();
-        match values.map(|values| keys::of_log(&table.key, schema, &values)) {
-            Some(LogKey::Key(key)) => drop(found.insert(key)),
-            // No URL can address such a row; a child without a parent is in no record.
-            Some(LogKey::Unaddressable) => {}
-            // A session may choose an image without the column (`binlog_row_image=MINIMAL`).
-            None if target.part > 0 && !rules.has(EmbeddedRule::MissingParent) => {}
-            None if target.part > 0 => collected = collected.max(Collected::NoParent),
-            Some(LogKey::Mismatch) | None => collected = Collected::Mismatch,
-        }
-    });
-    match (read, collected) {
-        (Err(_), _) => return Collected::Mismatch,
-        (Ok(()), Collected::Keys) => changes.add(target.collection, found),
-        (Ok(()), _) => {}
-    }
-    collected
 }
 
 /// Reason that an event cannot be processed. It ends the session.

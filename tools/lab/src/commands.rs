@@ -18,13 +18,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Command, Subcommand};
 use hotrow_commands::cli::{MeasureCommand, MeasureError};
-use hotrow_lab::delay::DelayError;
 use hotrow_lab::experiment::ConfigError;
-use hotrow_lab::nginx::NginxError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
 use hotrow_lab::workloads::Elsewhere;
 use hotrow_measure::calendar::{iso_date, iso_time};
+use hotrow_proxies::delay::DelayError;
+use hotrow_proxies::nginx::NginxError;
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
@@ -140,7 +140,7 @@ pub(crate) enum LabError {
     Signals(std::io::Error),
     /// The report cannot be written.
     #[error(transparent)]
-    Report(#[from] hotrow_lab::report::ReportError),
+    Report(#[from] hotrow_results::report_files::ReportError),
     /// Two runs cannot be compared.
     #[error(transparent)]
     Compare(#[from] hotrow_lab::report::compare::CompareError),

@@ -77,8 +77,8 @@ use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::plan::{Rate, StopCondition};
 use serde::{Deserialize, Serialize};
 
-use crate::nginx::{Balance, Failover, ProxyProfile};
-use crate::results::{ExperimentInfo, Row};
+use hotrow_proxies::nginx::{Balance, Failover, ProxyProfile};
+use hotrow_results::{ExperimentInfo, Row};
 
 pub use event::{EVENT_FIGURES, Event, EventKind};
 pub use values::duration;

@@ -37,12 +37,12 @@ use std::sync::atomic::AtomicBool;
 use hotrow_load::outcome::Outcome;
 
 use crate::experiment::{Experiment, Planned, ProxyKind};
-use crate::haproxy::{self, HaproxyError};
-use crate::nginx::{self, NginxError};
-use crate::results::{Measurement, Results};
 use crate::stage::{Stage, StageError};
 use deployment::{Deployment, RunContext};
 use extent::{MeasuredRow, RunExtent};
+use hotrow_proxies::haproxy::{self, HaproxyError};
+use hotrow_proxies::nginx::{self, NginxError};
+use hotrow_results::{Measurement, Results};
 use measure::{Subject, empty, measure};
 use order::{MeasurementStep, order};
 use ready::{ReadyError, stopped};

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use host::{IoCounters, MachineCpu, host, io, machine_cpu};
+pub use host::{IoCounters, MachineCpu, io, machine_cpu};
 pub use launch::exec;
 pub use limiter::Cgroups;
 use link::Link;

@@ -11,6 +11,9 @@ use super::super::binlog::Xid;
 use super::super::inspect::{Ancestor, Column, View};
 use super::super::keys::{KeyColumn, KeyStored, Spelling};
 use super::super::shared::Shared;
+use hotrow_types::key::KeySchema;
+
+use super::super::embedded_rules::EmbeddedRules;
 use super::*;
 use hotrow_source::{Change, LossCause, Sink};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use hotrow_cli::{Exit, duration, raise_open_files_limit, signals};
-use hotrow_lab::delay::{RTT_MAX, relay};
 use hotrow_lab::stage;
+use hotrow_proxies::delay::{RTT_MAX, relay};
 
 use super::LabError;
 

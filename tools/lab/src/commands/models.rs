@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use hotrow_lab::models::harness::{self, Plan};
-use hotrow_lab::models::results::{FILE, Measured, Outcome};
-use hotrow_lab::models::undo::Undo;
-use hotrow_lab::models::work::Scale;
-use hotrow_lab::models::{self, REQUESTS_DEFAULT, REQUESTS_MAX, THREAD_PER_REQUEST, child, report};
 use hotrow_lab::run::store::StoreError;
+use hotrow_models::harness::{self, Plan};
+use hotrow_models::results::{FILE, Measured, Outcome};
+use hotrow_models::undo::Undo;
+use hotrow_models::work::Scale;
+use hotrow_models::{
+    self as models, REQUESTS_DEFAULT, REQUESTS_MAX, THREAD_PER_REQUEST, child, report,
+};
 use hotrow_report::text;
 
 use super::{LabError, print, time_in_names};

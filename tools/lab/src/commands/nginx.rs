@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use hotrow_lab::nginx::{Backend, Cache, NginxError, NginxProxy, ProxyProfile, Tls, configuration};
+use hotrow_proxies::nginx::{
+    Backend, Cache, NginxError, NginxProxy, ProxyProfile, Tls, configuration,
+};
 
 use self::deployments::{DEPLOYMENTS, NamedDeployment};
 use super::{LabError, print};

@@ -4,9 +4,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use hotrow_lab::results::Measurement;
 use hotrow_lab::run::Progress;
 use hotrow_lab::run::extent::RunExtent;
+use hotrow_results::Measurement;
 
 /// Returns to the beginning of the line and clears it.
 const CLEAR: &str = "\r\x1b[2K";

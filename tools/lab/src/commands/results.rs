@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_lab::experiment::{Experiment, Overrides, SHIPPED};
-use hotrow_lab::report::{self, ReportError};
+use hotrow_lab::report;
+use hotrow_results::report_files::ReportError;
 
 use super::{LabError, print};
 

@@ -11,10 +11,10 @@ use clap::Args;
 use hotrow_lab::experiment::{
     self, ConfigError, Experiment, FILE_BYTES_MAX, Overrides, SHIPPED, Shipped, find_shipped,
 };
-use hotrow_lab::results::{Results, SCHEMA};
 use hotrow_lab::run::store::{RunRequest, Store, StoredRun};
 use hotrow_lab::run::{self as runner, RunOptions, RunOutcome};
 use hotrow_lab::workloads::find_elsewhere;
+use hotrow_results::{Results, SCHEMA};
 
 use super::progress::ProgressDisplay;
 use super::{LabError, time_in_names};
@@ -193,7 +193,7 @@ fn empty_results(experiment: &Experiment) -> Results {
         .collect();
     lengths.dedup();
     let command: Vec<String> = std::env::args().collect();
-    let mut host = hotrow_lab::stage::host();
+    let mut host = hotrow_results::host::host();
     host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     Results {
         schema: SCHEMA.to_owned(),

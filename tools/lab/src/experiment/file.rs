@@ -103,7 +103,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::nginx::{Balance, ProxyProfile};
+use hotrow_proxies::nginx::{Balance, ProxyProfile};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]

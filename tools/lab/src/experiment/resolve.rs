@@ -13,7 +13,7 @@ use super::file::File;
 use super::{
     ConfigError, EVENT_FIGURES, Experiment, Load, Overrides, Problem, ROUNDS_MAX, read, values,
 };
-use crate::results::{Compare, ExperimentInfo, Goal};
+use hotrow_results::{Compare, ExperimentInfo, Goal};
 
 const ROUNDS_DEFAULT: u32 = 5;
 const DURATION_DEFAULT: Duration = Duration::from_secs(5);

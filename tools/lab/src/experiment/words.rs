@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{DeploymentSpec, Proxy, ProxyKind};
-use crate::nginx::{Balance, ProxyProfile};
+use hotrow_proxies::nginx::{Balance, ProxyProfile};
 
 /// Describes the proxy: "nginx, tuned profile", "none".
 pub(super) fn proxy_text(deployment: &DeploymentSpec) -> String {

@@ -5,8 +5,8 @@ use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Estimate, Spread
 use super::bounds::Bound;
 use super::labels::label;
 use super::summary::{RowState, RowSummary, Run, Summary};
-use crate::results::{Compare, Row};
 use hotrow_report::numbers::{bytes, number, percent, ratio, ratio_ends};
+use hotrow_results::{Compare, Row};
 
 /// Ratio from which it is stated as a multiple; below, as a percentage.
 const MULTIPLE_FROM: f64 = 1.95;

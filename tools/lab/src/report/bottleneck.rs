@@ -2,8 +2,8 @@
 //! not visible here.
 
 use super::summary::Run;
-use crate::results::{Row, Tier, TierKind};
 use hotrow_report::numbers::{cores, number, percent};
+use hotrow_results::{Row, Tier, TierKind};
 
 /// Share of its CPU limit from which a process group is at the limit.
 const AT_LIMIT: f64 = 0.95;

@@ -1,9 +1,9 @@
 //! Check that a deployment could get the CPU time that it was given: the sum of its limits against
 //! what other processes of the machine left during the measurement. Pure.
 
-use crate::results::{MachineUse, Measurement, Results};
 use hotrow_measure::statistics;
 use hotrow_report::numbers::cores;
+use hotrow_results::{MachineUse, Measurement, Results};
 
 use super::summary::SEED;
 

@@ -6,10 +6,10 @@ use super::bounds::Bound;
 use super::sections::{Section, sections};
 use super::summary::{RowState, RowSummary, SEED, Summary};
 use super::verdict as limits;
-use crate::results::{Host, Results, Row};
 use hotrow_report::document::{Block, Cell, CellStyle, Column, Document, Table};
 use hotrow_report::numbers::{bytes, date, ends, number, percent, ratio, ratio_ends};
 use hotrow_report::plot::{Bar, Bars, Plot};
+use hotrow_results::{Host, Results, Row};
 
 /// Reason two runs cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

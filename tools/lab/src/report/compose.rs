@@ -6,9 +6,9 @@ use super::labels::label;
 use super::sections::sections;
 use super::summary::{RowState, Summary};
 use super::{answer, busy, goals, latency, phases, rates, tiers};
-use crate::results::{Results, Row};
 use hotrow_report::document::{Block, Document};
 use hotrow_report::numbers::{bytes, date, grouped, number, percent};
+use hotrow_results::{Results, Row};
 
 /// Returns the whole report.
 #[must_use]
@@ -161,6 +161,6 @@ fn method(summary: &Summary<'_>) -> Vec<Block> {
         blocks.push(Block::Subheading("Warnings".to_owned()));
         blocks.push(Block::List(results.warnings.clone()));
     }
-    blocks.push(Block::Text(format!("Raw data: {} beside this report.", crate::results::FILE)));
+    blocks.push(Block::Text(format!("Raw data: {} beside this report.", hotrow_results::FILE)));
     blocks
 }

@@ -5,8 +5,8 @@ use hotrow_measure::statistics::Estimate;
 use super::answer::with_unit;
 use super::labels::label;
 use super::summary::Summary;
-use crate::results::{Goal, Row};
 use hotrow_report::document::{Block, Cell, CellStyle, Column, Table};
+use hotrow_results::{Goal, Row};
 
 /// What a measurement says about a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Names of rows: only properties that differ get a column or a place in a name.
 
-use crate::results::Row;
 use hotrow_report::numbers::number;
+use hotrow_results::Row;
 
 /// A property of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

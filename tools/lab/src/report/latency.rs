@@ -2,10 +2,10 @@
 
 use super::sections::Section;
 use super::summary::{RowState, RowSummary, Run};
-use crate::results::Load;
 use hotrow_report::document::{Block, Cell, Column, Table};
 use hotrow_report::numbers::micros;
 use hotrow_report::plot::{CURVES_MAX, Line, Lines, Plot, latency_curve, latency_percentiles};
+use hotrow_results::Load;
 
 type Percentile = fn(&Load) -> Option<f64>;
 const PERCENTILES: [(&str, Percentile); 6] = [

@@ -3,9 +3,9 @@
 use super::sections::Section;
 use super::summary::RowSummary;
 use super::tiers::full_label;
-use crate::results::Phase;
 use hotrow_report::document::{Block, Cell, Column, Table};
 use hotrow_report::numbers::{bytes, number};
+use hotrow_results::Phase;
 
 /// Returns the table of all phases; nothing without any.
 pub(super) fn blocks(sections: &[Section<'_>]) -> Vec<Block> {
@@ -94,8 +94,8 @@ fn shares(row: &RowSummary<'_>, at: usize) -> String {
 mod tests {
     use super::super::tests::fixture;
     use crate::report::compose;
-    use crate::results::{Backend, Phase};
     use hotrow_report::markdown;
+    use hotrow_results::{Backend, Phase};
 
     #[test]
     fn phases_have_shares_and_figures() {

@@ -4,7 +4,7 @@
 
 use super::labels::{Property, label};
 use super::summary::{RowSummary, Summary};
-use crate::results::Row;
+use hotrow_results::Row;
 
 /// Rows of one table.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use hotrow_measure::statistics::{self, Comparison, Estimate};
 
-use crate::results::{Load, Measurement, Results, Row, Tier, TierKind};
+use hotrow_results::{Load, Measurement, Results, Row, Tier, TierKind};
 
 /// Seed of every bootstrap, so that equal results give equal reports.
 pub(super) const SEED: u64 = 0x407;

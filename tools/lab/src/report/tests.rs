@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use hotrow_report::markdown;
 
 use super::*;
-use crate::results;
+use hotrow_results as results;
 
 mod browser;
 pub(super) mod fixture;

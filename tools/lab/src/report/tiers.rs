@@ -4,9 +4,9 @@
 use super::sections::Section;
 use super::summary::{RowState, RowSummary, Summary};
 use super::{bottleneck, verdict};
-use crate::results::{Backend, TierKind};
 use hotrow_report::document::{Block, Cell, Column, Table};
 use hotrow_report::numbers::{bytes, cores, grouped, number, percent};
+use hotrow_results::{Backend, TierKind};
 
 /// Distance of a backend's share from its weight that is marked: more than chance and rounding.
 const SHARE_OFF: f64 = 0.02;
@@ -119,7 +119,7 @@ fn seen(summary: &Summary<'_>, sections: &[Section<'_>]) -> Table {
     }
 }
 
-fn memory(measurement: &crate::results::Measurement) -> Option<f64> {
+fn memory(measurement: &hotrow_results::Measurement) -> Option<f64> {
     let resident = measurement
         .tiers
         .iter()

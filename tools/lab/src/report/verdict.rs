@@ -19,8 +19,8 @@
 
 use super::bottleneck::{self, Bottleneck};
 use super::summary::{RowSummary, Run};
-use crate::results::{Finding, Row};
 use hotrow_report::numbers::{cores, percent};
+use hotrow_results::{Finding, Row};
 
 /// Short names of finding classes; others are named by their description.
 const SHORT: [(&str, &str); 12] = [

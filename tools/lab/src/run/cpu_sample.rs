@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::deployment::Deployment;
-use crate::results::MachineUse;
 use crate::stage::{self, MachineCpu, Stage, Usage};
+use hotrow_results::MachineUse;
 
 /// CPU time of the deployment and of the machine at one moment.
 pub(super) struct CpuSample {

@@ -18,9 +18,9 @@ use super::ready::{self, Launch};
 use super::rendered::RenderedService;
 use super::start_error::{StartError, port_free};
 use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
-use crate::haproxy;
-use crate::results::TierKind;
 use crate::stage::{self, Command, Stage, StageError, StopSignal};
+use hotrow_proxies::haproxy;
+use hotrow_results::TierKind;
 
 /// Context of a run's deployments.
 pub(super) struct RunContext<'a> {

@@ -16,8 +16,8 @@ use super::ready;
 use super::snapshot::Snapshot;
 use super::start_error::StartError;
 use crate::experiment::{Event, EventKind, Service};
-use crate::results::TierKind;
 use crate::stage::{Process, Stage, StopSignal, Usage};
+use hotrow_results::TierKind;
 
 /// Longest time from the order of a load to its begin; connections are opened in between.
 const BEGIN_TIME_MAX: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use hotrow_measure::histogram::Histogram;
 use super::instance::Backend;
 use super::snapshot::Interval;
 use crate::experiment::Figure;
-use crate::results;
+use hotrow_results as results;
 
 /// Most points of a distribution.
 const POINTS_MAX: usize = 200;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use super::reach::Reach;
 use super::ready::Launch;
 use crate::experiment::DeploymentSpec;
-use crate::results::TierKind;
 use crate::stage::{Process, StopSignal};
+use hotrow_results::TierKind;
 
 /// One process of a deployment.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use super::phases::Phases;
 use super::ready::stopped;
 use super::snapshot::{Snapshot, served};
 use crate::experiment::{DeploymentSpec, Load, Planned, Service};
-use crate::results::{Measurement, Tier, TierKind};
 use crate::stage::{self, IoCounters, Stage, Usage};
+use hotrow_results::{Measurement, Tier, TierKind};
 
 /// Time limit of a connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(super) fn empty(row: &str, round: u32) -> Measurement {
         tiers: Vec::new(),
         backends: Vec::new(),
         cache: Vec::new(),
-        io: crate::results::Io::default(),
+        io: hotrow_results::Io::default(),
         figures: Vec::new(),
         phases: Vec::new(),
         findings: Vec::new(),

@@ -11,7 +11,7 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::StopCondition;
 
 use super::deployment::Deployment;
-use crate::results::{self, TierKind};
+use hotrow_results::{self as results, TierKind};
 use hotrow_trial::observe::{LoadStart, Observer};
 
 const PROC: &str = "/proc";

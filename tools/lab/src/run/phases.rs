@@ -11,7 +11,7 @@ use super::figures;
 use super::instance::Backend;
 use super::snapshot::{Interval, Snapshot};
 use crate::experiment::{EVENT_FIGURES, Load, Service};
-use crate::results::Phase;
+use hotrow_results::Phase;
 
 /// Times that every key must be asked for after an event: once while the proxy may not have noticed
 /// it yet, and once afterwards.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::instance::Backend;
 use super::start_error::{StartError, port_free};
 use crate::experiment::{Proxy, ProxyKind};
-use crate::haproxy::{self, Haproxy};
-use crate::nginx::{self, Cache, CacheLifetime, NginxProxy};
 use crate::stage::Command;
+use hotrow_proxies::haproxy::{self, Haproxy};
+use hotrow_proxies::nginx::{self, Cache, CacheLifetime, NginxProxy};
 
 /// Time limit until nginx and the relay listen.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(15);

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::instance::Role;
 use super::start_error::StartError;
 use crate::experiment::{Access, DeploymentSpec, Service, placeholder};
-use crate::results::TierKind;
+use hotrow_results::TierKind;
 
 /// A service's texts with all placeholders filled.
 pub(super) struct RenderedService {

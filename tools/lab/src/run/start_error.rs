@@ -1,9 +1,9 @@
 //! Reasons that a deployment does not start.
 
 use super::ready::ReadyError;
-use crate::haproxy::HaproxyError;
-use crate::nginx::NginxError;
 use crate::stage::{self, StageError};
+use hotrow_proxies::haproxy::HaproxyError;
+use hotrow_proxies::nginx::NginxError;
 
 /// Reason a deployment cannot run.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{FILE_BYTES_MAX, Overrides};
-use crate::results::{self, Results};
+use hotrow_results::{self as results, Results};
 
 /// The experiment's file, unchanged.
 const EXPERIMENT_FILE: &str = "experiment.toml";

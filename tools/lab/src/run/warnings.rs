@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::experiment::Experiment;
-use crate::results::{Measurement, Results, Tier, TierKind};
 use crate::stage::Stage;
+use hotrow_results::{Measurement, Results, Tier, TierKind};
 
 /// Share of all CPUs from which generator and services competed for CPU time.
 const SHARED_SHARE: f64 = 0.9;
@@ -86,7 +86,7 @@ fn used(measurement: &Measurement, cpus: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Load, MachineUse};
+    use hotrow_results::{Load, MachineUse};
 
     fn measurement(service_s: f64, generator_s: f64) -> Measurement {
         let tier = |kind, cpu_s| Tier {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use hotrow_diagnose::probe::{cpu, disk, interface, memory};
+use hotrow_diagnose::probe::{cpu, disk, interface};
 use hotrow_diagnose::root::Root;
-
-use crate::results::Host;
 
 /// Bytes moved since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,27 +24,6 @@ pub struct MachineCpu {
     pub used: Duration,
     /// Taken by the hypervisor while a process was runnable.
     pub stolen: Duration,
-}
-
-/// Describes this machine; unavailable values are empty or 0. The caller adds the programs.
-#[must_use]
-pub fn host() -> Host {
-    let root = Root::machine();
-    let system = rustix::system::uname();
-    let words =
-        [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
-    Host {
-        cpu: root.parse(cpu::CPUINFO_FILE, cpu::parse_model).unwrap_or_default(),
-        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        memory_bytes: root
-            .parse(memory::MEMINFO_FILE, memory::parse_meminfo)
-            .map(|memory| memory.total)
-            .unwrap_or_default(),
-        kernel: words.join(" "),
-        programs: Vec::new(),
-        cpu_limits: None,
-        cpu_weights: None,
-    }
 }
 
 /// Reads the counters; unavailable ones are 0. They include other processes' traffic.
@@ -79,8 +56,8 @@ pub fn machine_cpu() -> MachineCpu {
 impl IoCounters {
     /// Returns the difference to `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> crate::results::Io {
-        crate::results::Io {
+    pub fn since(&self, earlier: &Self) -> hotrow_results::Io {
+        hotrow_results::Io {
             net_sent_bytes: self.net_sent_bytes.saturating_sub(earlier.net_sent_bytes),
             disk_written_bytes: self.disk_written_bytes.saturating_sub(earlier.disk_written_bytes),
             disk_read_bytes: self.disk_read_bytes.saturating_sub(earlier.disk_read_bytes),
@@ -106,13 +83,6 @@ mod tests {
         }
         let after = machine_cpu();
         assert!(after.stolen >= before.stolen);
-    }
-
-    #[test]
-    fn the_machine_is_described() {
-        let host = host();
-        assert!(host.cpus >= 1 && host.memory_bytes > 1 << 20, "{host:?}");
-        assert!(host.kernel.starts_with("Linux "), "{host:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use hotrow_lab::nginx::{Tls, self_signed};
+use hotrow_proxies::nginx::{Tls, self_signed};
 use serde_json::Value;
 
 /// Answers only who sends the token and the header field.

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use hotrow_lab::models::limits::Limit;
-use hotrow_lab::models::results::{Calls, FILE, Measured, Outcome, Results, SCHEMA};
+use hotrow_models::limits::Limit;
+use hotrow_models::results::{Calls, FILE, Measured, Outcome, Results, SCHEMA};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HOTROW: &str = env!("CARGO_BIN_EXE_hotrow-lab");

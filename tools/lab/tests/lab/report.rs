@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use hotrow_lab::results;
+use hotrow_results as results;
 
 #[path = "../../src/report/tests/fixture.rs"]
 mod fixture;

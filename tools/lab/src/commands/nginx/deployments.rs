@@ -1,6 +1,6 @@
 //! Deployments known to `hotrow-lab nginx`.
 
-use hotrow_lab::nginx::{Balance, Cache, CacheLifetime};
+use hotrow_proxies::nginx::{Balance, Cache, CacheLifetime};
 
 #[derive(Debug)]
 pub(crate) struct NamedDeployment {

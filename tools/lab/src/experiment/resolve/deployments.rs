@@ -6,8 +6,10 @@ use std::path::Path;
 use super::{Problems, services};
 use crate::experiment::file::{self, File};
 use crate::experiment::{DeploymentSpec, INSTANCES_MAX, Proxy, ProxyKind, values};
-use crate::haproxy;
-use crate::nginx::{Balance, FAIL_TIMEOUT_MAX_S, Failover, GZIP_MAX, ProxyProfile, WEIGHT_MAX};
+use hotrow_proxies::haproxy;
+use hotrow_proxies::nginx::{
+    Balance, FAIL_TIMEOUT_MAX_S, Failover, GZIP_MAX, ProxyProfile, WEIGHT_MAX,
+};
 
 /// Most idle connections to backends.
 const UPSTREAM_KEEPALIVE_MAX: u32 = 10_000;

@@ -6,7 +6,7 @@ use super::Problems;
 use crate::experiment::file::File;
 use crate::experiment::words::{balancing_text, caching_text, duration_text, proxy_text};
 use crate::experiment::{DeploymentSpec, Event, EventKind, Load, Overrides, Planned, ROWS_MAX};
-use crate::results::Row;
+use hotrow_results::Row;
 
 /// The rows of an experiment.
 pub(super) struct Rows {

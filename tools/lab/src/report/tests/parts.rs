@@ -3,8 +3,8 @@
 use super::super::summary::{RowState, Summary};
 use super::super::{bottleneck, compare};
 use super::{fixture, markdown, wellformed};
-use crate::results::{Finding, Results, Tier, TierKind};
 use hotrow_report::{html, text};
+use hotrow_results::{Finding, Results, Tier, TierKind};
 
 /// Returns the bottleneck of the first measurement of `direct/date/6` after a change of the
 /// results.
@@ -194,7 +194,7 @@ fn a_slower_bound_is_slower_by_at_most_that() {
 #[test]
 fn lower_bounds_of_latencies_are_marked_and_end_a_curve() {
     let mut results = fixture::results(5);
-    let of_row = |m: &&mut crate::results::Measurement| m.row == "direct/date/6";
+    let of_row = |m: &&mut hotrow_results::Measurement| m.row == "direct/date/6";
     let exact = markdown(&results);
     assert!(!exact.contains("Curves end before these"), "{exact}");
     for measurement in results.measurements.iter_mut().filter(of_row) {

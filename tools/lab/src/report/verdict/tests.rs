@@ -1,7 +1,7 @@
 use super::super::summary::Summary;
 use super::super::tests::fixture;
 use super::*;
-use crate::results::{Measurement, Results};
+use hotrow_results::{Measurement, Results};
 
 const ROW: &str = "direct/date/6";
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use hotrow_lab::nginx::{Cache, CacheLifetime, ProxyProfile};
+use hotrow_proxies::nginx::{Cache, CacheLifetime, ProxyProfile};
 
 use super::harness::{Nginx, PROFILES, Reply, Service, WAIT_MAX, ask, proxy, receive, send, until};
 

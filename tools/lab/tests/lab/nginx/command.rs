@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use hotrow_lab::nginx::{check, find, self_signed};
+use hotrow_proxies::nginx::{check, find, self_signed};
 
 use super::harness::{Service, WAIT_MAX, ask};
 
@@ -133,7 +133,7 @@ fn invalid_options_are_refused() {
 fn the_relay_runs_in_its_own_process_and_stops_on_sigterm() {
     let service = Service::named("far away");
     let rtt = std::time::Duration::from_millis(20);
-    let argv = hotrow_lab::delay::argv(
+    let argv = hotrow_proxies::delay::argv(
         Path::new(env!("CARGO_BIN_EXE_hotrow-lab")),
         "127.0.0.1:0".parse().unwrap(),
         service.address,

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hotrow_lab::nginx::{
+use hotrow_lab::stage::free_port;
+use hotrow_proxies::nginx::{
     Backend, NginxProxy, ProxyProfile, argv, check, configuration, find, write,
 };
-use hotrow_lab::stage::free_port;
 
 /// Time limit of a wait.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);

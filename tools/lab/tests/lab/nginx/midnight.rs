@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotrow_lab::nginx::{Backend, Cache, CacheLifetime, NginxProxy, ProxyProfile, configuration};
+use hotrow_proxies::nginx::{
+    Backend, Cache, CacheLifetime, NginxProxy, ProxyProfile, configuration,
+};
 
 use super::harness::{Nginx, PROFILES, Reply, ask, proxy};
 

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use hotrow_lab::nginx::{
-    Backend, Balance, Cache, CacheLifetime, ProxyProfile, check, configuration, find,
-    from_template, self_signed, write,
-};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{LoadModel, Plan, StopCondition};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, ExpectedStatus};
+use hotrow_proxies::nginx::{
+    Backend, Balance, Cache, CacheLifetime, ProxyProfile, check, configuration, find,
+    from_template, self_signed, write,
+};
 use hotrow_transport::target::Address;
 use hotrow_transport::tls::{Tls, TlsOptions, Trust};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::report::PublishedModel;
 use super::*;
-use crate::models::work::Scale;
+use crate::work::Scale;
 
 fn job(requests: u64) -> Arc<Job> {
     Arc::new(Job::new(

@@ -239,9 +239,9 @@ fn count(count: u64) -> Cell {
 /// compiled without optimisation. Absolute figures of another machine say little; ratios to the
 /// sequential model say more.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::models) struct PublishedFigure {
+pub(crate) struct PublishedFigure {
     /// The model here to which it compares.
-    pub(in crate::models) model: PublishedModel,
+    pub(crate) model: PublishedModel,
     /// Its text form.
     text: &'static str,
     /// Requests per second; `None` for the run that died.
@@ -250,7 +250,7 @@ pub(in crate::models) struct PublishedFigure {
 
 /// The model of a published figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::models) enum PublishedModel {
+pub(crate) enum PublishedModel {
     /// The model of this name.
     Named(&'static str),
     /// A pool of this many threads, whatever the number of cores.
@@ -279,7 +279,7 @@ impl PublishedModel {
 const SEQUENTIAL_TPS: f64 = 4_170.0;
 
 /// All published figures.
-pub(in crate::models) const PUBLISHED: [PublishedFigure; 4] = [
+pub(crate) const PUBLISHED: [PublishedFigure; 4] = [
     PublishedFigure {
         model: PublishedModel::Named("sequential"),
         text: "4,104–4,235/s",

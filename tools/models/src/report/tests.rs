@@ -4,12 +4,12 @@ use super::super::floor::Floor;
 use super::super::limits::{Evidence, Limit};
 use super::super::results::{Calls, Check, Figures, Latency, SCHEMA};
 use super::*;
-use crate::results::Host;
 use hotrow_report::plot::{Lane, LaneSpan, LaneState};
 use hotrow_report::text;
+use hotrow_results::Host;
 
 #[allow(clippy::duplicate_mod, reason = "the checker of pages is the other report's too")]
-#[path = "../../report/tests/wellformed.rs"]
+#[path = "../../../lab/src/report/tests/wellformed.rs"]
 mod wellformed;
 
 fn figures(wall_s: f64) -> Figures {

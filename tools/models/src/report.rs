@@ -11,10 +11,10 @@ use std::path::Path;
 use super::results::{FILE, Measured, Outcome, Results};
 use super::work::Scale;
 use super::{THREAD_PER_REQUEST, catalogue};
-use crate::report::{HTML_FILE, MARKDOWN_FILE, ReportError, WrittenReport};
 use hotrow_report::document::{Block, Document};
 use hotrow_report::file::{WriteError, replace};
 use hotrow_report::{html, markdown, numbers};
+use hotrow_results::report_files::{HTML_FILE, MARKDOWN_FILE, ReportError, WrittenReport};
 
 /// Writes `models.json`, `report.md` and `report.html` into a folder, creating it.
 ///

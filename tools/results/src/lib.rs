@@ -18,6 +18,9 @@
 //! - `phases[]`, with events: `name`, `seconds`, `instances` (number that run), `backends[]`,
 //!   `figures[]`. `experiment.goals[]`: `row`, `figure`, `claim`, `at_most` or `at_least`.
 
+pub mod host;
+pub mod report_files;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the file format.

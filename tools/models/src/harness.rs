@@ -104,7 +104,7 @@ pub fn run(
     if !missing.is_empty() {
         warnings.push(format!("The run was interrupted; not measured: {}.", missing.join(", ")));
     }
-    let mut host = crate::stage::host();
+    let mut host = hotrow_results::host::host();
     host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     Results {
         schema: SCHEMA.to_owned(),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::floor::Floor;
 use super::limits::{Evidence, Limit};
-use crate::results::Host;
 use hotrow_report::plot::Lane;
+use hotrow_results::Host;
 
 /// Version of the file format.
 pub const SCHEMA: &str = "hotrow.models/2";
