@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::output::print_line;
 
-use crate::config::{ConfigError, Overrides, SourceConfig};
+use crate::config::{ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::init::InitError;
 use crate::init::auto::{self, AutoError, Loaded};
@@ -76,19 +76,14 @@ pub(crate) fn run(
     }
     let text = configuration(&origin.setting(), is_sqlite, args);
     let environment = origin.environment();
-    let Loaded { mut resolved, left_out, .. } =
+    let Loaded { resolved, left_out, .. } =
         auto::load_text(text, FILE, &environment, overrides, None).map_err(
             |error| match error {
                 AutoError::Catalogue { what, .. } => UrlError::Database(InitError::Database(what)),
                 AutoError::Config(error) => UrlError::Config(error),
             },
         )?;
-    #[cfg(feature = "postgres")]
-    for source in &mut resolved.sources {
-        if let SourceConfig::Postgres(source) = source {
-            source.completes_publication = false;
-        }
-    }
+    let resolved = without_writes(resolved);
     let paths: Vec<String> = resolved.sources.iter().flat_map(paths).collect();
     let hint = (is_sqlite && !args.triggers && args.ttl.is_none()).then_some(
         "Any change makes every entry stale; with --triggers only those that changed, for which a \
@@ -109,6 +104,18 @@ pub(crate) fn run(
         other => other,
     })?;
     Ok(())
+}
+
+/// Returns the configuration with which nothing is added to a database.
+#[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "no other database is changed"))]
+fn without_writes(mut resolved: Resolved) -> Resolved {
+    #[cfg(feature = "postgres")]
+    for source in &mut resolved.sources {
+        if let SourceConfig::Postgres(source) = source {
+            source.completes_publication = false;
+        }
+    }
+    resolved
 }
 
 /// Returns the configuration for a connection string in TOML.

@@ -84,7 +84,7 @@ fn a_bad_configuration_is_wrong_usage() {
 #[test]
 fn wrong_usage_ends_with_2_and_names_the_rule() {
     for (arguments, fragment) in [
-        (&["serve"][..], "<--config <FILE>|--demo>"),
+        (&["serve"][..], "<URL|--config <FILE>|--demo>"),
         (&["serve", "--demo", "--config", "x"][..], "cannot be used with"),
         (&["serve", "--demo", "--demo-writes=-1"][..], "must be a whole number"),
         (

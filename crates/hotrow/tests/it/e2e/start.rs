@@ -124,7 +124,7 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
         ([("cache.capcity", "\"1GiB\"")], ["cache.capcity", "capacity"]),
         ([("cache.ttl", "\"soon\"")], ["cache.ttl", "soon"]),
         ([("limits.max_batch", "0")], ["limits.max_batch", "between 1 and"]),
-        ([("listen.data", "\"localhost:80\"")], ["listen.data", "localhost:80"]),
+        ([("listen.data", "\"shop.example:80\"")], ["listen.data", "shop.example:80"]),
         ([("source.url", "\"oracle://u:pass@h/db\"")], ["source.url", "oracle"]),
         ([("source.url", "\"sqlite:${HOTROW_NOT_SET}\"")], ["source.url", "HOTROW_NOT_SET"]),
         (
