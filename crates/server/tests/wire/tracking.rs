@@ -162,13 +162,25 @@ fn a_loss_and_a_new_beginning_invalidate_everything() {
     client.ask("GET products:2");
     assert_eq!(client.reply(), invalidated(&["products:2"]));
     server.advance(500, None);
+    // Until the worker has come to the beginning, it ends every copy.
+    let mut witness = tracking(&server, "");
+    for mark in 510.. {
+        witness.ask("GET products:3");
+        server.commit(mark, mark, &[3]);
+        if witness.reply() == invalidated(&["products:3"]) {
+            break;
+        }
+    }
     client.ask("GET products:1");
     assert_quiet(&mut client);
     assert_quiet(&mut empty);
-    // With copies at the beginning too.
+    // With copies at the beginning too; a client without any gets nothing.
+    let sent = || server.metric("hotrow_redis_invalidate_alls_total{reason=\"feed\"} ");
+    let before = sent();
     server.begin(600);
     assert_eq!(client.reply(), all_invalidated());
-    assert_eq!(server.metric("hotrow_redis_invalidate_alls_total{reason=\"feed\"} "), 2);
+    assert!(sent() > before);
+    assert_quiet(&mut empty);
 }
 
 #[test]
