@@ -19,7 +19,7 @@ use crate::activity::Activity;
 use crate::client::Clients;
 use crate::read_requirement::{ReadRequirement, Required};
 use crate::scan_detector::{ClientDetectors, ScanDetector, ScanSubject};
-use crate::sight::{Sight, SightBuf};
+use crate::tenant_filter::{TenantFilter, TenantFilterBuf};
 
 /// State of a connection that its requests use. One thread uses it.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ pub struct ReadRequest<'a> {
     /// Grants of its sender on the requested collection.
     pub rights: Rights,
     /// Records of that collection that its sender may see.
-    pub sight: Sight<'a>,
+    pub sight: TenantFilter<'a>,
     /// Columns of them that its sender may see; `None`: all.
     pub columns: Option<&'a Arc<Columns>>,
     /// `true`: an earlier evaluation has taken from its rate limits.
@@ -186,7 +186,7 @@ impl<'a> ReadRequest<'a> {
             times,
             caller: Caller::default(),
             rights: Rights::ALL,
-            sight: Sight::All,
+            sight: TenantFilter::All,
             columns: None,
             is_paid: false,
             is_purgeable: false,
@@ -228,7 +228,7 @@ pub struct PendingRequest {
     /// See [`ReadRequest`].
     pub rights: Rights,
     /// See [`ReadRequest`].
-    pub sight: SightBuf,
+    pub sight: TenantFilterBuf,
     /// See [`ReadRequest`].
     pub columns: Option<Arc<Columns>>,
     /// See [`ReadRequest`].

@@ -36,6 +36,6 @@ pub mod route;
 pub mod scan_detector;
 mod seen;
 pub mod shed;
-pub mod sight;
+pub mod tenant_filter;
 pub mod units;
 pub mod written;

@@ -13,7 +13,7 @@
 mod client;
 mod table;
 
-pub use client::{Asked, Prefixes};
+pub use client::{Prefixes, TrackedKey};
 pub use table::{TrackedUsage, TrackingTable};
 
 use hotrow_types::key::{CollectionId, Key};

@@ -19,7 +19,7 @@ use hotrow_answer::ids::Ids;
 use hotrow_answer::read_requirement::{NO_TIME, ReadRequirement};
 use hotrow_answer::respond::Provenance;
 use hotrow_answer::scan_detector::ScanSubject;
-use hotrow_answer::sight::Sight;
+use hotrow_answer::tenant_filter::TenantFilter;
 use hotrow_cache::alias::{AliasAttempts, AliasTarget};
 use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
 use hotrow_gate::admission::InflightGuard;
@@ -211,11 +211,11 @@ fn answered_from_memory(
 pub(crate) fn stale_by_alias(
     reads: &Reads,
     alias: &Key,
-    sight: Sight<'_>,
+    sight: TenantFilter<'_>,
     now: Nanos,
 ) -> Option<(Record, Provenance)> {
     let stale = |key: &Key, sight| reads.answers.stale_if_error(key, ReadMode::Normal, sight, now);
-    let (record, how) = stale(alias, Sight::All)?;
+    let (record, how) = stale(alias, TenantFilter::All)?;
     let Some(target) = AliasTarget::of(&record) else { return Some((record, how)) };
     let key = alias_of(reads, alias)?.keys.restore(target.key)?;
     stale(&key, sight).filter(|(row, _)| target.is_confirmed_by(row))
@@ -246,7 +246,7 @@ pub(crate) async fn read_by_alias(
         if !is_first && let Some(traced) = demand.traced {
             traced.continue_with(&keys);
         }
-        let of_aliases = (&keys[..], Sight::All, None);
+        let of_aliases = (&keys[..], TenantFilter::All, None);
         let (found, _) = read_attempt(reads, of_aliases, demand, attempts, request).await?;
         let mut rows = Ids::without_names(reads.cache.hasher());
         let mut named = Vec::with_capacity(open.len());

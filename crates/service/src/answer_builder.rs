@@ -17,7 +17,7 @@ use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::record_answer::{AbsentAnswer, OtherBody, RecordAnswer};
 use hotrow_answer::respond::{Provenance, position_value, precondition_failed};
-use hotrow_answer::sight::{Sight, absent_position};
+use hotrow_answer::tenant_filter::{TenantFilter, absent_position};
 use hotrow_cache::{Cache, Presence, ReadMode, Record, hash_of_body};
 use hotrow_measure::clock::Nanos;
 use hotrow_representation::compression::Compressor;
@@ -138,7 +138,7 @@ impl AnswerBuilder {
         &self,
         key: &Key,
         mode: ReadMode,
-        sight: Sight<'_>,
+        sight: TenantFilter<'_>,
         now: Nanos,
     ) -> Option<(Record, Provenance)> {
         if mode == ReadMode::Revalidate {

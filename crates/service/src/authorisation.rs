@@ -11,7 +11,7 @@ use hotrow_answer::credential::{Credential, Denial};
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::metrics::{AccessOutcome, WorkerMetrics};
 use hotrow_answer::route::ReadTarget;
-use hotrow_answer::sight::Sight;
+use hotrow_answer::tenant_filter::TenantFilter;
 use hotrow_config::access::Names;
 use hotrow_gate::access::Authenticator;
 use hotrow_gate::admission::Admission;
@@ -100,7 +100,7 @@ impl Authorisation {
         *columns = own;
         request.rights = rights;
         request.columns = columns.as_ref();
-        request.sight = Sight::new(self.collections.get(id).tenancy, &sender.tenants);
+        request.sight = TenantFilter::new(self.collections.get(id).tenancy, &sender.tenants);
         Ok(())
     }
 

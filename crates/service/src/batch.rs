@@ -17,7 +17,7 @@ use hotrow_answer::ids::Ids;
 use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
 use hotrow_answer::respond::Provenance;
 use hotrow_answer::scan_detector::ScanSubject;
-use hotrow_answer::sight::Sight;
+use hotrow_answer::tenant_filter::TenantFilter;
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_gate::read::{PendingReads, lead};
 use hotrow_measure::clock::Nanos;
@@ -193,7 +193,7 @@ fn batch_refused(
 /// Returns the answer of memory, without a read; counted as a lookup.
 fn held(
     reads: &Reads,
-    (subject, sight): (ScanSubject<'_>, Sight<'_>),
+    (subject, sight): (ScanSubject<'_>, TenantFilter<'_>),
     key: &Key,
     mode: ReadMode,
     now: Nanos,
@@ -300,7 +300,7 @@ fn batch_at_least(
     })
 }
 
-/// Looks up the keys at these places past memory: see [`Sight::must_read_again`].
+/// Looks up the keys at these places past memory: see [`TenantFilter::must_read_again`].
 fn lookup_again(
     reads: &Reads,
     ids: &Ids,

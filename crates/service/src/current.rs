@@ -28,7 +28,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_resp::arguments::{Arguments, ArgumentsBuf};
 use hotrow_telemetry::request::Protocol;
 
-use crate::handle::{AnswerTo, Begun, Handler, PendingAnswer};
+use crate::handle::{AnswerTo, FirstStep, Handler, PendingAnswer};
 use crate::in_force::{InForce, Snapshot};
 use crate::redis::{CommandRequest, Replied, Reply, Session};
 use crate::step::{CONFIGURATION_CHANGED, Evaluation};
@@ -111,11 +111,11 @@ impl Current {
                 protocol: request.protocol,
             };
             match newest.begin(again, Evaluation::Again(ids)) {
-                Begun::Now(answer) => {
+                FirstStep::Now(answer) => {
                     newest.counts.turn_ended();
                     return AnswerBy { answer, handler: Some(newest) };
                 }
-                Begun::Later(later) => pending = later,
+                FirstStep::Later(later) => pending = later,
             }
             handler = newest;
         }
@@ -189,8 +189,8 @@ impl Serve for Current {
         let handler = self.handler.borrow();
         let Request { head, connection, now, protocol, .. } = request;
         match handler.begin(request, Evaluation::First) {
-            Begun::Now(answer) => Served::Now(AnswerBy { answer, handler: None }),
-            Begun::Later(pending) => {
+            FirstStep::Now(answer) => Served::Now(AnswerBy { answer, handler: None }),
+            FirstStep::Later(pending) => {
                 let connection = Rc::clone(connection);
                 let head = head.to_buf();
                 let kept = KeptRequest { head, connection, protocol, arrived: now };

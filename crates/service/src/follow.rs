@@ -2,8 +2,8 @@
 //! its credential, which is judged again (`judge`). The log of changes is
 //! [`hotrow_changes::follow`].
 
-mod asked;
 mod events;
+mod follow_request;
 mod judge;
 mod request;
 mod stream;

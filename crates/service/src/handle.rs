@@ -223,7 +223,7 @@ pub(crate) struct AnswerTo {
 }
 
 /// First step of an answer.
-pub(crate) enum Begun {
+pub(crate) enum FirstStep {
     /// The answer is ready.
     Now(AnswerTo),
     /// It needs more than memory.
@@ -251,7 +251,11 @@ impl PendingAnswer {
 }
 
 impl Handler {
-    pub(crate) fn begin(self: &Rc<Self>, request: Request<'_>, evaluation: Evaluation) -> Begun {
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        request: Request<'_>,
+        evaluation: Evaluation,
+    ) -> FirstStep {
         let arrived = Arrived::of(&request);
         let now = arrived.since;
         let mut notes = Notes::default();
@@ -273,18 +277,18 @@ impl Handler {
                             self.notes.stream_note(self.notes.pending_note(&arrived, notes, None)),
                         );
                     }
-                    return Begun::Now(AnswerTo { answer, origin, timing: None });
+                    return FirstStep::Now(AnswerTo { answer, origin, timing: None });
                 }
                 let note = |observer: &_| {
                     self.notes.note(observer, &arrived, notes, (&answer, cache_outcome))
                 };
                 let timing = self.notes.observer.as_deref().and_then(note);
-                Begun::Now(AnswerTo { answer, origin, timing })
+                FirstStep::Now(AnswerTo { answer, origin, timing })
             }
             Step::Later(Pending { future, ids, trace }) => {
                 let note = |_: &Rc<_>| self.notes.pending_note(&arrived, notes, trace);
                 let note = self.notes.observer.as_ref().map(note);
-                Begun::Later(PendingAnswer { future, ids, note, origin })
+                FirstStep::Later(PendingAnswer { future, ids, note, origin })
             }
         }
     }

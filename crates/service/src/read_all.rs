@@ -7,7 +7,7 @@ use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::read_requirement::{NO_TIME, refusal};
 use hotrow_answer::respond::Provenance;
-use hotrow_answer::sight::Sight;
+use hotrow_answer::tenant_filter::TenantFilter;
 use hotrow_cache::{Cache, Lookup, ReadMode, Record};
 use hotrow_gate::read::{Fetcher, PendingReads, lead};
 use hotrow_measure::clock::Nanos;
@@ -18,7 +18,7 @@ use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 /// Distinct keys, and what their sender sees of the records.
-pub(crate) type Sought<'a> = (&'a [Key], Sight<'a>, Option<&'a Arc<Columns>>);
+pub(crate) type Sought<'a> = (&'a [Key], TenantFilter<'a>, Option<&'a Arc<Columns>>);
 
 /// How keys are looked up.
 pub(crate) struct Reading<'a> {

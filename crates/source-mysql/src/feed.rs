@@ -24,7 +24,7 @@ use super::place::LogPosition;
 use super::probe::{self, LogEnd, Progress};
 use super::resume_rules::ResumeRule;
 use super::server::Identity;
-use super::session::{CatalogCheck, CatalogWatcher, Kept, Session, watched};
+use super::session::{CatalogCheck, CatalogWatcher, FeedPlace, Session, watched};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
@@ -194,7 +194,7 @@ impl Sessions for FeedLoop<'_> {
             None => self.sink.started(Some(started)),
         }
         self.place.into_iter().for_each(|place| place.watching(watched));
-        let kept = Kept {
+        let kept = FeedPlace {
             place: self.place,
             landmarks: Landmarks::new(landmark, config.resume_rules),
             watched,

@@ -99,11 +99,11 @@ pub(crate) struct Session<'a> {
     pub(crate) catalog: CatalogWatermark,
     /// Log end by the newest probe, for later sessions.
     pub(crate) newest_end: &'a Cell<u64>,
-    pub(crate) kept: Kept<'a>,
+    pub(crate) kept: FeedPlace<'a>,
 }
 
 /// Place of the feed that outlives its session.
-pub(crate) struct Kept<'a> {
+pub(crate) struct FeedPlace<'a> {
     pub(crate) place: Option<&'a dyn Place>,
     pub(crate) landmarks: Landmarks,
     /// Digest of the tables' definitions; `None` if some are unknown.
@@ -117,7 +117,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) inspected_at: u64,
 }
 
-impl Kept<'_> {
+impl FeedPlace<'_> {
     fn settle(&mut self, visible: u64) {
         if !self.is_settled && visible >= self.start {
             self.is_settled = true;

@@ -15,7 +15,7 @@ struct Reader {
 }
 
 /// What a change asks for.
-enum Asked {
+enum RequestedPurge {
     Record(Purge, Position),
     Collection(Cause, Option<Position>),
 }
@@ -54,14 +54,14 @@ impl Reader {
             let mut take = |event: Event<'_>| {
                 asked.push(match event {
                     Event::Change { key, position, .. } => {
-                        Asked::Record(Purge::Record(key.clone()), position)
+                        RequestedPurge::Record(Purge::Record(key.clone()), position)
                     }
                     Event::Flush { position, .. } => {
-                        Asked::Collection(Cause::Flush, Some(position))
+                        RequestedPurge::Collection(Cause::Flush, Some(position))
                     }
-                    Event::Reset { at: None } => Asked::Collection(Cause::Loss, None),
+                    Event::Reset { at: None } => RequestedPurge::Collection(Cause::Loss, None),
                     Event::Reset { at: Some(id) } => {
-                        Asked::Collection(Cause::Resumed, Some(id.position))
+                        RequestedPurge::Collection(Cause::Resumed, Some(id.position))
                     }
                 });
             };
@@ -71,12 +71,12 @@ impl Reader {
                 if let Some((cursor, _)) = follows.open(collection, None) {
                     self.cursor = cursor;
                 }
-                asked.push(Asked::Collection(Cause::Overrun, None));
+                asked.push(RequestedPurge::Collection(Cause::Overrun, None));
             }
             for asked in asked {
                 match asked {
-                    Asked::Record(purge, position) => purger.add(&purge, Some(position)),
-                    Asked::Collection(cause, position) => {
+                    RequestedPurge::Record(purge, position) => purger.add(&purge, Some(position)),
+                    RequestedPurge::Collection(cause, position) => {
                         purger.add_all(collection, cause, position);
                     }
                 }

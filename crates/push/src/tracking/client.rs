@@ -11,7 +11,7 @@ const INTEREST_OVERHEAD_BYTES: usize = 192;
 
 /// A key of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct TrackedKey {
     /// The record; `None`: its copies cannot be kept fresh, so that the reply is always followed
     /// by its invalidation.
     pub key: Option<Key>,
@@ -55,7 +55,7 @@ impl Interest {
 /// A key whose reply is not written yet.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    pub(super) asked: Asked,
+    pub(super) asked: TrackedKey,
     /// `true`: the invalidation must follow the reply.
     pub(super) is_hit: bool,
 }

@@ -9,7 +9,7 @@ use hotrow_types::key::{CollectionId, Key};
 #[cfg(any(test, feature = "failpoints"))]
 use super::TrackingPlant;
 use super::client::{Client, Interest, UnderWay};
-use super::{AllCause, Asked, Names, Prefixes, Push, TrackedClient};
+use super::{AllCause, Names, Prefixes, Push, TrackedClient, TrackedKey};
 use crate::invalidation::Invalidation;
 
 /// Expiries of copies that are gone, from which the queue of expiries is made anew.
@@ -139,7 +139,7 @@ impl TrackingTable {
 
     /// Registers the keys of a command, before its lookup. Those of a command that is evaluated
     /// again may be registered again.
-    pub fn begin(&mut self, id: TrackedClient, keys: impl Iterator<Item = Asked>) {
+    pub fn begin(&mut self, id: TrackedClient, keys: impl Iterator<Item = TrackedKey>) {
         let Some(client) = self.clients.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
@@ -168,7 +168,7 @@ impl TrackingTable {
         let Some(client) = self.client(id) else { return };
         let under_way = std::mem::take(&mut client.under_way);
         for UnderWay { asked, is_hit } in &under_way {
-            let Asked { key, spelling } = asked;
+            let TrackedKey { key, spelling } = asked;
             let kept = key.as_ref().and_then(&mut *keeps).filter(|_| !is_hit && !is_error);
             match (key, kept) {
                 (Some(key), Some(expires_at)) => self.keep(id, key, spelling, expires_at),

@@ -113,19 +113,19 @@ impl Compressor {
     /// Carries out the oldest job. `false` if there is none.
     fn step(&self, cache: &Cache<ReadFailure>) -> bool {
         let Some(job) = self.jobs.lock().pop_front() else { return false };
-        let _taken = Taken { queued_bytes: &self.queued_bytes, bytes: job.bytes() };
+        let _taken = JobBytes { queued_bytes: &self.queued_bytes, bytes: job.bytes() };
         self.count(make(cache, &job));
         true
     }
 }
 
 /// Returns the bytes of a job when it ends, however it ends.
-struct Taken<'a> {
+struct JobBytes<'a> {
     queued_bytes: &'a AtomicU64,
     bytes: u64,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for JobBytes<'_> {
     fn drop(&mut self) {
         self.queued_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }

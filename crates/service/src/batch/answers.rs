@@ -10,7 +10,7 @@ use hotrow_answer::context::{ConnectionContext, ReadRequest};
 use hotrow_answer::ids::Ids;
 use hotrow_answer::render::Item;
 use hotrow_answer::respond::Provenance;
-use hotrow_answer::sight::{SightBuf, absent_position};
+use hotrow_answer::tenant_filter::{TenantFilterBuf, absent_position};
 use hotrow_cache::{Cache, Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
@@ -21,7 +21,7 @@ use hotrow_types::version::Position;
 
 /// What the sender of a batch sees of its records.
 pub(crate) struct View {
-    pub(crate) sight: SightBuf,
+    pub(crate) sight: TenantFilterBuf,
     pub(super) columns: Option<Arc<Columns>>,
     /// The sender's connection, if its client may keep copies.
     collector: Option<Rc<ConnectionContext>>,

@@ -19,7 +19,7 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Response};
 
-use super::asked::{Asked, Framing};
+use super::follow_request::{FollowRequest, Framing};
 use super::stream::{FollowBody, Follower};
 use crate::reads::Reads;
 use crate::shared::Shared;
@@ -83,7 +83,7 @@ impl Following {
         (id, query): (CollectionId, Option<&str>),
         protocol: Protocol,
         request: &ReadRequest<'_>,
-    ) -> Result<Asked, HttpError> {
+    ) -> Result<FollowRequest, HttpError> {
         let mut has_ids = false;
         let mut after = None;
         for pair in query.unwrap_or_default().split('&') {
@@ -109,7 +109,7 @@ impl Following {
             Protocol::Http11 => Framing::Chunked,
             _ => Framing::UntilClosed,
         };
-        Ok(Asked { keys, last, framing })
+        Ok(FollowRequest { keys, last, framing })
     }
 
     fn followed_keys(
@@ -148,7 +148,7 @@ impl Following {
     fn begin_following(
         self: &Rc<Self>,
         id: CollectionId,
-        asked: Asked,
+        asked: FollowRequest,
         expires: Option<UnixSeconds>,
         request: &ReadRequest<'_>,
     ) -> Step {

@@ -27,7 +27,7 @@ use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
 use super::Following;
-use super::asked::{Asked, Framing};
+use super::follow_request::{FollowRequest, Framing};
 use super::judge::Credential;
 
 /// Interval of looking for changed grants and settings, and for the expiry of a token.
@@ -53,7 +53,7 @@ impl Follower {
     pub(crate) fn open(
         following: &Rc<Following>,
         id: CollectionId,
-        asked: Asked,
+        asked: FollowRequest,
         (guard, expires): (FollowerGuard, Option<UnixSeconds>),
         request: &ReadRequest<'_>,
     ) -> Option<Self> {

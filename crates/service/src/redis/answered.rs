@@ -19,7 +19,7 @@ use hotrow_resp::Version;
 use hotrow_telemetry::access_log::{Entry, PATH_BYTES_MAX, RequestLine, WorkerAccessLog};
 use hotrow_types::key::CollectionId;
 
-use super::command_request::{Asked, CommandRequest};
+use super::command_request::{AuthenticatedCommand, CommandRequest};
 use super::{Replied, Reply, Session};
 use crate::answer_counts::AnswerCounts;
 use crate::observer::Observer;
@@ -84,8 +84,8 @@ impl<'a> Received<'a> {
     }
 }
 
-impl<'a> From<&Asked<'a>> for Received<'a> {
-    fn from(asked: &Asked<'a>) -> Self {
+impl<'a> From<&AuthenticatedCommand<'a>> for Received<'a> {
+    fn from(asked: &AuthenticatedCommand<'a>) -> Self {
         Self { request: asked.request, spec: Some(asked.spec), caller: asked.sender.caller }
     }
 }
@@ -142,7 +142,7 @@ impl CommandRecorder {
     #[inline]
     pub(super) fn answered_at_once(
         &self,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         collection: Option<CollectionId>,
         answered: Answered,
     ) {
@@ -168,7 +168,7 @@ impl CommandRecorder {
     /// Returns what a command takes along while it waits.
     pub(super) fn pending_command(
         &self,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         collection: Option<CollectionId>,
     ) -> PendingCommand {
         let has_log =

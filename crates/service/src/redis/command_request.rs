@@ -22,7 +22,7 @@ pub(crate) struct CommandRequest<'a> {
 }
 
 /// A command with its sender.
-pub(crate) struct Asked<'a> {
+pub(crate) struct AuthenticatedCommand<'a> {
     pub(crate) request: &'a CommandRequest<'a>,
     pub(super) spec: &'static Spec,
     /// What it asks for, before the collection is known.
@@ -30,7 +30,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) sender: &'a Sender,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AuthenticatedCommand<'a> {
     /// Returns the keys that the command names; `None`: it names none.
     pub(crate) fn keys(&self) -> Option<impl Iterator<Item = &'a [u8]>> {
         self.spec.keys_of(self.request.arguments)

@@ -10,7 +10,7 @@ use hotrow_resp::{Version, write};
 
 use super::Session;
 use super::answered::Received;
-use super::command_request::{Asked, CommandRequest};
+use super::command_request::{AuthenticatedCommand, CommandRequest};
 use super::refusal::{NO_AUTH, WRONG_PASS, of_credential, unknown_subcommand, wrong_arity};
 use super::session::is_name;
 use super::track;
@@ -163,10 +163,10 @@ impl Commands {
     /// Serves the commands that have nothing to do with records.
     pub(super) fn describe_or_name(
         self: &Rc<Self>,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
-        let Asked { request, spec, .. } = *asked;
+        let AuthenticatedCommand { request, spec, .. } = *asked;
         let (arguments, session) = (request.arguments, request.session);
         let first = arguments.get(1);
         let result = match spec.command {
@@ -253,7 +253,11 @@ fn write_hello(session: &Session, out: &mut Vec<u8>) {
 
 impl Commands {
     /// Serves `CLIENT`.
-    fn client_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn client_command(
+        self: &Rc<Self>,
+        asked: &AuthenticatedCommand<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let (arguments, session) = (asked.request.arguments, asked.request.session);
         let name = arguments.get(1).unwrap_or_default().to_ascii_lowercase();
         match (&*name, arguments.len()) {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::answered::{Answered, Received};
-use super::command_request::{Asked, CommandRequest};
+use super::command_request::{AuthenticatedCommand, CommandRequest};
 use super::read_many::Gathered;
 use super::read_one::Wanted;
 use super::refusal::{self, NOT_SERVED, unknown_command, wrong_arity};
@@ -56,7 +56,7 @@ impl Commands {
                     return self.recorder.refuse_command(received, &text, out);
                 }
             };
-        let asked = Asked { request, spec, read, sender: &sender };
+        let asked = AuthenticatedCommand { request, spec, read, sender: &sender };
         if request.session.transaction.is_queueing() && !spec.ends_queue() {
             return self.queue(&asked, out);
         }
@@ -69,8 +69,12 @@ impl Commands {
 
     /// Serves a command of a sender who may send commands.
     #[inline]
-    pub(super) fn serve_command(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
-        let Asked { request, spec, .. } = *asked;
+    pub(super) fn serve_command(
+        self: &Rc<Self>,
+        asked: &AuthenticatedCommand<'_>,
+        out: &mut Vec<u8>,
+    ) -> Replied {
+        let AuthenticatedCommand { request, spec, .. } = *asked;
         match (spec.command, request.arguments.len()) {
             (Command::Get, _) => self.reply_one(Wanted::Value, None, asked, out),
             (Command::Exists, 2) => self.reply_one(Wanted::Presence, None, asked, out),

@@ -20,7 +20,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, KeyError};
 
 use super::answered::Answered;
-use super::command_request::Asked;
+use super::command_request::AuthenticatedCommand;
 use super::refusal;
 use super::{Commands, Replied, Reply};
 use crate::step::Step;
@@ -63,7 +63,7 @@ impl Commands {
     pub(super) fn reply_many(
         self: &Rc<Self>,
         gathered: Gathered,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
         let Plan { batches, places } = match self.plan(asked) {
@@ -97,7 +97,7 @@ impl Commands {
         self.gather((steps, only), gathered, places, (asked, out))
     }
 
-    fn plan(&self, asked: &Asked<'_>) -> Result<Plan, BadKeys> {
+    fn plan(&self, asked: &AuthenticatedCommand<'_>) -> Result<Plan, BadKeys> {
         let keys = asked.request.arguments.from(1);
         let max = self.reads.limits.max_batch;
         if keys.len() > max {
@@ -128,7 +128,7 @@ impl Commands {
         (steps, collection): (Vec<Step>, Option<CollectionId>),
         gathered: Gathered,
         places: Vec<(usize, usize)>,
-        (asked, out): (&Asked<'_>, &mut Vec<u8>),
+        (asked, out): (&AuthenticatedCommand<'_>, &mut Vec<u8>),
     ) -> Replied {
         let session = Rc::clone(asked.request.session);
         let version = session.version.get();

@@ -15,7 +15,7 @@ use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_types::key::{CollectionId, Key, KeyError};
 
 use super::answered::Answered;
-use super::command_request::Asked;
+use super::command_request::AuthenticatedCommand;
 use super::refusal::{self, no_collection};
 use super::{Commands, Replied, Reply};
 use crate::step::Step;
@@ -62,7 +62,7 @@ impl Commands {
         &self,
         of: CollectionId,
         position: Option<&[u8]>,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         then: impl FnOnce(&ReadRequest<'_>) -> Step,
     ) -> Step {
         let mut columns = None;
@@ -85,7 +85,7 @@ impl Commands {
         self: &Rc<Self>,
         wanted: Wanted,
         position: Option<&[u8]>,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
         let (target, parsed) =
@@ -116,7 +116,11 @@ impl Commands {
     }
 
     /// Replies with a record that is at least as new as a position.
-    pub(super) fn one_at_least(self: &Rc<Self>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+    pub(super) fn one_at_least(
+        self: &Rc<Self>,
+        asked: &AuthenticatedCommand<'_>,
+        out: &mut Vec<u8>,
+    ) -> Replied {
         let arguments = asked.request.arguments;
         let [option, position] = [2, 3].map(|at| arguments.get(at).unwrap_or_default());
         if !option.eq_ignore_ascii_case(b"minpos") {

@@ -6,7 +6,7 @@ use hotrow_changes::tracking::CHANNEL;
 use hotrow_resp::{Version, write};
 
 use super::Session;
-use super::command_request::Asked;
+use super::command_request::AuthenticatedCommand;
 use super::{Commands, Replied};
 
 const ONE_CHANNEL: &str = "ERR the only channel is __redis__:invalidate: this server publishes \
@@ -14,8 +14,8 @@ const ONE_CHANNEL: &str = "ERR the only channel is __redis__:invalidate: this se
 
 impl Commands {
     /// Serves `SUBSCRIBE` and `UNSUBSCRIBE`.
-    pub(super) fn subscribe(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
-        let Asked { request, spec, .. } = *asked;
+    pub(super) fn subscribe(&self, asked: &AuthenticatedCommand<'_>, out: &mut Vec<u8>) -> Replied {
+        let AuthenticatedCommand { request, spec, .. } = *asked;
         let (session, channels) = (request.session, request.arguments.from(1));
         let Some(tracking) = &self.tracking else {
             return self.recorder.refuse_command(asked, ONE_CHANNEL, out);

@@ -8,13 +8,13 @@ use hotrow_access::caller::Sender;
 use hotrow_cache::Record;
 use hotrow_changes::tracking::Owner;
 use hotrow_measure::clock::Nanos;
-use hotrow_push::tracking::Asked as AskedKey;
+use hotrow_push::tracking::TrackedKey;
 #[cfg(feature = "failpoints")]
 use hotrow_push::tracking::TrackingPlant;
 use hotrow_resp::{Version, write};
 use hotrow_types::key::Key;
 
-use super::command_request::Asked;
+use super::command_request::AuthenticatedCommand;
 use super::tracked::{Options, SYNTAX, Tracked};
 use super::{Commands, Replied, Session};
 use crate::tracking::{Judged, Registered, WorkerTracking, spelling};
@@ -46,7 +46,7 @@ impl Commands {
     /// Serves `CLIENT TRACKING`.
     pub(super) fn track(
         self: &Rc<Self>,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         let (arguments, session) = (asked.request.arguments, asked.request.session);
@@ -171,7 +171,7 @@ impl Commands {
     #[cold]
     pub(super) fn tracked_command(
         self: &Rc<Self>,
-        asked: &Asked<'_>,
+        asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
         let session = asked.request.session;
@@ -196,7 +196,7 @@ impl Commands {
     }
 
     /// Registers the keys of a command. Returns `false` if its reply is not to be kept fresh.
-    fn begin_tracked(&self, asked: &Asked<'_>) -> bool {
+    fn begin_tracked(&self, asked: &AuthenticatedCommand<'_>) -> bool {
         let session = asked.request.session;
         let mut tracked = session.tracked.borrow_mut();
         let Some(tracked) = &mut *tracked else { return false };
@@ -219,7 +219,7 @@ impl Commands {
                     // Broadcasts have one spelling.
                     && (!is_broadcast || spelling(collections, key).as_deref() == Some(text))
             });
-            AskedKey { key: key.map(|(_, key)| key), spelling: text.into() }
+            TrackedKey { key: key.map(|(_, key)| key), spelling: text.into() }
         });
         #[cfg(feature = "failpoints")]
         if tracked.guard.plant() == TrackingPlant::RegisteredLate {

@@ -1,9 +1,9 @@
 //! State of a client that tracks, and the options of `CLIENT TRACKING`. The texts of errors are
 //! those of Redis where it has the same rule.
 
-#[cfg(feature = "failpoints")]
-use hotrow_push::tracking::Asked as AskedKey;
 use hotrow_push::tracking::Prefixes;
+#[cfg(feature = "failpoints")]
+use hotrow_push::tracking::TrackedKey;
 
 use crate::tracking::ClientGuard;
 
@@ -28,7 +28,7 @@ pub(super) struct Tracked {
     pub(super) caching: Option<bool>,
     /// Keys of a command that a planted mistake registers after the lookup.
     #[cfg(feature = "failpoints")]
-    pub(super) unregistered: Vec<AskedKey>,
+    pub(super) unregistered: Vec<TrackedKey>,
 }
 
 impl Tracked {

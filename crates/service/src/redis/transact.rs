@@ -3,7 +3,7 @@
 use hotrow_answer::commands::Command;
 use hotrow_resp::write;
 
-use super::command_request::Asked;
+use super::command_request::AuthenticatedCommand;
 use super::transaction::Kept;
 use super::{Commands, Replied};
 
@@ -12,15 +12,15 @@ const NO_ROOM: &str = "BUSY the commands of this transaction have more bytes tha
     allows (limits.body_bytes, limits.bodies_bytes_total)";
 
 impl Commands {
-    fn keep(&self, asked: &Asked<'_>) -> bool {
+    fn keep(&self, asked: &AuthenticatedCommand<'_>) -> bool {
         let (request, bodies) = (asked.request, &self.reads.budgets.bodies);
         let bytes_max = self.reads.limits.body_bytes;
         request.session.transaction.keep(request.arguments, bodies, bytes_max)
     }
 
     /// Keeps a command for `EXEC`.
-    pub(crate) fn queue(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
-        let Asked { request, spec, .. } = *asked;
+    pub(crate) fn queue(&self, asked: &AuthenticatedCommand<'_>, out: &mut Vec<u8>) -> Replied {
+        let AuthenticatedCommand { request, spec, .. } = *asked;
         let transaction = &request.session.transaction;
         let refused = match spec.command {
             Command::Auth | Command::Hello | Command::Subscribe | Command::Unsubscribe => {
@@ -38,7 +38,7 @@ impl Commands {
     }
 
     /// Serves `MULTI`, `EXEC` and `DISCARD`.
-    pub(super) fn transact(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Replied {
+    pub(super) fn transact(&self, asked: &AuthenticatedCommand<'_>, out: &mut Vec<u8>) -> Replied {
         let spec = asked.spec;
         let transaction = &asked.request.session.transaction;
         let is_queueing = transaction.is_queueing();

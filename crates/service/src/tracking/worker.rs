@@ -14,7 +14,7 @@ use hotrow_changes::tracking::{Mailbox, Owner, Redirect, Tracking};
 use hotrow_measure::clock::Nanos;
 use hotrow_push::invalidation::Reading;
 use hotrow_push::tracking::{
-    AllCause, Asked, Names, Prefixes, Push, TrackedClient, TrackedUsage, TrackingTable,
+    AllCause, Names, Prefixes, Push, TrackedClient, TrackedKey, TrackedUsage, TrackingTable,
 };
 use hotrow_types::key::{CollectionId, Key, percent_decode};
 use hotrow_types::source::SourceId;
@@ -313,7 +313,7 @@ impl ClientGuard {
     }
 
     /// Registers the keys of a command, before its lookup.
-    pub(crate) fn begin(&self, keys: impl Iterator<Item = Asked>) {
+    pub(crate) fn begin(&self, keys: impl Iterator<Item = TrackedKey>) {
         self.worker.state.borrow_mut().table.begin(self.id, keys);
     }
 

@@ -11,7 +11,7 @@ use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyTyp
 use hotrow_types::version::ChangeId;
 
 use super::Mistake;
-use super::one_cache::{Asked, OneCache, Rows};
+use super::one_cache::{OneCache, PendingRequest, Rows};
 use crate::database::{RowVersion, Target};
 
 /// Rows of the table.
@@ -141,7 +141,12 @@ impl World {
     }
 
     /// Checks a row against the contract of its key.
-    fn check_row(&mut self, asked: &Asked<Aliases>, id: usize, row: &Record) -> Result<(), String> {
+    fn check_row(
+        &mut self,
+        asked: &PendingRequest<Aliases>,
+        id: usize,
+        row: &Record,
+    ) -> Result<(), String> {
         let Some((version, _)) = parts_of(row) else { return Ok(()) };
         let due = self.database.version_at(id, self.due(asked));
         let what = format!("row {id} in version {version}, asked at {:?}", asked.at);
@@ -157,7 +162,7 @@ impl World {
 
     fn check_found(
         &mut self,
-        asked: &Asked<Aliases>,
+        asked: &PendingRequest<Aliases>,
         value: Spelled,
         row: &Record,
     ) -> Result<(), String> {
@@ -175,7 +180,7 @@ impl World {
     /// Checks that the row with a value was this one at some time within the bound.
     fn check_owner(
         &self,
-        asked: &Asked<Aliases>,
+        asked: &PendingRequest<Aliases>,
         value: Spelled,
         owner: Option<u16>,
     ) -> Result<(), String> {
@@ -279,7 +284,11 @@ impl Rows for Aliases {
         row.map_or(Fetched::Missing, |(_, body)| Fetched::Found(body))
     }
 
-    fn answered(world: &mut World, mut asked: Asked<Self>, got: &Record) -> Result<(), String> {
+    fn answered(
+        world: &mut World,
+        mut asked: PendingRequest<Self>,
+        got: &Record,
+    ) -> Result<(), String> {
         let (value, attempts, alias) = match &mut asked.what {
             Request::Value { value, is_upper, attempts, alias } => {
                 (Spelled { value: *value, is_upper: *is_upper }, attempts, alias)

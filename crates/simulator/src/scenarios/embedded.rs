@@ -15,7 +15,7 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::ChangeId;
 
 use super::Mistake;
-use super::one_cache::{Asked, OneCache, Rows};
+use super::one_cache::{OneCache, PendingRequest, Rows};
 use crate::database::Target;
 
 const PARENTS: usize = 3;
@@ -275,7 +275,11 @@ impl Rows for Embedded {
 
     /// Checks an answer: the record as it was at one moment, not before the newest answer that was
     /// sent before the request, and not older than the bound.
-    fn answered(world: &mut World, asked: Asked<Self>, got: &Record) -> Result<(), String> {
+    fn answered(
+        world: &mut World,
+        asked: PendingRequest<Self>,
+        got: &Record,
+    ) -> Result<(), String> {
         let shown = match got.presence() {
             Presence::Missing => None,
             Presence::Found => Some(std::str::from_utf8(got.body()).map_err(|e| e.to_string())?),

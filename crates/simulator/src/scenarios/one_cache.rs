@@ -42,14 +42,17 @@ pub(crate) trait Rows: Sized {
     /// Reads what a key names, for a query that was sent at this time.
     fn read(world: &mut OneCache<Self>, key: &Key, sent_at: Nanos) -> Fetched<&'static str>;
     /// Takes an answer, and checks it.
-    fn answered(world: &mut OneCache<Self>, asked: Asked<Self>, got: &Record)
-    -> Result<(), String>;
+    fn answered(
+        world: &mut OneCache<Self>,
+        asked: PendingRequest<Self>,
+        got: &Record,
+    ) -> Result<(), String>;
     /// Asks for everything, when all is quiet.
     fn ask_for_all(world: &mut OneCache<Self>) -> Result<(), String>;
 }
 
 /// A request, and the state when it began.
-pub(crate) struct Asked<R: Rows> {
+pub(crate) struct PendingRequest<R: Rows> {
     pub(crate) what: R::Request,
     pub(crate) at: Nanos,
     /// Newest version of each row that was answered before.
@@ -57,7 +60,7 @@ pub(crate) struct Asked<R: Rows> {
 }
 
 struct Client<R: Rows> {
-    asked: Asked<R>,
+    asked: PendingRequest<R>,
     waiter: Waiter<&'static str>,
 }
 
@@ -278,14 +281,14 @@ impl<R: Rows> OneCache<R> {
         key: &Key,
         mode: ReadMode,
     ) -> Result<(), String> {
-        let asked = Asked { what, at: self.now, floors: self.floors.clone() };
+        let asked = PendingRequest { what, at: self.now, floors: self.floors.clone() };
         self.look(asked, key, mode)
     }
 
     /// Looks a key up for a request, which continues when there is an answer.
     pub(crate) fn look(
         &mut self,
-        asked: Asked<R>,
+        asked: PendingRequest<R>,
         key: &Key,
         mode: ReadMode,
     ) -> Result<(), String> {
@@ -326,7 +329,7 @@ impl<R: Rows> OneCache<R> {
     }
 
     /// Returns the time from which a request must see what was visible.
-    pub(crate) fn due(&self, asked: &Asked<R>) -> Nanos {
+    pub(crate) fn due(&self, asked: &PendingRequest<R>) -> Nanos {
         asked.at.before(self.cache.config().max_staleness).before(TICK)
     }
 

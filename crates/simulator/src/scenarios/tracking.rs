@@ -10,7 +10,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_push::invalidation::{Invalidation, InvalidationBounds, InvalidationLog, Reading};
 use hotrow_push::tracking::{
-    AllCause, Asked, Names, Prefixes, Push, TrackedClient, TrackedUsage, TrackingPlant,
+    AllCause, Names, Prefixes, Push, TrackedClient, TrackedKey, TrackedUsage, TrackingPlant,
     TrackingTable,
 };
 use hotrow_types::key::{CollectionId, Key, KeyPart};
@@ -306,7 +306,10 @@ impl World {
         let database = &self.database;
         let asked = spelled.iter().map(|(text, row)| {
             let can_keep = !is_broadcast || *text == spelling(*row, false);
-            Asked { key: can_keep.then(|| database.key(*row)), spelling: text.as_bytes().into() }
+            TrackedKey {
+                key: can_keep.then(|| database.key(*row)),
+                spelling: text.as_bytes().into(),
+            }
         });
         self.table.begin(id, asked);
     }

@@ -143,7 +143,7 @@ fn outputs<'a>(parsed: &ViewText, base: &'a Facts) -> Result<Vec<Option<&'a Colu
 pub(crate) fn witness(view: &str, sql: &str, base: &Facts) -> Result<(), String> {
     let columns: Vec<String> = base.columns.iter().map(|column| quote(&column.name)).collect();
     let table = format!("CREATE TABLE {}({})", quote(&base.name), columns.join(","));
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(AuthorizerReport::default()));
     let compile = || -> rusqlite::Result<()> {
         let mut conn = Connection::open_in_memory()?;
         // A name in double quotes must be one.
@@ -182,7 +182,7 @@ pub(crate) fn witness(view: &str, sql: &str, base: &Facts) -> Result<(), String>
 
 /// What the authorizer reported.
 #[derive(Default)]
-struct Seen {
+struct AuthorizerReport {
     selects: usize,
     refused: Option<String>,
 }
@@ -195,7 +195,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn allows(&self, context: &AuthContext<'_>, seen: &mut Seen) -> bool {
+    fn allows(&self, context: &AuthContext<'_>, seen: &mut AuthorizerReport) -> bool {
         match context.action {
             AuthAction::Select => {
                 seen.selects += 1;

@@ -26,7 +26,7 @@ pub(super) const FIRST_ERROR: u16 = 400;
 
 /// Receiver of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct To {
+pub(super) struct ResponseStream {
     pub(crate) stream: u32,
     pub(super) to_head: bool,
     /// Whether content of the request may still come.
@@ -35,7 +35,7 @@ pub(super) struct To {
     pub(crate) slot: Option<Slot>,
 }
 
-impl To {
+impl ResponseStream {
     /// Returns the receiver of an answer that was waited for.
     pub(crate) fn waiting(slot: Slot, stream: u32, to_head: bool) -> Self {
         Self { stream, to_head, is_receiving: false, slot: Some(slot) }
@@ -51,7 +51,7 @@ impl<S: Serve> WorkPhase<S> {
 
 impl<T: Stream, S: Serve> Exchange<T, S> {
     /// Writes an answer. Returns its status if the stream has no slot, and all of it is written.
-    pub(crate) fn answer(&mut self, answer: S::Answer, to: To) -> Option<u16> {
+    pub(crate) fn answer(&mut self, answer: S::Answer, to: ResponseStream) -> Option<u16> {
         let before = self.output.len();
         let out = self.output.buffer();
         let start = self.http2.begin_head(out);
@@ -86,7 +86,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     /// Answers a request that no service has seen, or whose body did not arrive.
-    pub(super) fn reject(&mut self, rejection: Rejection, to: To) -> Option<u16> {
+    pub(super) fn reject(&mut self, rejection: Rejection, to: ResponseStream) -> Option<u16> {
         let metrics = &self.worker.metrics;
         metrics.refused(rejection);
         metrics.answered(rejection.status(), CacheOutcome::None);
@@ -116,14 +116,14 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     /// Returns whether content may leave at once, in one frame.
-    fn has_room(&self, to: To, bytes: usize) -> bool {
+    fn has_room(&self, to: ResponseStream, bytes: usize) -> bool {
         match to.slot {
             Some(slot) => bytes <= self.http2.sendable(slot),
             None => self.http2.has_room(bytes),
         }
     }
 
-    fn put_whole(&mut self, to: To, bytes: &[u8]) {
+    fn put_whole(&mut self, to: ResponseStream, bytes: &[u8]) {
         match to.slot {
             Some(slot) => self.http2.sent(slot, bytes.len()),
             None => self.http2.sent_at_once(bytes.len()),
@@ -132,7 +132,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     }
 
     /// Begins to send content for which there is no room, or which is long.
-    fn send(&mut self, to: To, content: Outgoing<S::Body>, status: u16) {
+    fn send(&mut self, to: ResponseStream, content: Outgoing<S::Body>, status: u16) {
         let phase = WorkPhase::Sending { content, status, wait: Wait::None };
         let slot = to.slot.unwrap_or_else(|| self.http2.open(to.stream, None, to.is_receiving));
         if let Some(work) = self.works.get_mut(slot).and_then(Option::as_mut)
@@ -145,7 +145,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         self.insert(slot, Work { to_head: to.to_head, phase, upload: None });
     }
 
-    fn end_answer(&mut self, is_written: bool, to: To, status: u16) -> Option<u16> {
+    fn end_answer(&mut self, is_written: bool, to: ResponseStream, status: u16) -> Option<u16> {
         match (is_written, to.slot) {
             (true, Some(slot)) => self.end_work(slot, status),
             (true, None) => return Some(status),

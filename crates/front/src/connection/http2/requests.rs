@@ -18,7 +18,7 @@ use hotrow_net::stream::Stream;
 use hotrow_telemetry::request::Protocol;
 use tokio::time::Instant;
 
-use super::answers::{FIRST_ERROR, To};
+use super::answers::{FIRST_ERROR, ResponseStream};
 use super::exchange::Exchange;
 use super::work::{Upload, Work, WorkPhase};
 use crate::connection::serve::{Serve, Served};
@@ -30,7 +30,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     /// Begins a request, whose head is complete.
     pub(crate) fn begin(&mut self, start: RequestStart, head: &HeadText, now: Nanos) {
         self.activity.request(Phase::Handling, self.worker.now.get());
-        let to = To {
+        let to = ResponseStream {
             stream: start.stream,
             to_head: head.is_head_request(),
             is_receiving: start.has_content,
@@ -89,14 +89,14 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
     }
 
-    fn reject_start(&mut self, rejection: Rejection, to: To) {
+    fn reject_start(&mut self, rejection: Rejection, to: ResponseStream) {
         let status = self.reject(rejection, to);
         self.end_start(status, to);
     }
 
     /// Ends a stream without a slot that was answered. `status` is `None` if the answer has opened
     /// one.
-    fn end_start(&mut self, status: Option<u16>, to: To) {
+    fn end_start(&mut self, status: Option<u16>, to: ResponseStream) {
         let Some(status) = status.filter(|_| to.is_receiving) else { return };
         if status < FIRST_ERROR {
             let out = self.output.buffer();
@@ -159,7 +159,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             match polled {
                 Poll::Ready(answer) => {
                     let stream = self.http2.id(slot).unwrap_or_default();
-                    let to = To::waiting(slot, stream, work.to_head);
+                    let to = ResponseStream::waiting(slot, stream, work.to_head);
                     self.answer(answer, to);
                 }
                 Poll::Pending => self.ask_for_content(slot),
@@ -208,7 +208,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
             return self.http2.reset(slot, ErrorCode::Cancel, self.output.buffer());
         }
         let stream = self.http2.id(slot).unwrap_or_default();
-        let to = To::waiting(slot, stream, work.to_head);
+        let to = ResponseStream::waiting(slot, stream, work.to_head);
         self.reject(Rejection::BodyTime, to);
     }
 

@@ -15,7 +15,7 @@ use hotrow_types::version::Position;
 
 /// Records of a collection that a sender may see.
 #[derive(Clone, Copy, Debug)]
-pub enum Sight<'a> {
+pub enum TenantFilter<'a> {
     /// All.
     All,
     /// Those of these tenants.
@@ -27,12 +27,12 @@ pub enum Sight<'a> {
     },
 }
 
-/// A [`Sight`] that a future can hold.
+/// A [`TenantFilter`] that a future can hold.
 #[derive(Clone, Debug)]
-pub enum SightBuf {
-    /// See [`Sight::All`].
+pub enum TenantFilterBuf {
+    /// See [`TenantFilter::All`].
     All,
-    /// See [`Sight::OfTenants`].
+    /// See [`TenantFilter::OfTenants`].
     OfTenants {
         /// Tenants of the sender.
         own: Tenants,
@@ -41,7 +41,7 @@ pub enum SightBuf {
     },
 }
 
-impl<'a> Sight<'a> {
+impl<'a> TenantFilter<'a> {
     /// Returns what a sender with these tenants sees.
     pub fn new(tenancy: Option<Tenancy>, own: &'a Tenants) -> Self {
         match tenancy {
@@ -80,23 +80,23 @@ impl<'a> Sight<'a> {
     }
 
     /// Returns it as a future can hold it.
-    pub fn to_buf(self) -> SightBuf {
+    pub fn to_buf(self) -> TenantFilterBuf {
         match self {
-            Self::All => SightBuf::All,
+            Self::All => TenantFilterBuf::All,
             Self::OfTenants { own, hides_existence } => {
-                SightBuf::OfTenants { own: own.clone(), hides_existence }
+                TenantFilterBuf::OfTenants { own: own.clone(), hides_existence }
             }
         }
     }
 }
 
-impl SightBuf {
+impl TenantFilterBuf {
     /// Returns it as a request uses it.
-    pub fn as_sight(&self) -> Sight<'_> {
+    pub fn as_sight(&self) -> TenantFilter<'_> {
         match self {
-            Self::All => Sight::All,
+            Self::All => TenantFilter::All,
             Self::OfTenants { own, hides_existence } => {
-                Sight::OfTenants { own, hides_existence: *hides_existence }
+                TenantFilter::OfTenants { own, hides_existence: *hides_existence }
             }
         }
     }

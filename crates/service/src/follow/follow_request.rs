@@ -7,7 +7,7 @@ use hotrow_push::ResumeId;
 use hotrow_types::key::Key;
 
 /// What a follower asks for.
-pub(super) struct Asked {
+pub(super) struct FollowRequest {
     /// Records; `None`: all.
     pub(crate) keys: Option<HashSet<Key, RandomState>>,
     /// The follower has everything up to this point.
