@@ -35,9 +35,7 @@ pub fn start(
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
     let name = thread_name("probe", &fetcher.sources, source);
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    let body = move || {
+    let body = move |shutdown: &Shutdown| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let reads = &fetcher.sources[source.index()];
         runtime.block_on(async {
@@ -59,7 +57,7 @@ pub fn start(
         });
         Ok(())
     };
-    supervisor.spawn(&name, move || ending.is_ending(), || (), body)
+    supervisor.spawn_until_end(&name, shutdown, body)
 }
 
 /// Returns the name of a thread of one source: that of its work, where there is one source.

@@ -149,14 +149,7 @@ fn start(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<std::thread::JoinHandle<Option<()>>> {
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    supervisor.spawn(
-        "relay",
-        move || ending.is_ending(),
-        || (),
-        move || relay.run(&engine, &shutdown),
-    )
+    supervisor.spawn_until_end("relay", shutdown, move |shutdown| relay.run(&engine, shutdown))
 }
 
 fn stop_on_signal(host: &Host, shutdown: &Shutdown) -> io::Result<()> {

@@ -31,9 +31,7 @@ pub fn report(served: Served, shutdown: &Shutdown, supervisor: &Supervisor) -> i
     let mut status = served.status(Nanos::now());
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     let mut watchdog = Watchdog::new(sd_notify::watchdog_enabled());
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    let body = move || {
+    let body = move |shutdown: &Shutdown| {
         supervisor::turn();
         while shutdown.pause(watchdog.interval().min(STATUS_INTERVAL)) {
             supervisor::turn();
@@ -49,7 +47,7 @@ pub fn report(served: Served, shutdown: &Shutdown, supervisor: &Supervisor) -> i
         }
         Ok(())
     };
-    supervisor.spawn("notify", move || ending.is_ending(), || (), body)?;
+    supervisor.spawn_until_end("notify", shutdown, body)?;
     Ok(())
 }
 

@@ -90,21 +90,14 @@ pub fn start(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    supervisor.spawn(
-        name,
-        move || ending.is_ending(),
-        || (),
-        move || {
-            let mut watch = Watch::new(files.taken());
-            while shutdown.pause(INTERVAL) {
-                supervisor::turn();
-                watch.look(&*files);
-            }
-            Ok(())
-        },
-    )
+    supervisor.spawn_until_end(name, shutdown, move |shutdown| {
+        let mut watch = Watch::new(files.taken());
+        while shutdown.pause(INTERVAL) {
+            supervisor::turn();
+            watch.look(&*files);
+        }
+        Ok(())
+    })
 }
 
 /// Reads a file of at most `bytes_max` bytes. `None`: it is larger.

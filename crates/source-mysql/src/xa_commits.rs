@@ -1,7 +1,7 @@
 //! Commits of prepared transactions (XA) on MariaDB, which reads may miss.
 //!
 //! MariaDB writes XA COMMIT to the log, lets the visible point pass it, and only then commits in
-//! the engine. No version of a read tells whether it sees the rows. So the feed holds such a commit
+//! the engine. No version of a read shows whether it sees the rows. So the feed holds such a commit
 //! back, with all events after it, until the server no longer lists the transaction as prepared:
 //! it is removed from that list after the engine's commit.
 

@@ -24,6 +24,8 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use parking_lot::Mutex;
 
+use self::shutdown::Shutdown;
+
 #[cfg(any(test, feature = "failpoints"))]
 pub use self::panic_point::{PanicMode, PanicPoint};
 pub use self::policy::{
@@ -99,6 +101,20 @@ impl Supervisor {
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             supervisor.run(&thread_name, &is_stopping, &mut after_failure, &mut body)
         })
+    }
+
+    /// Starts a thread that runs `body`, again after a failure, until everything must end.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub fn spawn_until_end(
+        &self,
+        name: &str,
+        shutdown: &Shutdown,
+        mut body: impl FnMut(&Shutdown) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<JoinHandle<Option<()>>> {
+        let (ending, shutdown) = (shutdown.clone(), shutdown.clone());
+        self.spawn(name, move || ending.is_ending(), || (), move || body(&shutdown))
     }
 
     /// Runs `body` on this thread until it returns a value.

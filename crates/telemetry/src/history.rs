@@ -99,23 +99,16 @@ pub fn start(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    supervisor.spawn(
-        "history",
-        move || ending.is_ending(),
-        || (),
-        move || {
-            loop {
-                supervisor::turn();
-                let now = Nanos::now();
-                history.take(now, read(now));
-                if !shutdown.pause(PERIOD) {
-                    return Ok(());
-                }
+    supervisor.spawn_until_end("history", shutdown, move |shutdown| {
+        loop {
+            supervisor::turn();
+            let now = Nanos::now();
+            history.take(now, read(now));
+            if !shutdown.pause(PERIOD) {
+                return Ok(());
             }
-        },
-    )
+        }
+    })
 }
 
 #[cfg(test)]

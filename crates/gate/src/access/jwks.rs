@@ -25,25 +25,18 @@ pub fn start(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
-    supervisor.spawn(
-        "jwks",
-        move || ending.is_ending(),
-        || (),
-        move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                tokio::select! {
-                    () = shutdown.ending() => {}
-                    never = keep_current(&tokens, &source) => match never {},
-                }
-            });
-            // A resolution of a name that hangs must not delay the end.
-            runtime.shutdown_background();
-            Ok(())
-        },
-    )
+    supervisor.spawn_until_end("jwks", shutdown, move |shutdown| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.ending() => {}
+                never = keep_current(&tokens, &source) => match never {},
+            }
+        });
+        // A resolution of a name that hangs must not delay the end.
+        runtime.shutdown_background();
+        Ok(())
+    })
 }
 
 async fn keep_current(tokens: &TokenAccess, source: &KeySource) -> Infallible {

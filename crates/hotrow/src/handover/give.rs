@@ -68,10 +68,8 @@ pub fn start(
     supervisor: &Supervisor,
     succeeded: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
-    let ending = shutdown.clone();
-    let shutdown = shutdown.clone();
     let mut endpoint = Some(endpoint);
-    let body = move || {
+    let body = move |shutdown: &Shutdown| {
         supervisor::turn();
         // After a failure no process can take over; this one serves all the same.
         let Some(endpoint) = endpoint.take() else { return Ok(()) };
@@ -88,7 +86,7 @@ pub fn start(
         }
         Ok(())
     };
-    supervisor.spawn("handover", move || ending.is_ending(), || (), body)?;
+    supervisor.spawn_until_end("handover", shutdown, body)?;
     Ok(())
 }
 

@@ -332,9 +332,8 @@ pub fn start(
     supervisor: &Supervisor,
 ) -> io::Result<()> {
     let shutdown = reloader.shutdown.clone();
-    let ending = shutdown.clone();
     let mut watch = FileWatch::new(&reloader.path);
-    let body = move || {
+    let body = move |shutdown: &Shutdown| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         runtime.block_on(async {
             tokio::select! {
@@ -344,7 +343,7 @@ pub fn start(
         });
         Ok(())
     };
-    supervisor.spawn("reload", move || ending.is_ending(), || (), body)?;
+    supervisor.spawn_until_end("reload", &shutdown, body)?;
     Ok(())
 }
 
@@ -357,8 +356,7 @@ pub fn start_without_file(
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<()> {
-    let (shutdown, ending) = (shutdown.clone(), shutdown.clone());
-    let body = move || {
+    let body = move |shutdown: &Shutdown| {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         runtime.block_on(async {
             loop {
@@ -375,7 +373,7 @@ pub fn start_without_file(
         });
         Ok(())
     };
-    supervisor.spawn("reload", move || ending.is_ending(), || (), body)?;
+    supervisor.spawn_until_end("reload", shutdown, body)?;
     Ok(())
 }
 

@@ -26,12 +26,20 @@ const FOREIGN: &str = "assets/uplot/";
 #[serde(deny_unknown_fields)]
 struct Budgets {
     budgets: BTreeMap<String, usize>,
-    /// Growth that is granted until what is named is built.
+    /// Growth that is granted while what is named is being built.
     #[serde(default)]
-    growth: BTreeMap<String, BTreeMap<String, usize>>,
+    growth: BTreeMap<String, Growth>,
     /// Bytes of programs, which `scripts/dist` compares.
     #[serde(default, rename = "dist")]
     _dist: BTreeMap<String, usize>,
+}
+
+#[derive(Deserialize)]
+struct Growth {
+    /// `false`: it counts for nothing yet, so that nothing else uses it.
+    is_begun: bool,
+    #[serde(flatten)]
+    figures: BTreeMap<String, usize>,
 }
 
 impl Budgets {
@@ -45,7 +53,8 @@ impl Budgets {
         let Some(&budget) = self.budgets.get(name) else {
             return Some(format!("{BUDGETS} lacks {name}; the figure is {figure}"));
         };
-        let granted: usize = self.growth.values().filter_map(|growth| growth.get(name)).sum();
+        let begun = self.growth.values().filter(|growth| growth.is_begun);
+        let granted: usize = begun.filter_map(|growth| growth.figures.get(name)).sum();
         if figure > budget + granted {
             return Some(format!("{name} is {figure}, over its budget of {budget} + {granted}"));
         }
@@ -62,7 +71,10 @@ pub(crate) fn budgets(tree: &Tree) -> Vec<String> {
     };
     let figures = figures(tree);
     let known = |name: &&String| figures.contains_key(name.as_str()) || **name == PACKAGES;
-    let names = budgets.budgets.keys().chain(budgets.growth.values().flat_map(BTreeMap::keys));
+    let names = budgets
+        .budgets
+        .keys()
+        .chain(budgets.growth.values().flat_map(|growth| growth.figures.keys()));
     let unknown = names.filter(|name| !known(name));
     let mut complaints: Vec<String> =
         unknown.map(|name| format!("{BUDGETS} has {name}, which is no figure")).collect();
@@ -214,7 +226,8 @@ fn lines_of_products_and_tests_are_told_apart() {
 
 #[test]
 fn figures_over_or_far_below_their_budget_are_found() {
-    let text = "[budgets]\na = 100\n[growth.lists]\na = 10\n";
+    let text = "[budgets]\na = 100\n[growth.lists]\nis_begun = true\na = 10\n\
+                [growth.later]\nis_begun = false\na = 10\n";
     let tree = Tree::of(&[(BUDGETS, text)]);
     let parsed = Budgets::of(&tree).expect("budgets");
     assert_eq!(parsed.complaint("a", 110), None);

@@ -53,7 +53,7 @@ fn a_connection_is_kept_and_pipelined_answers_come_in_order() {
     );
 }
 
-/// An HTTP/1.0 client is told that its connection is kept.
+/// An HTTP/1.0 client gets a header field that its connection is kept.
 #[test]
 fn a_connection_of_http_1_0_is_kept_on_request() {
     let (_database, server) = start();

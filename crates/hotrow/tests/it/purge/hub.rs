@@ -64,7 +64,7 @@ fn what_was_missed_without_a_relay_is_seen_in_front() {
     // Its place in the log ends with it: the next one begins a chain anew.
     drop(site.database.relay.take());
     site.set(5, 1);
-    // The new beginning may follow the loss so closely that one purge stands for both.
+    // The new beginning may follow the loss so closely that one purge is for both.
     let purged = |site: &Site<_, _>| site.purged_all("loss") + site.purged_all("resumed");
     let before = purged(&site);
     site.database.service();
