@@ -4,10 +4,12 @@
 //! Of the mapping of Protocol Buffers to JSON the specification changes two things: ids are
 //! hexadecimal, and enumerations are numbers. 64-bit integers are strings.
 
-use serde::{Serialize, Serializer};
-use serde_json::{Value as Json, json};
+use std::fmt;
 
-use crate::context::SpanContext;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+
+use crate::context::{SpanContext, SpanId, TraceId};
 use crate::recorder::MESSAGE_BYTES_MAX;
 use crate::span::{Attribute, Span, SpanKind, Value};
 
@@ -29,12 +31,13 @@ pub struct Rejected {
     pub message: String,
 }
 
-/// Encodes a message: spans of the process that `resource` describes.
+/// Encodes a message: spans of the process that `resource` describes. Nothing but the message is
+/// allocated.
 #[must_use]
 pub fn request(resource: &[Attribute], program_version: &str, spans: &[Span]) -> Vec<u8> {
-    let resource = json!({"attributes": attributes(resource)});
-    let scope = json!({"name": "hotrow", "version": program_version});
-    let scope_spans = [ScopeSpans { scope, spans: Spans(spans), schema_url: SCHEMA_URL }];
+    let resource = Resource { attributes: List(resource) };
+    let scope = Scope { name: "hotrow", version: program_version };
+    let scope_spans = [ScopeSpans { scope, spans: List(spans), schema_url: SCHEMA_URL }];
     let resource_spans = [ResourceSpans { resource, scope_spans, schema_url: SCHEMA_URL }];
     let mut message = Vec::with_capacity(MESSAGE_BYTES_MAX);
     // A vector takes all bytes, and no value of a message lacks a form in JSON.
@@ -65,88 +68,154 @@ struct Request<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ResourceSpans<'a> {
-    resource: Json,
+    resource: Resource<'a>,
     scope_spans: [ScopeSpans<'a>; 1],
     schema_url: &'static str,
 }
 
 #[derive(Serialize)]
+struct Resource<'a> {
+    attributes: List<'a, Attribute>,
+}
+
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ScopeSpans<'a> {
-    scope: Json,
-    spans: Spans<'a>,
+    scope: Scope<'a>,
+    spans: List<'a, Span>,
     schema_url: &'static str,
 }
 
-/// Spans, of which one at a time has a form in memory.
-struct Spans<'a>(&'a [Span]);
+#[derive(Serialize)]
+struct Scope<'a> {
+    name: &'static str,
+    version: &'a str,
+}
 
-impl Serialize for Spans<'_> {
+/// Values that are written in another form than their own.
+struct List<'a, T>(&'a [T]);
+
+impl Serialize for List<'_, Span> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(span))
+        serializer.collect_seq(self.0.iter().map(WireSpan::from))
     }
 }
 
-fn span(span: &Span) -> Json {
-    let remote = if span.has_remote_parent { FLAGS_REMOTE_PARENT } else { 0 };
-    let kind = match span.kind {
-        SpanKind::Internal => 1,
-        SpanKind::Server => 2,
-        SpanKind::Client => 3,
-    };
-    let mut fields = json!({
-        "traceId": span.context.trace_id.to_string(),
-        "spanId": span.context.span_id.to_string(),
-        "flags": FLAGS_SAMPLED | FLAGS_KNOWN_PARENT | remote,
-        "name": text(&span.name),
-        "kind": kind,
-        "startTimeUnixNano": span.start_unix_ns.to_string(),
-        "endTimeUnixNano": span.end_unix_ns.to_string(),
-        "attributes": attributes(&span.attributes),
-        "links": span.links.iter().map(link).collect::<Vec<Json>>(),
-        "droppedLinksCount": span.links_dropped,
-    });
-    if let Some(parent) = span.parent {
-        fields["parentSpanId"] = parent.to_string().into();
+impl Serialize for List<'_, Attribute> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(WireAttribute::from))
     }
-    if span.is_error {
-        fields["status"] = json!({"code": STATUS_ERROR});
-    }
-    fields
 }
 
-fn link(context: &SpanContext) -> Json {
-    json!({
-        "traceId": context.trace_id.to_string(),
-        "spanId": context.span_id.to_string(),
-        "flags": FLAGS_SAMPLED | FLAGS_KNOWN_PARENT,
-    })
-}
-
-fn attributes(attributes: &[Attribute]) -> Json {
-    let pair = |Attribute { name, value }: &Attribute| {
-        let value = match value {
-            Value::Text(_) | Value::Shared(_) => json!({"stringValue": text(value)}),
-            Value::Integer(_) => json!({"intValue": text(value)}),
-            Value::Flag(flag) => json!({"boolValue": flag}),
+impl Serialize for List<'_, SpanContext> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let link = |context: &SpanContext| WireLink {
+            trace_id: Text(context.trace_id),
+            span_id: Text(context.span_id),
+            flags: FLAGS_SAMPLED | FLAGS_KNOWN_PARENT,
         };
-        json!({"key": name, "value": value})
-    };
-    attributes.iter().map(pair).collect()
+        serializer.collect_seq(self.0.iter().map(link))
+    }
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::Text(text) => text.clone().into_owned(),
-        Value::Shared(text) => (**text).to_owned(),
-        Value::Integer(number) => number.to_string(),
-        Value::Flag(flag) => flag.to_string(),
+/// A value that is a string in JSON.
+struct Text<T>(T);
+
+impl<T: fmt::Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpan<'a> {
+    trace_id: Text<TraceId>,
+    span_id: Text<SpanId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<Text<SpanId>>,
+    flags: u32,
+    name: Text<&'a Value>,
+    kind: u32,
+    start_time_unix_nano: Text<u64>,
+    end_time_unix_nano: Text<u64>,
+    attributes: List<'a, Attribute>,
+    links: List<'a, SpanContext>,
+    dropped_links_count: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+#[derive(Serialize)]
+struct Status {
+    code: u32,
+}
+
+impl<'a> From<&'a Span> for WireSpan<'a> {
+    fn from(span: &'a Span) -> Self {
+        let remote = if span.has_remote_parent { FLAGS_REMOTE_PARENT } else { 0 };
+        Self {
+            trace_id: Text(span.context.trace_id),
+            span_id: Text(span.context.span_id),
+            parent_span_id: span.parent.map(Text),
+            flags: FLAGS_SAMPLED | FLAGS_KNOWN_PARENT | remote,
+            name: Text(&span.name),
+            kind: match span.kind {
+                SpanKind::Internal => 1,
+                SpanKind::Server => 2,
+                SpanKind::Client => 3,
+            },
+            start_time_unix_nano: Text(span.start_unix_ns),
+            end_time_unix_nano: Text(span.end_unix_ns),
+            attributes: List(&span.attributes),
+            links: List(&span.links),
+            dropped_links_count: span.links_dropped,
+            status: span.is_error.then_some(Status { code: STATUS_ERROR }),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WireLink {
+    trace_id: Text<TraceId>,
+    span_id: Text<SpanId>,
+    flags: u32,
+}
+
+#[derive(Serialize)]
+struct WireAttribute<'a> {
+    key: &'static str,
+    value: WireValue<'a>,
+}
+
+impl<'a> From<&'a Attribute> for WireAttribute<'a> {
+    fn from(attribute: &'a Attribute) -> Self {
+        let value = match &attribute.value {
+            Value::Text(text) => WireValue::Text(text),
+            Value::Shared(text) => WireValue::Text(text),
+            Value::Integer(number) => WireValue::Integer(Text(*number)),
+            Value::Flag(flag) => WireValue::Flag(*flag),
+        };
+        Self { key: attribute.name, value }
+    }
+}
+
+#[derive(Serialize)]
+enum WireValue<'a> {
+    #[serde(rename = "stringValue")]
+    Text(&'a str),
+    #[serde(rename = "intValue")]
+    Integer(Text<i64>),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::context::{RandomIds, SpanId, TraceId};
+    use serde_json::json;
+
+    use crate::context::RandomIds;
     use crate::recorder::{BATCH_BYTES_MAX, BATCH_SPANS_MAX};
     use crate::span::tests::span as example;
 

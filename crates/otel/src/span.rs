@@ -1,6 +1,7 @@
 //! One span as the process records it, with its size in memory.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::context::{SpanContext, SpanId};
@@ -27,6 +28,17 @@ pub enum Value {
     Integer(i64),
     /// A condition.
     Flag(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Shared(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+        }
+    }
 }
 
 impl From<&'static str> for Value {

@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`writer`], [`reader`], [`ask`] and [`pushed`] (the load), [`engine`] (the
 //! databases), [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a
-//! finished run), then the tests: [`mix`], [`race_a`], [`faults`].
+//! finished run), then the tests: [`mix`], [`held`], [`faults`].
 //!
 //! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all
 //! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
@@ -31,8 +31,6 @@ mod mysql;
 pub(crate) mod networked;
 mod postgres;
 mod pushed;
-#[cfg(feature = "failpoints")]
-mod race_a;
 mod reader;
 mod rows;
 mod run;

@@ -85,6 +85,10 @@ fn a_receiver_verifies_the_signature_and_gets_the_keys() {
         .set("purge.targets.down.url", "\"http://127.0.0.1:1\"");
     let server = Server::start(&config);
     receiver.await_line("items ");
+    // While everything is due once more, a record is a part of that.
+    await_until("the second purge of everything", SOON, || {
+        server.metrics().sum("hotrow_purge_queue_entries", &[("target", "hook")]) == 0.0
+    });
     database.execute("UPDATE items SET v = 1 WHERE id = 7");
     // With its position.
     let incarnation = server.get("/items/7");
@@ -172,6 +176,10 @@ fn a_receiver_over_tls_is_verified_before_it_gets_a_key() {
     drop(server);
     let server = Server::start(&hook("hook", &authority, config));
     receiver.await_line("items ");
+    // While everything is due once more, a record is a part of that.
+    await_until("the second purge of everything", SOON, || {
+        server.metrics().sum("hotrow_purge_queue_entries", &[("target", "hook")]) == 0.0
+    });
     database.execute("UPDATE items SET v = 1 WHERE id = 7");
     receiver.await_line("items/7 ");
     assert_eq!(target(&server, "hook")["failures"], 0);

@@ -45,7 +45,8 @@ fn passed(config: &Config, database: &[&str]) -> Value {
     create(config, database);
     let server = Server::start(config);
     server.await_ready();
-    let arguments = [&FEW_KEYS[..], &MODEST, &["-d", "5s"], database].concat();
+    // Twice as long as an idle machine needs for the counts.
+    let arguments = [&FEW_KEYS[..], &MODEST, &["-d", "8s"], database].concat();
     let ended = Checker::against(config, &[&server], &arguments).ended(RUN);
     let report = ended.assert_passed(300, 100);
     assert_all_rules(&report, &ALL_RULES);
