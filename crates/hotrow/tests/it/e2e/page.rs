@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow_testkit::browser::await_rendered;
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
@@ -35,11 +37,41 @@ fn the_page_loads_and_shows_the_numbers() {
         ">Ready",
         ">products</th>",
         "products/1",
+        "Actions for products/1",
         "Purge products/1",
+        // Of charts without data only the captions remain.
+        "Errors and refusals</h2><p>nothing in the time shown",
+        "data-tip=\"Waited for a database read",
         "The feed follows",
         "<canvas",
     ];
     await_rendered(&format!("http://{}/", server.admin), &awaited);
+}
+
+/// In an outage the page says so first, and counts refusals as 5xx.
+#[test]
+fn an_outage_is_the_first_thing_on_the_page() {
+    let database = Database::with_products(3);
+    let server = Server::start(&Config::new(database.path()).collection("products"));
+    database.execute("ALTER TABLE products RENAME TO gone");
+    let mut client = server.client();
+    await_until("only failures for a second", SOON, || {
+        let failed = client.get("/products/1").status == 503;
+        let history = server.admin_client().get("/history").json();
+        let rate = |name: &str| history["series"][name].as_array()?.last()?.as_f64();
+        failed && rate("status.5xx") > Some(0.0) && rate("status.2xx") == Some(0.0)
+    });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                client.get("/products/1");
+            }
+        });
+        let awaited = [">Outage: clients get 5xx", "class=\"alarm\"", "of the answers."];
+        await_rendered(&format!("http://{}/", server.admin), &awaited);
+        stop.store(true, Relaxed);
+    });
 }
 
 #[test]
