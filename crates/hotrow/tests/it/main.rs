@@ -190,6 +190,7 @@ mod overload {
 /// [`common`] holds the tests that run over several engines; [`proxies`] tests a helper of the
 /// others.
 mod postgres {
+    mod compose;
     mod failures;
     mod grants;
     mod history;
