@@ -42,7 +42,6 @@ impl From<Exit> for ExitCode {
 /// in force; `None` is unlimited.
 ///
 /// When raising fails, the old limit stays in force and is returned.
-#[must_use]
 pub fn raise_open_files_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -43,7 +43,6 @@ pub enum ToolError {
 
 /// Replaces this process by `hotrow-lab`, with `command` before the arguments. Returns only when
 /// that fails.
-#[must_use]
 pub fn start(command: Option<&str>, args: &ToolArgs) -> ToolError {
     let program = match std::env::current_exe() {
         Ok(own) => own.with_file_name(PROGRAM),

@@ -6,8 +6,8 @@
 //! only prepared (XA) is held until its commit; on MariaDB until the engine has committed it too
 //! ([`Delivery::held_commit`]).
 //!
-//! After some events tables may differ from the last check of the catalogue: a *recheck* is required.
-//! Until it is complete, changes of an unverified table flush its collections.
+//! After some events tables may differ from the last check of the catalogue: a *recheck* is
+//! required. Until it is complete, changes of an unverified table flush its collections.
 
 use std::collections::HashMap;
 

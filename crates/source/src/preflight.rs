@@ -89,13 +89,11 @@ impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenErro
 }
 
 /// Returns errors as one line.
-#[must_use]
 pub fn joined<E: fmt::Display>(errors: &[E]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns findings as one line for a log.
-#[must_use]
 pub fn one_line(findings: &[Finding]) -> String {
     let lines: Vec<String> =
         findings.iter().map(|f| format!("{} ({})", f.problem, f.remedy)).collect();
@@ -115,7 +113,6 @@ pub fn readable<T: Clone>(tables: &[Result<T, Vec<Finding>>]) -> Vec<Result<T, S
 const NAMES_LISTED_MAX: usize = 20;
 
 /// Returns names for a message, cut off at a bound of 20.
-#[must_use]
 pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
     if names.is_empty() {
         return "none".into();

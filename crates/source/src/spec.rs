@@ -203,7 +203,6 @@ pub struct SessionSettings {
 
 impl ServerConfig {
     /// Returns the settings of sessions whose queries have this time limit.
-    #[must_use]
     pub fn session(&self, statement_timeout: Duration) -> SessionSettings {
         SessionSettings { statement_timeout, connect_timeout: self.connect_timeout }
     }

@@ -152,7 +152,6 @@ impl RefusalCounts {
     }
 
     /// Returns all, with the label of each.
-    #[must_use]
     pub fn totals(&self) -> [(&'static str, u64); StandbyRefusal::ALL.len()] {
         StandbyRefusal::ALL
             .map(|refusal| (refusal.label(), self.0[refusal as usize].load(Ordering::Relaxed)))

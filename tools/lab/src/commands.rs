@@ -203,7 +203,6 @@ pub(crate) enum LabError {
 
 impl LabError {
     /// Returns the exit status.
-    #[must_use]
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Experiment(_)

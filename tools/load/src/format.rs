@@ -9,7 +9,6 @@ pub fn counted(n: usize, what: &str) -> String {
 }
 
 /// Formats a duration; one that is only known to be longer begins with `>`.
-#[must_use]
 pub fn known(value: CensoredNs) -> String {
     match value {
         CensoredNs::Exact(ns) => duration(ns),
@@ -29,7 +28,6 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// Formats a whole number, not negative, with commas between thousands.
-#[must_use]
 pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let first = digits.len() % 3;
@@ -39,7 +37,6 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Rounds to a number of digits after the point.
-#[must_use]
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor

@@ -18,7 +18,6 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 const TABLE_WIDTH_MAX: usize = 1180;
 
 /// Renders the page.
-#[must_use]
 pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
     let script = has_plots(document).then(script::text);

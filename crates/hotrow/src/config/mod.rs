@@ -172,7 +172,6 @@ impl SourceConfig {
     }
 
     /// Returns whether its changes come from a hub.
-    #[must_use]
     pub fn follows_hub(&self) -> bool {
         match self {
             #[cfg(feature = "postgres")]
@@ -316,7 +315,6 @@ fn parse_edited(
 
 /// Returns every key that a file may set, as recorded by the reader. `NAME` is a placeholder for
 /// the name of a collection or a rule.
-#[must_use]
 pub fn known_keys() -> Vec<Known> {
     let text = "[collections.any.by.any]\n[collections.any.embed.any]\n[limits.rate.any]\n\
         [access.roles.any.columns.any]\n[access.keys.any]\n[access.certificates.any]\n\

@@ -57,7 +57,6 @@ pub enum InitError {
 
 impl InitError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use hotrow_types::version::{ChangeId, Version};
 
-/// Most groups with rechecks whose cause no probe has seen. Further ones wait for the newest of them.
+/// Most groups with rechecks whose cause no probe has seen. Others wait for the newest of them.
 const UNSEEN_MAX: usize = 1_024;
 
 /// Required rechecks, numbered since the start.
