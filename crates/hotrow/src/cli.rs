@@ -58,8 +58,9 @@ pub enum Command {
     #[cfg(feature = "hub")]
     #[command(after_help = "Example:\n  hotrow relay --config hotrow.toml")]
     Relay(RelayArgs),
-    /// Check a configuration file and list every problem in it
-    #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
+    /// Check a configuration file, and the database as at a start; list every problem
+    #[command(after_help = "Example:\n  hotrow check --config hotrow.toml\n\n\
+        Exit status 3: the file is fine, and the database was not reached.")]
     Check(CheckArgs),
     /// Write a configuration file from a database's catalogue
     #[command(after_help = INIT_EXAMPLES)]
@@ -296,7 +297,7 @@ impl Failure {
 /// Returns the cause if serving could not start or could not continue.
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let address = |of: Option<ListenAddress>| of.map(|ListenAddress(address)| address);
-    let overrides = Overrides { data: address(args.data), admin: address(args.admin) };
+    let overrides = Overrides { data: address(args.data), admin: address(args.admin), keys: None };
     // The last lines of the log are not lost.
     let on_abort = OnAbort::act(logging::flush);
     let host = Host::start(on_abort.clone())?;
@@ -306,7 +307,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text, file_text, collections, .. } = auto::load(file, &overrides, None)?;
+    let Loaded { resolved, text, file_text, collections, overrides, .. } =
+        auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -358,6 +360,7 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1 --data localhost:8080",
             "hotrow check --config f",
+            "hotrow check --config f --offline",
             "hotrow init --from sqlite:f",
             "hotrow init --from env:A --output f --force --schema a,b --tables c --url-env B --json",
             "hotrow health",

@@ -14,9 +14,7 @@ fn main() -> std::process::ExitCode {
         Command::Relay(args) => {
             hotrow::relay::relay(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
-        Command::Check(args) => {
-            hotrow::check::check(&args).map(|()| Exit::Fine).map_err(Failure::from)
-        }
+        Command::Check(args) => hotrow::check::check(&args).map_err(Failure::from),
         Command::Init(args) => hotrow::init::init(&args).map_err(Failure::from),
         Command::Health(args) => {
             hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)

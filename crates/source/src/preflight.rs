@@ -34,6 +34,25 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
     },
 }
 
+/// A failure to serve a database, or to connect to one of its hosts.
+pub trait OpenFailure: fmt::Display {
+    /// Returns whether nothing answered, so that nothing is known about the database.
+    fn is_unreachable(&self) -> bool;
+}
+
+impl<Target: fmt::Display, Connect: OpenFailure> OpenFailure for OpenError<Target, Connect> {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(hosts) if hosts.iter().all(OpenFailure::is_unreachable))
+    }
+}
+
+/// The driver of MongoDB reports a text, of a deployment in which no server could be selected.
+impl OpenFailure for String {
+    fn is_unreachable(&self) -> bool {
+        true
+    }
+}
+
 /// Parses the connection strings of the readers and of the feed. Without a `feed_url` both are the
 /// same.
 ///

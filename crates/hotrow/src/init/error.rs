@@ -26,6 +26,9 @@ pub enum InitError {
     /// The database cannot be examined.
     #[error("{0}")]
     Database(String),
+    /// The database does not answer.
+    #[error("{0}")]
+    Unreachable(String),
     /// No table has a name of `--tables`.
     #[error(
         "--tables: the database has no table {}, or this account may not see it; name tables as \
