@@ -48,7 +48,6 @@ impl DefaultKeys {
 }
 
 /// Returns the finding about a table that has no key to serve it by.
-#[must_use]
 pub fn none(spec: &CollectionConfig) -> Finding {
     let what = format!(
         "collection `{}`: no columns of `{}` are known to be unique together and \

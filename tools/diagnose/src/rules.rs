@@ -59,6 +59,8 @@ mod thread_states;
 mod too_few;
 mod withheld;
 
+use hotrow_measure::figures::grouped;
+
 use self::finding::{Finding, LimitClass};
 use crate::samples::Samples;
 
@@ -162,7 +164,7 @@ fn none_found(samples: &Samples) -> Finding {
     evidence.extend(samples.busy().map(|busy| format!("CPUs {:.0} % busy", busy * 100.0)));
     let kept = samples.load.and_then(|load| load.target_rate.map(|target| (load.rate, target)));
     evidence.extend(kept.map(|(rate, target)| {
-        format!("{rate:.0} of {target:.0} requests per second were answered")
+        format!("{} of {} requests per second were answered", grouped(rate), grouped(target))
     }));
     Finding {
         class: LimitClass::NoneFound,

@@ -1,6 +1,7 @@
 //! Formatting of figures. A value that is not a number becomes a dash.
 
 use hotrow_measure::calendar::{iso_date, iso_time};
+pub use hotrow_measure::figures::grouped;
 use hotrow_measure::statistics::{Estimate, Spread};
 
 const NOTHING: &str = "–";
@@ -19,19 +20,6 @@ pub fn number(value: f64) -> String {
         _ if size < 99.95 => format!("{value:.1}"),
         _ => grouped(value),
     }
-}
-
-/// Formats a whole number with thousands separators.
-pub fn grouped(value: f64) -> String {
-    if !value.is_finite() {
-        return NOTHING.to_owned();
-    }
-    let digits = format!("{:.0}", value.abs());
-    let first = digits.len() % 3;
-    let mut groups: Vec<&str> = vec![&digits[..first]];
-    groups.extend((first..digits.len()).step_by(3).map(|at| &digits[at..at + 3]));
-    let whole = groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>().join(",");
-    if value < 0.0 && whole != "0" { format!("−{whole}") } else { whole }
 }
 
 /// Formats a ratio with the digits that an interval of some per cent supports: `0.83`, `1.04`,
