@@ -97,6 +97,7 @@ mod e2e {
 
 mod embed;
 mod follow;
+mod help;
 mod histories;
 mod init;
 mod messages;
