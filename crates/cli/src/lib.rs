@@ -1,6 +1,7 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
 pub mod described;
+pub mod help;
 pub mod names;
 pub mod output;
 pub mod pages;
@@ -16,6 +17,19 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Longest duration of an option: a week.
 pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Commands of `hotrow` that the program `hotrow-lab` runs, with their purposes.
+pub const TOOLS: [(&str, &str); 6] = [
+    ("load", "Load an HTTP server, measure it, and name its limit"),
+    ("capacity", "Find the highest rate that meets an objective, and name the limit"),
+    (
+        "verify",
+        "Check the consistency contract: write to a table, read over HTTP, check each response",
+    ),
+    ("lab", "Compare whole deployments: services with proxies, caches and balancers"),
+    ("top", "Show running instances in the terminal: requests, latency, staleness, refusals"),
+    ("doctor", "Compare this machine's limits with a goal, and print how to raise them"),
+];
 
 /// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +89,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err("must not be longer than a week".to_owned());
     }
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+/// Parses a duration that is longer than zero.
+///
+/// # Errors
+/// As [`duration`], and zero.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(time) }
 }
 
 #[cfg(test)]

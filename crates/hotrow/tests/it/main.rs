@@ -97,8 +97,10 @@ mod e2e {
 
 mod embed;
 mod follow;
+mod help;
 mod histories;
 mod init;
+mod messages;
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment
 /// that `HOTROW_TEST_MONGODB_URL` names. Types, keys and refusals are in the engine's own tests.
