@@ -1,13 +1,14 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
 pub mod described;
-pub mod names;
 pub mod output;
 pub mod pages;
 pub mod problem;
 pub mod signals;
 pub mod transport_args;
 pub mod version;
+
+pub use hotrow_types::names;
 
 use std::process::ExitCode;
 use std::time::Duration;
