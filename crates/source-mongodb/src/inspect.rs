@@ -10,7 +10,7 @@ use super::bson::Document;
 use super::error::{self, finding};
 use super::json::Fields;
 use super::keys::{self, KeyShape, SampledType};
-use hotrow_source::preflight::Finding;
+use hotrow_source::preflight::{Finding, suggested};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 
 mod aliases;
@@ -89,10 +89,15 @@ pub(crate) async fn collections(
             });
             continue;
         }
-        let mut findings = check(
-            spec,
-            collection_kinds.iter().find(|(name, _)| *name == spec.table).map(|(_, kind)| kind),
-        );
+        let kind = collection_kinds.iter().find(|(name, _)| *name == spec.table);
+        let mut findings = check(spec, kind.map(|(_, kind)| kind));
+        if kind.is_none()
+            && let Some(finding) = findings.first_mut()
+        {
+            // Without them the finding is still right.
+            let names = database.list_collection_names().await.unwrap_or_default();
+            finding.problem.push_str(&suggested(&spec.table, &names));
+        }
         let shape =
             if findings.is_empty() { shape(database, spec).await? } else { Err(Vec::new()) };
         served.push(match shape {

@@ -27,6 +27,9 @@ pub(crate) const FOLDER: &str = "docs/reference/";
 const RENEW_VARIABLE: &str = "HOTROW_RENEW_REFERENCE";
 const RENEW: &str = "HOTROW_RENEW_REFERENCE=1 cargo test -p hotrow --test tidy renew_the_reference";
 const MARK: &str = "//! Reference `";
+/// Comment before the entries of a macro, each of which is a section: its doc comment, and
+/// `Name = "Heading"`.
+const ENTRIES: &str = "    // Reference `";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
@@ -62,6 +65,11 @@ fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     for (_, text) in tree.rust().filter(|(path, _)| path.contains("/src/")) {
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
+            if let Some((page, _)) = line.strip_prefix(ENTRIES).and_then(|of| of.split_once('`')) {
+                let entries = lines.by_ref().take_while(|line| *line != "}");
+                add_entries(pages.entry(page).or_default(), entries);
+                continue;
+            }
             let Some((page, heading)) =
                 line.strip_prefix(MARK).and_then(|mark| mark.split_once("`: "))
             else {
@@ -76,6 +84,18 @@ fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
         }
     }
     pages
+}
+
+/// Adds a section of each entry `Name = "Heading"` with its comment.
+fn add_entries<'a>(page: &mut Page<'a>, lines: impl Iterator<Item = &'a str>) {
+    let mut section = Section::default();
+    for line in lines {
+        if let Some(text) = line.trim_start().strip_prefix("/// ") {
+            section.add(text);
+        } else if let Some(heading) = line.split('"').nth(1) {
+            page.insert(heading, std::mem::take(&mut section));
+        }
+    }
 }
 
 impl Section {
