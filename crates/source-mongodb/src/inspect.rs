@@ -287,7 +287,18 @@ async fn sample(
     name: &str,
     fields: BsonDocument,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let pipeline = vec![doc! { "$sample": { "size": SAMPLE } }, doc! { "$project": fields }];
+    let documents = sampled(database, name, Some(fields)).await?;
+    Ok(documents.iter().filter_map(|document| serialize_to_vec(document).ok()).collect())
+}
+
+/// Reads some documents, with these fields or all of them.
+pub(crate) async fn sampled(
+    database: &Database,
+    name: &str,
+    fields: Option<BsonDocument>,
+) -> Result<Vec<BsonDocument>, Error> {
+    let mut pipeline = vec![doc! { "$sample": { "size": SAMPLE } }];
+    pipeline.extend(fields.map(|fields| doc! { "$project": fields }));
     let command =
         doc! { "aggregate": name, "pipeline": pipeline, "cursor": { "batchSize": SAMPLE + 1 } };
     let answer = database.run_command(command).await?;
@@ -296,11 +307,7 @@ async fn sample(
         .and_then(|c| c.get_array("firstBatch"))
         .cloned()
         .unwrap_or_default();
-    Ok(batch
-        .iter()
-        .filter_map(Bson::as_document)
-        .filter_map(|d| serialize_to_vec(d).ok())
-        .collect())
+    Ok(batch.iter().filter_map(Bson::as_document).cloned().collect())
 }
 
 fn sampled_types(
