@@ -24,7 +24,9 @@ pub(crate) const FOLDER: &str = "docs/reference/";
 /// Variable at which the pages are written.
 const RENEW_VARIABLE: &str = "HOTROW_RENEW_REFERENCE";
 const RENEW: &str = "HOTROW_RENEW_REFERENCE=1 cargo test -p hotrow --test tidy renew_the_reference";
-const MARK: &str = "//! Reference `";
+const MARK: &str = " Reference `";
+/// File other than of Rust whose comments are read, with `#`: each alert has its runbook.
+const ALERTS: &str = "packaging/monitoring/hotrow.rules.yml";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
@@ -56,19 +58,20 @@ pub(crate) fn reference(tree: &Tree) -> Vec<String> {
 
 fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     let mut pages: BTreeMap<&str, Page<'_>> = BTreeMap::new();
-    for (_, text) in tree.rust().filter(|(path, _)| path.contains("/src/")) {
-        let mut lines = text.lines().peekable();
+    let code = tree.rust().filter(|(path, _)| path.contains("/src/"));
+    let alerts = tree.text(ALERTS).map(|text| ("#", text));
+    for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(alerts) {
+        let mut lines = text.lines().map(|line| line.strip_prefix(sign)).peekable();
         while let Some(line) = lines.next() {
             let Some((page, heading)) =
-                line.strip_prefix(MARK).and_then(|mark| mark.split_once("`: "))
+                line.and_then(|line| line.strip_prefix(MARK)?.split_once("`: "))
             else {
                 continue;
             };
             let section = pages.entry(page).or_default().entry(heading).or_default();
-            while let Some(line) =
-                lines.next_if(|line| line.starts_with("//!") && !line.starts_with(MARK))
-            {
-                section.add(line.trim_start_matches("//!").strip_prefix(' ').unwrap_or_default());
+            let is_more = |line: &Option<&str>| line.is_some_and(|line| !line.starts_with(MARK));
+            while let Some(line) = lines.next_if(is_more).flatten() {
+                section.add(line.strip_prefix(' ').unwrap_or_default());
             }
         }
     }
