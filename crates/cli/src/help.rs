@@ -12,7 +12,7 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, Error, FromArgMatches};
 
-use crate::names::nearest;
+use hotrow_types::names::nearest;
 use crate::output::print_line;
 use crate::{Exit, TOOLS};
 
