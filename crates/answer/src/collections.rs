@@ -159,7 +159,6 @@ impl Collections {
     }
 
     /// Returns the collection of that number.
-    #[must_use]
     #[inline]
     pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {
         &self.list[usize::from(id)]
@@ -183,19 +182,16 @@ impl Collections {
     }
 
     /// Returns all, in the order of their numbers.
-    #[must_use]
     pub fn all(&self) -> &[Collection] {
         &self.list
     }
 
     /// Returns their names and sources.
-    #[must_use]
     pub fn names(&self) -> CollectionNames {
         self.list.iter().map(|own| (own.name.clone(), own.source)).collect()
     }
 
     /// Returns their number.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.list.len()
     }

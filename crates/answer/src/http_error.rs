@@ -115,7 +115,6 @@ pub enum HttpError {
 
 impl HttpError {
     /// Returns the status of the answer.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchPath | Self::NoSuchCollection | Self::NotFollowed => StatusCode::NOT_FOUND,
@@ -236,7 +235,6 @@ impl HttpError {
     }
 
     /// Returns the whole answer.
-    #[must_use]
     pub fn response(&self) -> Response<Body> {
         if let Self::Shed(disposition) = self {
             return shed::response(*disposition);
@@ -310,7 +308,6 @@ impl From<&LookupError<ReadFailure>> for HttpError {
 
 /// Returns a problem document. `type` is `about:blank`: the status says it all (RFC 9457, section
 /// 4.2.1).
-#[must_use]
 pub fn problem(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     let document = serde_json::json!({
         "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,

@@ -57,7 +57,6 @@ impl Provenance {
 
 /// Answers 412 with the tag of the record, or of the sender's view of it, by its `hash`. It holds
 /// for this request's condition only, so no cache may reuse it.
-#[must_use]
 pub fn precondition_failed(
     record: &Record,
     hash: Option<u64>,

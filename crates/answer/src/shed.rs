@@ -134,7 +134,6 @@ impl ShedCounts {
     }
 
     /// Returns the refusals at this level (not normal), of this kind and priority.
-    #[must_use]
     pub fn get(&self, level: Level, kind: Kind, priority: Priority) -> u64 {
         self.0[usize::from(level == Level::Critical)][kind as usize][priority as usize].get()
     }

@@ -4,7 +4,6 @@
 const NEAREST_SHOWN_MAX: usize = 3;
 
 /// Returns the names most similar to `name`, best first; empty if none is close.
-#[must_use]
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     // A third of the letters may differ: enough for a typo, too little for another word.
     let reach = name.chars().count().clamp(3, 30) / 3;

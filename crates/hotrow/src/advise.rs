@@ -84,7 +84,6 @@ impl From<TransportError> for AdviseError {
 
 impl AdviseError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Http2 | Self::Transport(_) => Exit::Usage,

@@ -66,7 +66,6 @@ const GROUPS: [Group; 4] = [
 ];
 
 /// Returns the command line, with the commands that `hotrow-lab` runs.
-#[must_use]
 pub fn program() -> Program {
     let tools =
         TOOLS.map(|(name, about)| clap::Command::new(name).about(about).disable_help_flag(true));
@@ -85,8 +84,10 @@ pub enum Command {
     #[cfg(feature = "hub")]
     #[command(after_help = "Examples:\n  hotrow relay --config hotrow.toml")]
     Relay(RelayArgs),
-    /// Check a configuration file and list every problem in it
-    #[command(after_help = "Examples:\n  hotrow check --config hotrow.toml")]
+    /// Check a configuration file, and the database as at a start; list every problem
+    #[command(after_help = "Examples:\n  hotrow check --config hotrow.toml\n  \
+        hotrow check --config hotrow.toml --offline\n\nExit status of hotrow check:\n  \
+        3: the file is fine, and the database was not reached")]
     Check(CheckArgs),
     /// Write a configuration file from a database's catalogue
     #[command(after_help = INIT_EXAMPLES)]
@@ -97,7 +98,7 @@ pub enum Command {
         hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
     )]
     Health(HealthArgs),
-    /// Ask a running service how much memory is worth it: its hit ratio at other capacities
+    /// Ask a running service how much memory is worth it: hit ratios at other capacities
     #[command(after_help = "Examples:\n  hotrow advise\n  hotrow advise --token-file admin.token \
         http://10.0.0.1:8081\n  hotrow advise --json")]
     Advise(AdviseArgs),
@@ -190,7 +191,6 @@ impl Failure {
     }
 
     /// Reports the failure on standard error and returns the exit status.
-    #[must_use]
     pub fn report(self) -> Exit {
         if self.exit != Exit::Interrupted {
             logging::last_line(&self.line);
@@ -257,7 +257,7 @@ impl Command {
             Self::Serve(args) => serve(&args)?,
             #[cfg(feature = "hub")]
             Self::Relay(args) => relay(&args)?,
-            Self::Check(args) => check(&args)?,
+            Self::Check(args) => return Ok(check(&args)?),
             Self::Init(args) => return Ok(init(&args)?),
             Self::Health(args) => health(&args)?,
             Self::Advise(args) => advise(&args)?,
@@ -276,7 +276,7 @@ impl Command {
 /// Returns the cause if serving could not start or could not continue.
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let address = |of: Option<ListenAddress>| of.map(|ListenAddress(address)| address);
-    let overrides = Overrides { data: address(args.data), admin: address(args.admin) };
+    let overrides = Overrides { data: address(args.data), admin: address(args.admin), keys: None };
     // The last lines of the log are not lost.
     let on_abort = OnAbort::act(logging::flush);
     let host = Host::start(on_abort.clone())?;
@@ -286,7 +286,8 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text, file_text, collections, .. } = auto::load(file, &overrides, None)?;
+    let Loaded { resolved, text, file_text, collections, overrides, .. } =
+        auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -330,6 +331,7 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1 --data localhost:8080",
             "hotrow check --config f",
+            "hotrow check --config f --offline",
             "hotrow init --from sqlite:f",
             "hotrow init --from env:A --output f --force --schema a,b --tables c --url-env B --json",
             "hotrow health",

@@ -70,7 +70,6 @@ pub enum HealthError {
 
 impl HealthError {
     /// Returns the exit status: 2 if the command line or the configuration is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::Usage,

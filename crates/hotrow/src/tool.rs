@@ -34,7 +34,6 @@ pub enum ToolError {
 
 /// Replaces this process by `hotrow-lab` if the arguments name a command of it. Returns only when
 /// they do not, or when that fails.
-#[must_use]
 pub fn start(arguments: &[OsString]) -> Option<ToolError> {
     let (name, rest) = arguments.get(1..)?.split_first()?;
     TOOLS.iter().find(|(tool, _)| name == tool)?;

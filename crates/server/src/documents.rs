@@ -61,7 +61,6 @@ impl DocumentsListener {
     }
 
     /// Returns the address, with the port that was taken.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.listeners.address()
     }

@@ -178,20 +178,17 @@ impl Shared {
     }
 
     /// Returns the counters of a source's feed.
-    #[must_use]
     pub fn feed_counts(&self, source: SourceId) -> &FeedCounts {
         &self.fetcher.sources[source.index()].feed
     }
 
     /// Returns a sink for the feed of a source.
-    #[must_use]
     pub fn sink(&self, source: SourceId) -> CacheSink {
         let reads = (&self.fetcher, &self.refresh);
         CacheSink::new(&self.cache, reads, (self.follows.clone(), self.tracking.clone()), source)
     }
 
     /// Returns the name of a source's thread: that of its work, where there is one source.
-    #[must_use]
     pub fn thread_name(&self, work: &str, source: SourceId) -> String {
         thread_name(work, &self.fetcher.sources, source)
     }

@@ -126,7 +126,6 @@ impl fmt::Debug for MongoSource {
 impl MongoSource {
     /// Returns the number of ignored changes since the start: changes of documents whose `_id` is
     /// of another type than the collection's ids, so that no URL names them.
-    #[must_use]
     pub fn ignored_changes_total(&self) -> u64 {
         self.shared.ignored.load(Ordering::Relaxed)
     }

@@ -6,6 +6,7 @@ mod listing;
 use std::sync::Arc;
 
 use hotrow_source::background::Background;
+use hotrow_source::default_key::DefaultKeys;
 use hotrow_source::discovery::{self, Configure, Discovered, ListedTable, Request};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
@@ -16,7 +17,7 @@ use super::error::full_text;
 use super::inspect::{Table, TableName};
 use super::server::Flavor;
 use super::target::Target;
-use super::{Finding, OpenError, checks, inspect_despite_locks};
+use super::{CHECKS_TIMEOUT, Finding, OpenError, blockers, checks, inspect, inspect_despite_locks};
 
 /// Lists the tables of a server, and checks each with the settings that `configure` chooses. The
 /// collections of `config` are not used. Blocks for up to the connection time-out of each host plus
@@ -59,6 +60,34 @@ pub fn discover(
         is_cut,
         findings: checked.of_all,
         unknown,
+    })
+}
+
+/// Looks up the keys of these collections, of which the configuration names none. Blocks for up to
+/// the connection time-out of each host plus half a minute.
+///
+/// # Errors
+/// The server cannot be reached, or does not answer.
+pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
+    let (readers, _) = preflight::targets(&config.server, Target::parse)?;
+    let background = Background::start("mysql", &Supervisor::default())?;
+    let settings = config.server.session(config.server.read_timeout);
+    let specs = config.server.collections_named(names);
+    background.run(async move {
+        let mut session =
+            connect::primary(&readers, settings, None).await.map_err(OpenError::Unreachable)?;
+        let found = async {
+            let Session { conn, identity, .. } = &mut session;
+            loop {
+                let found = inspect::default_keys(conn, identity, &readers.database, &specs).await;
+                match found {
+                    // A schema change may lock a table for longer than a read may take.
+                    Err(e) if blockers::is_wait(&e) => {}
+                    found => return found.map_err(|e| failed(&e)),
+                }
+            }
+        };
+        preflight::within(CHECKS_TIMEOUT, found).await
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_source::background::Background;
+use hotrow_source::default_key::DefaultKeys;
 use hotrow_source::discovery::{self, Configure, Discovered, Request};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
@@ -19,7 +20,7 @@ use super::inspect::{self, Table, concurrently};
 use super::publication::{self, Checked, Repair, Wanted};
 use super::survey::wanted;
 use super::target::Target;
-use super::{Finding, OpenError, checks, set};
+use super::{CHECKS_TIMEOUT, Finding, OpenError, checks, set};
 
 /// Lists the tables of a database, and checks each with the settings that `configure` chooses. The
 /// collections of `config` are not used. Blocks for up to the connection time-out of each host plus
@@ -60,6 +61,25 @@ pub fn discover(
         is_cut,
         findings: checked.of_all,
         unknown,
+    })
+}
+
+/// Looks up the keys of these collections, of which the configuration names none. Blocks for up to
+/// the connection time-out of each host plus half a minute.
+///
+/// # Errors
+/// The database cannot be reached, or does not answer.
+pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
+    let (readers, _) = preflight::targets(&config.server, Target::parse)?;
+    let background = Background::start("postgres", &Supervisor::default())?;
+    let settings = config.server.session(CHECKS_TIMEOUT);
+    let specs = config.server.collections_named(names);
+    background.run(async move {
+        let session =
+            connect::primary(&readers, settings, None).await.map_err(OpenError::Unreachable)?;
+        let found =
+            async { inspect::default_keys(&session.client, &specs).await.map_err(|e| failed(&e)) };
+        preflight::within(CHECKS_TIMEOUT, found).await
     })
 }
 

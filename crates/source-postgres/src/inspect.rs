@@ -20,6 +20,7 @@ mod view;
 use std::future::poll_fn;
 use std::task::Poll;
 
+use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
@@ -220,6 +221,28 @@ pub(crate) async fn tables(
     let inspections =
         specs.iter().enumerate().map(|(i, spec)| table(client, CollectionId(i as u16), spec));
     concurrently(inspections).await.into_iter().collect()
+}
+
+/// Looks up the primary keys of tables. What is no table has none; the checks say why.
+///
+/// # Errors
+/// An error of the driver.
+pub(crate) async fn default_keys(
+    client: &Client,
+    specs: &[CollectionConfig],
+) -> Result<DefaultKeys, Error> {
+    let mut found = DefaultKeys::default();
+    let all = concurrently(specs.iter().map(|spec| catalog::facts(client, spec))).await;
+    for (spec, facts) in specs.iter().zip(all) {
+        let Ok(facts) = facts? else { continue };
+        if matches!(facts.relkind, 'r' | 'p') {
+            let primary = facts.indexes.iter().find(|index| index.primary);
+            let primary = primary.map(|index| facts.columns_of(index).map(str::to_owned).collect());
+            let id = facts.column(default_key::ID).map(|column| column.name.as_str());
+            found.note(spec, id, primary.unwrap_or_default());
+        }
+    }
+    Ok(found)
 }
 
 /// Runs queries of one connection concurrently: they are sent without waiting for each other's

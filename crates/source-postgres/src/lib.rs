@@ -42,7 +42,7 @@ use hotrow_source::{
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
 
-pub use self::discover::discover;
+pub use self::discover::{default_keys, discover};
 pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;

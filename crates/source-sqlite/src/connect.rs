@@ -161,7 +161,9 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, prior: PriorState) -> Resul
     }
     let collections = &*config.collections;
     let watch = config.watch;
-    let settings = SurveySettings { collections, watch, tuning, on_refusal: prior.on_refusal };
+    let is_trial = config.is_trial;
+    let on_refusal = prior.on_refusal;
+    let settings = SurveySettings { collections, watch, tuning, on_refusal, is_trial };
     let installed = install(&conn, settings, prior.log, at.file).map_err(|e| match e {
         Refused::Rule(e) => e,
         Refused::Driver(e) => driver(e),

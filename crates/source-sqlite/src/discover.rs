@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use hotrow_source::default_key::DefaultKeys;
 use hotrow_source::discovery::{
     self, COLUMNS_MAX, Configure, Discovered, ListedColumn, ListedTable, Request,
 };
@@ -14,7 +15,7 @@ use super::config::{CollectionConfig, Config, Watch};
 use super::connect;
 use super::error::OpenError;
 use super::file::Header;
-use super::inspect::{Refused, inspect};
+use super::inspect::{self, Refused};
 use super::names::{LOG_TABLE, META_TABLE, quote};
 
 /// Table, view or virtual table of the file.
@@ -67,6 +68,25 @@ pub fn discover(
         findings: Vec::new(),
         unknown,
     })
+}
+
+/// Looks up the keys of these collections, of which the configuration names none.
+///
+/// # Errors
+/// The file cannot be opened or read.
+pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
+    let at = connect::locate(&config.path)?;
+    let conn = connect::open(&at, config.read_timeout)?;
+    Header::read(&conn)
+        .map_err(|detail| OpenError::NotADatabase { path: config.path.clone(), detail })?;
+    let mut found = DefaultKeys::default();
+    for spec in config.collections.iter().filter(|spec| names.contains(&spec.name)) {
+        inspect::default_key(&conn, spec, &mut found).map_err(|e| match e {
+            Refused::Rule(e) => e,
+            Refused::Driver(e) => OpenError::from_driver(&config.path, &e),
+        })?;
+    }
+    Ok(found)
 }
 
 /// Returns tables, views and virtual tables, without what belongs to SQLite, to a virtual table or
@@ -189,7 +209,7 @@ fn keys(conn: &Connection, table: &str) -> rusqlite::Result<Vec<Vec<String>>> {
 /// Runs the checks of a start on one table.
 fn check(conn: &Connection, spec: &CollectionConfig) -> rusqlite::Result<Vec<Finding>> {
     // The collection's number matters only to answers.
-    match inspect(conn, CollectionId(0), spec, Watch::None) {
+    match inspect::inspect(conn, CollectionId(0), spec, Watch::None) {
         Ok(_) => Ok(Vec::new()),
         Err(Refused::Rule(e)) => Ok(vec![Finding::new(e.to_string(), remedy(&e, spec))]),
         Err(Refused::Driver(e)) => Err(e),

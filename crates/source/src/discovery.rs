@@ -88,13 +88,11 @@ pub struct DiscoveredTable {
 
 impl Request {
     /// Returns whether a table was asked for by its name.
-    #[must_use]
     pub fn selects(&self, schema: &str, name: &str) -> bool {
         self.tables.is_empty() || self.tables.iter().any(|wanted| names(wanted, schema, name))
     }
 
     /// Returns the names of tables that none of these has.
-    #[must_use]
     pub fn unknown(&self, tables: &[ListedTable]) -> Vec<String> {
         let is_known =
             |wanted: &&String| tables.iter().any(|table| names(wanted, &table.schema, &table.name));
@@ -122,7 +120,6 @@ fn hidden_by_another(collection: &str, table: &str) -> Finding {
 /// Divides the inspected tables into those that can be served, each with the index of its
 /// collection, and the findings of each collection. `is_other`: the table of this index is another
 /// one than was listed.
-#[must_use]
 pub fn divided<T>(
     inspected: Vec<Result<T, Vec<Finding>>>,
     specs: &[CollectionConfig],
@@ -143,7 +140,6 @@ pub fn divided<T>(
 }
 
 /// Joins the listed tables with the settings chosen for them and the findings of each.
-#[must_use]
 pub fn joined(
     listed: Vec<ListedTable>,
     configs: Vec<CollectionConfig>,

@@ -92,7 +92,6 @@ enum Repr {
 
 impl Key {
     /// Returns the encoded form; equal keys have equal bytes.
-    #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -103,19 +102,16 @@ impl Key {
 
     /// Returns the columns of the encoded form: it without the collection, which has another number
     /// in another process.
-    #[must_use]
     pub fn encoded_columns(&self) -> &[u8] {
         &self.as_bytes()[2..]
     }
 
     /// Returns the collection of the key.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         collection_of(self.as_bytes())
     }
 
     /// Returns the key's columns, in the order of the schema.
-    #[must_use]
     pub fn parts(&self) -> Parts<'_> {
         Parts { rest: &self.as_bytes()[2..] }
     }
@@ -191,19 +187,16 @@ impl KeySchema {
     }
 
     /// Returns the types of the columns.
-    #[must_use]
     pub fn types(&self) -> &[KeyType] {
         &self.types
     }
 
     /// Returns the collection of the keys.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         self.collection
     }
 
     /// Returns whether an id's text may contain a comma, so that `%2C` in a list of ids is data.
-    #[must_use]
     pub fn can_contain_comma(&self) -> bool {
         self.types.iter().any(|t| matches!(t, KeyType::Text(_)))
     }
@@ -254,7 +247,6 @@ impl KeySchema {
 
     /// Makes a key of one integer from its canonical spelling, which has no percent-encoding.
     /// `None`: this collection's keys, or this text, need [`KeySchema::parse_url`].
-    #[must_use]
     #[inline]
     pub fn parse_integer_key(&self, raw: &str) -> Option<Key> {
         let [KeyType::Integer] = self.types[..] else { return None };
@@ -322,7 +314,6 @@ impl KeySchema {
     }
 
     /// Returns a key of this collection from its encoded form; `None` for the key of another one.
-    #[must_use]
     pub fn restore(&self, encoded: &[u8]) -> Option<Key> {
         if !encoded.starts_with(&self.collection.0.to_be_bytes()) {
             return None;

@@ -56,7 +56,6 @@ pub enum MeasureError {
 
 impl MeasureError {
     /// Returns the exit status.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Load(error) => error.exit(),

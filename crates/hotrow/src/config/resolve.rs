@@ -203,6 +203,7 @@ pub(super) fn resolve<'a>(
         hub,
         log,
         reload,
+        without_key: Vec::new(),
         warnings,
     })
 }

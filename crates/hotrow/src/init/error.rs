@@ -26,6 +26,9 @@ pub enum InitError {
     /// The database cannot be examined.
     #[error("{0}")]
     Database(String),
+    /// The database does not answer.
+    #[error("{0}")]
+    Unreachable(String),
     /// No table has a name of `--tables`.
     #[error(
         "--tables: the database has no table {}, or this account may not see it; name tables as \
@@ -57,7 +60,6 @@ pub enum InitError {
 
 impl InitError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,

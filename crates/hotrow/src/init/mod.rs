@@ -20,7 +20,7 @@ use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, print_line};
 use hotrow_source::discovery::{Configure, Discovered, Request};
-use hotrow_source::preflight::Finding;
+use hotrow_source::preflight::{Finding, OpenFailure};
 
 use crate::config::{self, ConfigError, Overrides, SourceConfig};
 
@@ -119,15 +119,15 @@ fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitE
     let configure: &Configure<'_> = &choice::configs;
     match source {
         SourceConfig::Sqlite(config) => {
-            text_of(hotrow_source_sqlite::discover(config, request, configure))
+            opened(hotrow_source_sqlite::discover(config, request, configure))
         }
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
-            text_of(hotrow_source_postgres::discover(config, request, configure))
+            opened(hotrow_source_postgres::discover(config, request, configure))
         }
         #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
-            text_of(hotrow_source_mysql::discover(config, request, configure))
+            opened(hotrow_source_mysql::discover(config, request, configure))
         }
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(_) => Err(InitError::Database(
@@ -138,8 +138,11 @@ fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitE
     }
 }
 
-fn text_of<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, InitError> {
-    result.map_err(|error| InitError::Database(error.to_string()))
+fn opened<T>(result: Result<T, impl OpenFailure>) -> Result<T, InitError> {
+    result.map_err(|error| match error.is_unreachable() {
+        true => InitError::Unreachable(error.to_string()),
+        false => InitError::Database(error.to_string()),
+    })
 }
 
 /// Returns the file's text, which the configuration accepts: a table with a name that it refuses

@@ -33,9 +33,14 @@ fn a_good_configuration_is_fine() {
         &folder,
         "[source]\nurl = 'sqlite:shop.db'\n[collections.b]\n[collections.a]\n",
     );
-    let (status, out, err) = outcome(&["check", "--config", &file]);
+    let (status, out, err) = outcome(&["check", "--offline", "--config", &file]);
     assert_eq!((status, err.as_str()), (Some(0), ""));
-    assert_eq!(out, format!("{file}: fine; 2 collections (a, b) from shop.db\n"));
+    let fine = "the file is fine; the database was not";
+    assert_eq!(out, format!("{file}: {fine} asked; 2 collections (a, b) from shop.db\n"));
+    let (status, out, err) = outcome(&["check", "--config", &file]);
+    assert_eq!((status, out.as_str()), (Some(3), ""));
+    let missing = "the database file shop.db does not exist";
+    assert!(err.starts_with(&format!("{file}: {fine} reached: {missing}")), "{err}");
 }
 
 #[test]
@@ -45,7 +50,7 @@ fn a_warning_is_no_failure() {
         &folder,
         "listen.admin = '0.0.0.0:8081'\nsource.url = 'sqlite:x'\n[collections.a]\n",
     );
-    let (status, _, err) = outcome(&["check", "--config", &file]);
+    let (status, _, err) = outcome(&["check", "--offline", "--config", &file]);
     assert_eq!(status, Some(0));
     assert!(
         err.contains("warning: the admin address 0.0.0.0:8081") && err.contains("admin.token"),
@@ -108,7 +113,7 @@ fn a_closed_output_is_no_crash() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
     let status = command
-        .args(["check", "--config", &file])
+        .args(["check", "--offline", "--config", &file])
         .stdout(full())
         .stderr(full())
         .status()

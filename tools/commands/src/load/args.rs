@@ -127,10 +127,10 @@ pub struct LoadArgs {
     /// Measure the maximum of this generator on this machine
     ///
     /// For some seconds, against a server of its own that does nothing; later results report the
-    /// share used. Accepts no URL, only -c,
-    /// -t, --json, -q and --progress. Kept in $XDG_CACHE_HOME/hotrow or ~/.cache/hotrow, for the
-    /// same processor model, kernel and program. HTTP/1.1 only.
-    #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
+    /// share used. Accepts no URL, only -c, -t, --json, -q and --progress. Kept in
+    /// $XDG_CACHE_HOME/hotrow or ~/.cache/hotrow, for the same processor model, kernel and
+    /// program. HTTP/1.1 only.
+    #[arg(long, conflicts_with_all = NOT_CALIBRATED.split(' '))]
     pub(super) calibrate: bool,
     /// Print one JSON object on standard output
     #[arg(long)]
@@ -224,40 +224,9 @@ const COMPARE_EXAMPLES: &str = "Examples:
   hotrow load compare --a before-*.json --b after-*.json --html compare.html";
 
 /// Options about a target, which a calibration refuses.
-const NOT_CALIBRATED: [&str; 32] = [
-    "urls",
-    "duration",
-    "requests",
-    "rate",
-    "arrivals",
-    "no_keepalive",
-    "pipeline",
-    "streams",
-    "http2",
-    "method",
-    "header",
-    "body",
-    "form",
-    "ids",
-    "ids_file",
-    "distribution",
-    "warmup",
-    "timeout",
-    "expect_status",
-    "seed",
-    "unix_socket",
-    "token_file",
-    "cacert",
-    "insecure",
-    "cert",
-    "key",
-    "slo",
-    "hdr",
-    "csv",
-    "html",
-    "percentiles",
-    "confirm",
-];
+const NOT_CALIBRATED: &str = "urls duration requests rate arrivals no_keepalive pipeline \
+    streams http2 method header body form ids ids_file distribution warmup timeout expect_status seed \
+    unix_socket token_file cacert insecure cert key slo hdr csv html percentiles confirm";
 
 /// The objectives of one `--slo`, as one value.
 #[derive(Clone, Debug, Default)]

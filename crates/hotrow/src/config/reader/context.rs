@@ -1,6 +1,7 @@
 //! What all tables of one file share: its text, its problems, and the keys that it may have.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use hotrow_cli::problem::Problem;
 
@@ -20,6 +21,9 @@ pub struct Known {
     pub range: String,
 }
 
+/// Keys of collections by their names.
+pub type DefaultKeys = BTreeMap<String, Vec<String>>;
+
 /// State shared by all tables of one file.
 pub(in super::super) struct Context<'a> {
     pub(in super::super) text: &'a str,
@@ -28,6 +32,10 @@ pub(in super::super) struct Context<'a> {
     pub(in super::super) known: RefCell<Vec<Known>>,
     /// Unknown keys, each with the number of its problem.
     pub(in super::super) unknown: RefCell<Vec<(usize, String)>>,
+    /// Keys of collections that name none, as the catalogue has them.
+    pub(in super::super) default_keys: DefaultKeys,
+    /// Collections that name none.
+    pub(in super::super) without_key: RefCell<Vec<String>>,
 }
 
 impl Context<'_> {

@@ -31,6 +31,7 @@ const COMMAND_LINES: &[Mistake] = &[
     ("hotrow health --timeout 5", "must be a number with a unit: us, ms, s, m or h; for example"),
     ("hotrow chek", "hotrow: there is no command chek; did you mean check?\n  serve     serve, "),
     ("hotrow chek", "\n  tools     load, capacity, verify, lab\nHelp: hotrow -h"),
+    ("hotrow load --pid x http://a", "--pid x: must be a whole number; for example --pid 4711"),
     ("hotrow lod", "there is no command lod; did you mean load?"),
     ("hotrow key nwe", "hotrow key: there is no command nwe; did you mean new?"),
 ];
