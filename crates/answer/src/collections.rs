@@ -147,7 +147,9 @@ impl Collections {
             Some((name, ReadTarget { keys: alias, of }))
         };
         let router = Router::new(own.into_iter().map(named), seed)
-            .with_composite_keys(composite.map(|collection| collection.schema.collection()))
+            .with_composite_keys(
+                composite.map(|own| (own.schema.collection(), own.schema.types().len())),
+            )
             .with_aliases(aliases.into_iter().filter_map(alias));
         Ok(Self { list, router })
     }

@@ -3,8 +3,8 @@
 //!
 //! Reading order: [`request`], [`context`], [`route`], [`credential`], [`read_requirement`] (what
 //! is asked); [`collections`], [`sight`], [`budgets`] (by what it is judged); [`answer`],
-//! [`record_answer`], [`respond`], [`body`], [`http_error`], [`shed`], [`cors`] (what is answered);
-//! [`activity`], [`rejection`] (the connection that carries both); [`metrics`].
+//! [`record_answer`], [`respond`], [`body`], [`http_error`], [`error_type`], [`shed`], [`cors`]
+//! (what is answered); [`activity`], [`rejection`] (the connection that carries both); [`metrics`].
 
 pub mod activity;
 pub mod answer;
@@ -17,6 +17,7 @@ pub mod commands;
 pub mod context;
 pub mod cors;
 pub mod credential;
+pub mod error_type;
 pub mod http_error;
 pub mod ids;
 pub mod memory;

@@ -87,7 +87,8 @@ pub fn capabilities(methods: &'static str) -> Response<Body> {
 
 /// Prebuilt, because an attacker may request missing ids as fast as others request records.
 pub(crate) const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
-    \"status\":404,\"title\":\"No such record\",\"type\":\"about:blank\"}";
+    \"status\":404,\"title\":\"No such record\",\
+    \"type\":\"/docs/reference/errors.md#no-such-record\"}";
 
 /// Adds the headers of every answer with data.
 pub fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Option<HeaderValue>) {

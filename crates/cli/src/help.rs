@@ -12,9 +12,9 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, Error, FromArgMatches};
 
-use crate::names::nearest;
 use crate::output::print_line;
 use crate::{Exit, TOOLS};
+use hotrow_types::names::nearest;
 
 /// Most lines of `-h` in a terminal of [`COLUMNS`].
 pub const SCREEN_LINES_MAX: usize = 30;

@@ -2,13 +2,14 @@
 
 pub mod described;
 pub mod help;
-pub mod names;
 pub mod output;
 pub mod pages;
 pub mod problem;
 pub mod signals;
 pub mod transport_args;
 pub mod version;
+
+pub use hotrow_types::names;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -199,6 +199,7 @@ impl Service {
         started: impl FnOnce(Served),
     ) -> Result<(), WorkerError> {
         let shared = &in_force.newest().shared;
+        _ = shared.ports.set((self.data().port(), self.admin().port()));
         let readiness = Readiness::new(
             Arc::clone(in_force),
             reloads.clone(),

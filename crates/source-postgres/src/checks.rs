@@ -95,7 +95,7 @@ pub(super) async fn server(
 }
 
 /// Checks the server's settings.
-async fn settings(
+pub(super) async fn settings(
     client: &Client,
     slot: Option<&KeptSlot>,
 ) -> Result<Vec<Finding>, tokio_postgres::Error> {

@@ -18,7 +18,7 @@ mod view;
 
 use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_source::field_schema::FieldSchema;
-use hotrow_source::preflight::listed;
+use hotrow_source::preflight::{listed, suggested};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -271,7 +271,7 @@ fn find_relation(conn: &Connection, spec: &CollectionConfig) -> Inspected<Relati
         return Err(OpenError::NoTable {
             collection: spec.name.clone(),
             table: spec.table.clone(),
-            have: listed(&have),
+            have: format!("{}{}", listed(&have), suggested(&spec.table, &have)),
         }
         .into());
     };
@@ -354,7 +354,7 @@ impl Facts {
                 table: spec.table.clone(),
                 column: name.into(),
                 setting,
-                have: listed(&have),
+                have: format!("{}{}", listed(&have), suggested(&spec.table, &have)),
             })
         })
     }

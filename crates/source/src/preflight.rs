@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use hotrow_types::names::nearest;
+
 use crate::background::ThreadError;
 pub use crate::finding::Finding;
 use crate::spec::ServerConfig;
@@ -140,6 +142,15 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
         names.iter().take(NAMES_LISTED_MAX).map(|n| format!("`{}`", n.as_ref())).collect();
     let more = names.len().saturating_sub(NAMES_LISTED_MAX);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}
+
+/// Returns the names that a misspelt one probably means, to be added to a message; empty without
+/// any.
+#[must_use]
+pub fn suggested<S: AsRef<str>>(wanted: &str, names: &[S]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let near = nearest(wanted, &names);
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", listed(&near)) }
 }
 
 /// All problems found; at least one.

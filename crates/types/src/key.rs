@@ -209,7 +209,7 @@ impl KeySchema {
     pub fn key(&self, parts: &[KeyPart<'_>]) -> Result<Key, KeyError> {
         let mut writer = self.writer(parts.len())?;
         for (i, (part, ty)) in parts.iter().zip(&self.types).enumerate() {
-            let wrong = KeyError::Type { part: i + 1, want: ty.name() };
+            let wrong = KeyError::Type { part: self.part(i), want: ty.name() };
             match (ty, part) {
                 (KeyType::Integer, KeyPart::Integer(v)) => writer.integer(*v)?,
                 (KeyType::Unsigned, KeyPart::Bytes(b)) if b.len() == UNSIGNED_BYTES => {
@@ -263,12 +263,12 @@ impl KeySchema {
     fn parse_encoded(&self, raw: &str) -> Result<Key, KeyError> {
         if let [ty] = self.types[..] {
             let mut writer = self.writer(1)?;
-            writer.parse(ty, &percent_decode(raw)?, 1)?;
+            writer.parse(ty, &percent_decode(raw)?, None)?;
             return Ok(writer.finish());
         }
         let mut writer = self.writer(raw.split(',').count())?;
         for (i, (text, ty)) in raw.split(',').zip(&self.types).enumerate() {
-            writer.parse(*ty, &percent_decode(text)?, i + 1)?;
+            writer.parse(*ty, &percent_decode(text)?, self.part(i))?;
         }
         Ok(writer.finish())
     }
@@ -280,7 +280,7 @@ impl KeySchema {
     pub fn parse_texts(&self, texts: &[&str]) -> Result<Key, KeyError> {
         let mut writer = self.writer(texts.len())?;
         for (i, (text, ty)) in texts.iter().zip(&self.types).enumerate() {
-            writer.parse(*ty, text, i + 1)?;
+            writer.parse(*ty, text, self.part(i))?;
         }
         Ok(writer.finish())
     }
@@ -335,6 +335,11 @@ impl KeySchema {
         let key = self.key(&parts)?;
         // One form for each key; a part that cannot be read ends the iterator early.
         if key.encoded_columns() == encoded { Ok(key) } else { Err(KeyError::Encoding) }
+    }
+
+    /// Returns the number of a column for an error.
+    fn part(&self, index: usize) -> Option<usize> {
+        (self.types.len() > 1).then_some(index + 1)
     }
 
     fn writer(&self, got: usize) -> Result<Writer, KeyError> {
@@ -415,7 +420,7 @@ impl Writer {
         self.push(bytes)
     }
 
-    fn parse(&mut self, ty: KeyType, text: &str, part: usize) -> Result<(), KeyError> {
+    fn parse(&mut self, ty: KeyType, text: &str, part: Option<usize>) -> Result<(), KeyError> {
         let wrong = KeyError::Type { part, want: ty.name() };
         if text.bytes().any(|b| b == 0) {
             return Err(KeyError::Nul);

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
-use hotrow_cli::names::nearest;
+use hotrow_types::names::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -168,10 +168,8 @@ impl<'a> Section<'a> {
             format!("did you mean {}?", near.join(" or "))
         };
         let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
-        if kind == "key" {
-            let problem = self.ctx.problems.borrow().len();
-            self.ctx.unknown.borrow_mut().push((problem, name.to_owned()));
-        }
+        let problem = self.ctx.problems.borrow().len();
+        self.ctx.unknown.borrow_mut().push((problem, kind, name.to_owned()));
         self.ctx.refuse(
             self.path_of(&path_part(name)),
             Some(key.span().start),

@@ -109,7 +109,7 @@ pub(crate) fn load_text(
 fn default_keys(resolved: &Resolved, file: &str) -> Result<DefaultKeys, AutoError> {
     let mut keys = DefaultKeys::new();
     let mut findings = Vec::new();
-    for source in &resolved.sources {
+    for (source, named) in resolved.sources.iter().zip(&resolved.server.sources) {
         let names = &resolved.without_key;
         if !source.collections().iter().any(|spec| names.contains(&spec.name)) {
             continue;
@@ -128,7 +128,10 @@ fn default_keys(resolved: &Resolved, file: &str) -> Result<DefaultKeys, AutoErro
             #[cfg(feature = "mongodb")]
             SourceConfig::Mongodb(_) => continue,
         };
-        let found = found.map_err(|error| AutoError::of(file, &error))?;
+        let found = found.map_err(|error| match resolved.sources.len() {
+            1 => AutoError::of(file, "", &error),
+            _ => AutoError::of(file, &format!("source {}: ", named.name), &error),
+        })?;
         keys.extend(found.keys);
         findings.extend(found.findings);
     }
@@ -142,9 +145,9 @@ fn default_keys(resolved: &Resolved, file: &str) -> Result<DefaultKeys, AutoErro
 }
 
 impl AutoError {
-    fn of(file: &str, error: &InitError) -> Self {
+    fn of(file: &str, source: &str, error: &InitError) -> Self {
         let is_unreachable = matches!(error, InitError::Unreachable(_));
-        Self::Catalogue { file: file.to_owned(), what: error.to_string(), is_unreachable }
+        Self::Catalogue { file: file.to_owned(), what: format!("{source}{error}"), is_unreachable }
     }
 }
 
@@ -167,8 +170,10 @@ fn from_catalogue(
         tables: Vec::new(),
         tables_max: TABLES_MAX,
         timeout: TIMEOUT,
+        is_for_setup: false,
+        role: None,
     };
-    let mut found = discover(source, &request).map_err(|error| AutoError::of(file, &error))?;
+    let mut found = discover(source, &request).map_err(|error| AutoError::of(file, "", &error))?;
     loop {
         let served: Vec<_> =
             found.tables.iter().filter(|table| table.findings.is_empty()).collect();

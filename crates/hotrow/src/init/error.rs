@@ -29,6 +29,12 @@ pub enum InitError {
     /// The database does not answer.
     #[error("{0}")]
     Unreachable(String),
+    /// The statements of `--apply` were not run.
+    #[error("--apply {0}")]
+    NotApplied(String),
+    /// The account of another database was named.
+    #[error("--role is for PostgreSQL, MySQL and MariaDB")]
+    Role,
     /// No table has a name of `--tables`.
     #[error(
         "--tables: the database has no table {}, or this account may not see it; name tables as \
@@ -62,7 +68,9 @@ impl InitError {
     /// Returns the exit status: 2 if the command line is wrong.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,
+            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) | Self::Role => {
+                Exit::Usage
+            }
             _ => Exit::Failed,
         }
     }

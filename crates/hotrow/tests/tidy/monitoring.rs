@@ -7,25 +7,26 @@ use crate::{assert_complains, assert_silent};
 
 const RULES: &str = "packaging/monitoring/hotrow.rules.yml";
 const DASHBOARD: &str = "packaging/monitoring/hotrow.dashboard.json";
-const RUNBOOK: &str = "docs/runbook.md";
+const RUNBOOK: &str = "docs/reference/runbook.md";
 const METRICS: &str = "docs/reference/metrics.md";
 /// Suffixes of the series of a histogram.
 const OF_HISTOGRAM: [&str; 3] = ["_bucket", "_count", "_sum"];
 
-/// Each alert has its section in the runbook and names it, in the same order.
+/// Each alert has its section in the runbook and names it.
 pub(crate) fn alerts(tree: &Tree) -> Vec<String> {
     let (Some(rules), Some(runbook)) = (tree.text(RULES), tree.text(RUNBOOK)) else {
         return vec![format!("{RULES} or {RUNBOOK} is missing")];
     };
     let after =
         |text: &'static str| move |line: &'_ str| line.trim().strip_prefix(text).map(str::to_owned);
-    let alerts: Vec<String> = rules.lines().filter_map(after("- alert: ")).collect();
+    let mut alerts: Vec<String> = rules.lines().filter_map(after("- alert: ")).collect();
     let urls: Vec<String> = rules.lines().filter_map(after("runbook_url: ")).collect();
     let sections: Vec<String> =
         runbook.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     let expected: Vec<String> =
         alerts.iter().map(|alert| format!("{RUNBOOK}#{}", alert.to_lowercase())).collect();
     let mut complaints = Vec::new();
+    alerts.sort();
     if alerts.is_empty() || alerts != sections {
         complaints.push(format!("{RULES} has {alerts:?}, and {RUNBOOK} has {sections:?}"));
     }
@@ -67,7 +68,7 @@ fn names(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-const RULE: &str = "- alert: HotrowDown\nrunbook_url: docs/runbook.md#hotrowdown";
+const RULE: &str = "- alert: HotrowDown\nrunbook_url: docs/reference/runbook.md#hotrowdown";
 
 #[test]
 fn an_alert_without_a_section_is_found() {

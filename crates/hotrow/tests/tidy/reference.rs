@@ -26,7 +26,12 @@ pub(crate) const FOLDER: &str = "docs/reference/";
 /// Variable at which the pages are written.
 const RENEW_VARIABLE: &str = "HOTROW_RENEW_REFERENCE";
 const RENEW: &str = "HOTROW_RENEW_REFERENCE=1 cargo test -p hotrow --test tidy renew_the_reference";
-const MARK: &str = "//! Reference `";
+const MARK: &str = " Reference `";
+/// Comment before the entries of a macro, each of which is a section: its doc comment, and
+/// `Name = "Heading"`.
+const ENTRIES: &str = "    // Reference `";
+/// File other than of Rust whose comments are read, with `#`: each alert has its runbook.
+const ALERTS: &str = "packaging/monitoring/hotrow.rules.yml";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
@@ -59,23 +64,42 @@ pub(crate) fn reference(tree: &Tree) -> Vec<String> {
 
 fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     let mut pages: BTreeMap<&str, Page<'_>> = BTreeMap::new();
-    for (_, text) in tree.rust().filter(|(path, _)| path.contains("/src/")) {
+    let code = tree.rust().filter(|(path, _)| path.contains("/src/"));
+    let alerts = tree.text(ALERTS).map(|text| ("#", text));
+    for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(alerts) {
         let mut lines = text.lines().peekable();
+        let mark = format!("{sign}{MARK}");
         while let Some(line) = lines.next() {
+            if let Some((page, _)) = line.strip_prefix(ENTRIES).and_then(|of| of.split_once('`')) {
+                let entries = lines.by_ref().take_while(|line| *line != "}");
+                add_entries(pages.entry(page).or_default(), entries);
+                continue;
+            }
             let Some((page, heading)) =
-                line.strip_prefix(MARK).and_then(|mark| mark.split_once("`: "))
+                line.strip_prefix(&*mark).and_then(|of| of.split_once("`: "))
             else {
                 continue;
             };
             let section = pages.entry(page).or_default().entry(heading).or_default();
-            while let Some(line) =
-                lines.next_if(|line| line.starts_with("//!") && !line.starts_with(MARK))
-            {
-                section.add(line.trim_start_matches("//!").strip_prefix(' ').unwrap_or_default());
+            let is_more = |line: &&str| line.starts_with(sign) && !line.starts_with(&*mark);
+            while let Some(line) = lines.next_if(is_more) {
+                section.add(line[sign.len()..].strip_prefix(' ').unwrap_or_default());
             }
         }
     }
     pages
+}
+
+/// Adds a section of each entry `Name = "Heading"` with its comment.
+fn add_entries<'a>(page: &mut Page<'a>, lines: impl Iterator<Item = &'a str>) {
+    let mut section = Section::default();
+    for line in lines {
+        if let Some(text) = line.trim_start().strip_prefix("/// ") {
+            section.add(text);
+        } else if let Some(heading) = line.split('"').nth(1) {
+            page.insert(heading, std::mem::take(&mut section));
+        }
+    }
 }
 
 impl Section {

@@ -1,6 +1,9 @@
 //! Mistakes of users, and what each is answered: a table per kind of input. An answer names what is
 //! wrong, the rule, and what to do.
 
+mod file;
+mod http;
+
 use hotrow_testkit::harness::{Ended, SOON};
 
 /// A mistake and a part of its answer.
