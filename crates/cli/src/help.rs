@@ -21,6 +21,16 @@ pub const SCREEN_LINES_MAX: usize = 30;
 /// Columns of a screen.
 pub const COLUMNS: usize = 100;
 
+/// Values by kind, for options that no example has.
+const VALUES: [(&str, &str); 6] = [
+    ("<ADDR>", "127.0.0.1:8080"),
+    ("<N>", "100"),
+    ("<PID>", "4711"),
+    ("<PORT>", "8080"),
+    ("<R>", "1000"),
+    ("<TIME>", "10s"),
+];
+
 /// A heading and the names of its commands.
 pub type Group = (&'static str, &'static [&'static str]);
 
@@ -49,7 +59,6 @@ pub fn arguments() -> Vec<OsString> {
 
 impl Program {
     /// Takes over a definition; its commands are in these groups.
-    #[must_use]
     pub fn new(command: Command, groups: &'static [Group]) -> Self {
         let mut command = command.disable_help_subcommand(true).mut_subcommands(|inner| {
             let tool = TOOLS.iter().find(|(name, _)| *name == inner.get_name());
@@ -223,10 +232,12 @@ fn example_of(command: &Command, option: &str) -> String {
     let examples = command.get_before_long_help().map(ToString::to_string).unwrap_or_default();
     let words: Vec<&str> = examples.split_whitespace().collect();
     let used = words.windows(2).find(|pair| names(argument).iter().any(|name| name == pair[0]));
-    match (used, argument.get_default_values()) {
+    let usual = argument.get_default_values().first().map(|value| value.to_string_lossy());
+    let of_kind = VALUES.iter().find(|(kind, _)| argument.to_string().ends_with(kind));
+    match (used, usual.as_deref().or(of_kind.map(|(_, value)| *value))) {
         (Some(pair), _) => format!("; for example {}", pair.join(" ")),
-        (None, [usual]) => format!("; for example {option} {}", usual.to_string_lossy()),
-        (None, _) => String::new(),
+        (None, Some(value)) => format!("; for example {option} {value}"),
+        (None, None) => String::new(),
     }
 }
 

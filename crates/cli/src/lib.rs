@@ -23,10 +23,7 @@ pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const TOOLS: [(&str, &str); 6] = [
     ("load", "Load an HTTP server, measure it, and name its limit"),
     ("capacity", "Find the highest rate that meets an objective, and name the limit"),
-    (
-        "verify",
-        "Check the consistency contract: write to a table, read over HTTP, check each response",
-    ),
+    ("verify", "Check the consistency contract by writes to a table and reads over HTTP"),
     ("lab", "Compare whole deployments: services with proxies, caches and balancers"),
     ("top", "Show running instances in the terminal: requests, latency, staleness, refusals"),
     ("doctor", "Compare this machine's limits with a goal, and print how to raise them"),

@@ -85,8 +85,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  hotrow relay --config hotrow.toml")]
     Relay(RelayArgs),
     /// Check a configuration file, and the database as at a start; list every problem
-    #[command(after_help = "Examples:\n  hotrow check --config hotrow.toml\n\n\
-        Exit status 3: the file is fine, and the database was not reached.")]
+    #[command(after_help = "Examples:\n  hotrow check --config hotrow.toml\n  \
+        hotrow check --config hotrow.toml --offline\n\nExit status of hotrow check:\n  \
+        3: the file is fine, and the database was not reached")]
     Check(CheckArgs),
     /// Write a configuration file from a database's catalogue
     #[command(after_help = INIT_EXAMPLES)]
@@ -97,7 +98,7 @@ pub enum Command {
         hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
     )]
     Health(HealthArgs),
-    /// Ask a running service how much memory is worth it: its hit ratio at other capacities
+    /// Ask a running service how much memory is worth it: hit ratios at other capacities
     #[command(after_help = "Examples:\n  hotrow advise\n  hotrow advise --token-file admin.token \
         http://10.0.0.1:8081\n  hotrow advise --json")]
     Advise(AdviseArgs),
@@ -190,7 +191,6 @@ impl Failure {
     }
 
     /// Reports the failure on standard error and returns the exit status.
-    #[must_use]
     pub fn report(self) -> Exit {
         if self.exit != Exit::Interrupted {
             logging::last_line(&self.line);

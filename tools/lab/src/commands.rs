@@ -44,21 +44,27 @@ enum LabCommand {
     #[command(flatten)]
     Measure(MeasureCommand),
     /// Run an experiment and write its report
+    #[command(after_help = "Examples:\n  hotrow-lab run backends-limited-cpu\n  \
+        hotrow-lab run my-service.toml --rounds 5 --out results/")]
     Run(Box<run::RunArgs>),
     /// List the shipped experiments
+    #[command(after_help = "Examples:\n  hotrow-lab list")]
     List(results::ListArgs),
     /// Write the report of a finished run again
+    #[command(after_help = "Examples:\n  hotrow-lab report results/monday")]
     Report(results::ReportArgs),
     /// Compare two runs of an experiment
+    #[command(after_help = "Examples:\n  hotrow-lab compare results/monday results/friday")]
     Compare(results::CompareArgs),
     /// Print the nginx configuration of a deployment, with explanatory comments
     #[command(after_help = NGINX_EXAMPLES)]
     Nginx(Box<nginx::NginxArgs>),
-    /// Send the same requests through one thread, threads, pools and async: their costs and limits
+    /// Measure costs and limits of one thread, many threads, pools and async
     Models(Box<models::ModelsArgs>),
-    /// Run the rate limiter's published vectors on the server's limits: expected and actual results
+    /// Compare the rate limiter with its published vectors
+    #[command(after_help = "Examples:\n  hotrow-lab limiter --markdown")]
     Limiter(limiter::LimiterArgs),
-    /// Replay access traces against cache policies: hit ratios of LRU, LFU, S3-FIFO and Hotrow
+    /// Replay access traces against cache policies: LRU, LFU, S3-FIFO and Hotrow
     Policies(policies::PoliciesArgs),
     /// Run one model in this process; `lab models` starts it
     #[command(hide = true)]

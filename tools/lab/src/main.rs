@@ -25,14 +25,7 @@ static LONG_VERSION: LazyLock<String> =
     LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
 
 const HELP: &str = "Examples:
-  hotrow-lab list
   hotrow-lab run backends-limited-cpu
-  hotrow-lab run my-service.toml --rounds 5 --out results/
-  hotrow-lab compare results/monday results/friday
-  hotrow-lab nginx --for round-robin-cache
-  hotrow-lab models --requests 20000 --scale 0.1
-  hotrow-lab limiter
-  hotrow-lab policies web12.trace.xz
 
 Exit status of hotrow-lab:
   0: fine

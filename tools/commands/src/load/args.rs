@@ -127,9 +127,9 @@ pub struct LoadArgs {
     /// Measure the maximum of this generator on this machine
     ///
     /// For some seconds, against a server of its own that does nothing; later results report the
-    /// share used. Accepts no URL, only -c,
-    /// -t, --json, -q and --progress. Kept in $XDG_CACHE_HOME/hotrow or ~/.cache/hotrow, for the
-    /// same processor model, kernel and program. HTTP/1.1 only.
+    /// share used. Accepts no URL, only -c, -t, --json, -q and --progress. Kept in
+    /// $XDG_CACHE_HOME/hotrow or ~/.cache/hotrow, for the same processor model, kernel and
+    /// program. HTTP/1.1 only.
     #[arg(long, conflicts_with_all = NOT_CALIBRATED.split(' '))]
     pub(super) calibrate: bool,
     /// Print one JSON object on standard output

@@ -23,8 +23,8 @@ const COMMAND_LINES: &[Mistake] = &[
     ("hotrow serve --demo --demo-writes x", "must be a whole number between 1 and 20000"),
     ("hotrow serve --demo --config hotrow.toml", "--demo cannot be used with --config <FILE>"),
     ("hotrow serve", "<URL|--config <FILE>|--demo> is missing"),
-    ("hotrow check", "--config <FILE> is missing\nUsage: hotrow check --config <FILE>"),
-    ("hotrow check hotrow.toml", "hotrow.toml is not expected here\nUsage: hotrow check --config"),
+    ("hotrow check", "--config <FILE> is missing\nUsage: hotrow check [OPTIONS] --config <FILE>"),
+    ("hotrow check hotrow.toml", "hotrow.toml is not expected here\nUsage: hotrow check [OPTIONS]"),
     ("hotrow load -c x http://a", "--connections x: must be a whole number; for example -c 100"),
     ("hotrow load -c 0 http://a", "--connections 0: must be a whole number of at least 1"),
     ("hotrow load --rate fast http://a", "for example --rate 20000\nHelp: hotrow load -h"),
@@ -34,6 +34,7 @@ const COMMAND_LINES: &[Mistake] = &[
     ("hotrow health --timeout 5", "must be a number with a unit: us, ms, s, m or h; for example"),
     ("hotrow chek", "hotrow: there is no command chek; did you mean check?\n  serve     serve, "),
     ("hotrow chek", "\n  tools     load, capacity, verify, lab\nHelp: hotrow -h"),
+    ("hotrow load --pid x http://a", "--pid x: must be a whole number; for example --pid 4711"),
     ("hotrow lod", "there is no command lod; did you mean load?"),
     ("hotrow key nwe", "hotrow key: there is no command nwe; did you mean new?"),
 ];
