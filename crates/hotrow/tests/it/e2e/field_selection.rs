@@ -89,12 +89,3 @@ fn unknown_fields_are_refused_and_new_columns_are_known_when_they_are_served() {
         answer.status == 200 && answer.text() == r#"{"size":7}"#
     });
 }
-
-#[test]
-fn without_permission_a_selection_is_refused_and_not_ignored() {
-    let database = Database::with_products(1);
-    let server = Server::start(&Config::new(database.path()).collection("products"));
-    let mut client = server.client();
-    let (_, detail) = client.get("/products/1?fields=name").problem(400);
-    assert!(detail.contains("allow_fields"), "{detail}");
-}

@@ -17,7 +17,6 @@ const FILES: &[Mistake] = &[
     ),
     ("ttl = '5s'", "ttl: unknown key; it belongs to [cache]"),
     ("[tls]\ncert = 'a'", "tls: unknown table; it belongs to [admin] or [listen]"),
-    ("[source]\nurl = '{db}'\n[collections.product]", "`product`; the database has `products`"),
     ("[source]\nurl = '{db}'\n[collections.product]", "; did you mean `products`?"),
     ("[source]\nurl = '{db}'\n[collections.a]\ntable = 'prodcuts'", "; did you mean `products`?"),
     ("[source]\nurl = 'postgres://u:p4@ss@h/d'", "source.url: the connection string has `@`, `/`,"),
