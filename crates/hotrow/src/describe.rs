@@ -86,7 +86,7 @@ fn embed(embed: &EmbedConfig) -> DescribedEmbed {
     }
 }
 
-fn key_type(name: KeyTypeName) -> &'static str {
+pub(crate) fn key_type(name: KeyTypeName) -> &'static str {
     match name {
         KeyTypeName::Integer => "integer",
         KeyTypeName::Text => "text",

@@ -202,8 +202,13 @@ pub struct SessionSettings {
 }
 
 impl ServerConfig {
-    /// Returns the settings of sessions whose queries have this time limit.
+    /// Returns the collections of these names.
     #[must_use]
+    pub fn collections_named(&self, names: &[String]) -> Vec<CollectionConfig> {
+        self.collections.iter().filter(|spec| names.contains(&spec.name)).cloned().collect()
+    }
+
+    /// Returns the settings of sessions whose queries have this time limit.
     pub fn session(&self, statement_timeout: Duration) -> SessionSettings {
         SessionSettings { statement_timeout, connect_timeout: self.connect_timeout }
     }

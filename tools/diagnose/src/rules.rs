@@ -59,6 +59,8 @@ mod thread_states;
 mod too_few;
 mod withheld;
 
+use hotrow_measure::figures::grouped;
+
 use self::finding::{Finding, LimitClass};
 use crate::samples::Samples;
 
@@ -102,13 +104,11 @@ const CONSEQUENCE_FACTOR: f64 = 0.9;
 
 /// Applies every rule; returns the most certain finding first. If none is likely, the result
 /// includes that no limit was found.
-#[must_use]
 pub fn evaluate(samples: &Samples) -> Vec<Finding> {
     evaluate_some(samples, |_| true)
 }
 
 /// The same for the `wanted` classes; "no limit was found" is always possible.
-#[must_use]
 pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> Vec<Finding> {
     let found = RULES.iter().filter_map(|rule| rule(samples));
     let mut findings: Vec<Finding> = found.filter(|finding| wanted(finding.class)).collect();
@@ -164,7 +164,7 @@ fn none_found(samples: &Samples) -> Finding {
     evidence.extend(samples.busy().map(|busy| format!("CPUs {:.0} % busy", busy * 100.0)));
     let kept = samples.load.and_then(|load| load.target_rate.map(|target| (load.rate, target)));
     evidence.extend(kept.map(|(rate, target)| {
-        format!("{rate:.0} of {target:.0} requests per second were answered")
+        format!("{} of {} requests per second were answered", grouped(rate), grouped(target))
     }));
     Finding {
         class: LimitClass::NoneFound,

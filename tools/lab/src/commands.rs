@@ -16,7 +16,7 @@ mod run;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Command, Subcommand};
+use clap::{Args, Subcommand};
 use hotrow_commands::cli::{MeasureCommand, MeasureError};
 use hotrow_lab::experiment::ConfigError;
 use hotrow_lab::run::RunError;
@@ -27,6 +27,7 @@ use hotrow_proxies::delay::DelayError;
 use hotrow_proxies::nginx::NginxError;
 
 use hotrow_cli::Exit;
+use hotrow_cli::help::Program;
 use hotrow_cli::output::{self, OutputError};
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 
@@ -53,8 +54,7 @@ enum LabCommand {
     /// Print the nginx configuration of a deployment, with explanatory comments
     #[command(after_help = NGINX_EXAMPLES)]
     Nginx(Box<nginx::NginxArgs>),
-    /// Send the same requests through one thread, many threads, pools and async: the cost of each,
-    /// and their limits
+    /// Send the same requests through one thread, threads, pools and async: their costs and limits
     Models(Box<models::ModelsArgs>),
     /// Run the rate limiter's published vectors on the server's limits: expected and actual results
     Limiter(limiter::LimiterArgs),
@@ -203,7 +203,6 @@ pub(crate) enum LabError {
 
 impl LabError {
     /// Returns the exit status.
-    #[must_use]
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Experiment(_)
@@ -233,7 +232,7 @@ impl LabError {
 ///
 /// # Errors
 /// Returns the reason for a missing result.
-pub(crate) fn lab(args: &LabArgs, program: &Command) -> Result<Exit, LabError> {
+pub(crate) fn lab(args: &LabArgs, program: &Program) -> Result<Exit, LabError> {
     match &args.command {
         LabCommand::Measure(command) => Ok(command.run()?),
         LabCommand::Run(args) => run::run(args),

@@ -1,15 +1,16 @@
 //! Durations and counts as text.
 
+pub use hotrow_measure::figures::grouped;
+
 use crate::stats::CensoredNs;
 
-/// Formats `1 thread`, `2 threads`.
+/// Formats `1 thread`, `2,000 threads`.
 pub fn counted(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
+    format!("{} {what}{plural}", grouped(n as f64))
 }
 
 /// Formats a duration; one that is only known to be longer begins with `>`.
-#[must_use]
 pub fn known(value: CensoredNs) -> String {
     match value {
         CensoredNs::Exact(ns) => duration(ns),
@@ -28,18 +29,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// Formats a whole number, not negative, with commas between thousands.
-#[must_use]
-pub fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let first = digits.len() % 3;
-    let mut groups: Vec<&str> = vec![&digits[..first]];
-    groups.extend((first..digits.len()).step_by(3).map(|at| &digits[at..at + 3]));
-    groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>().join(",")
-}
-
 /// Rounds to a number of digits after the point.
-#[must_use]
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
@@ -48,14 +38,6 @@ pub fn rounded(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_are_separated() {
-        assert_eq!(
-            [0.0, 999.4, 1000.0, 140_000.0, 1_234_567.0].map(grouped),
-            ["0", "999", "1,000", "140,000", "1,234,567"]
-        );
-    }
 
     #[test]
     fn durations_have_a_fitting_unit() {

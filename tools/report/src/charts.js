@@ -471,7 +471,7 @@
     }
 
     resize() {
-      const width = Math.min(900, Math.floor(this.box.clientWidth));
+      const width = Math.min(1100, Math.floor(this.box.clientWidth));
       if (width > 0 && width !== this.plot.width) {
         this.plot.setSize({ width, height: width > 500 ? 310 : 260 });
       }

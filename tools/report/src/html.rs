@@ -16,9 +16,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
      'none'";
 /// Width in px of the widest table that is not stacked on a page of 1280 px.
 const TABLE_WIDTH_MAX: usize = 1180;
+/// Width in px of the widest table beside a chart; the columns of `.grid` in style.css are wider.
+const SHARED_WIDTH_MAX: usize = 500;
 
 /// Renders the page.
-#[must_use]
 pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
     let script = has_plots(document).then(script::text);
@@ -28,9 +29,7 @@ pub fn render(document: &Document) -> String {
         out.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(&document.subtitle)));
     }
     out.push_str("</header>\n");
-    for (number, block) in document.blocks.iter().enumerate() {
-        out.push_str(&self::block(block, number));
-    }
+    out.push_str(&body(&document.blocks));
     if let Some(script) = script {
         out.push_str(&format!(
             "<footer>\n<p class=\"foot\">Charts: uPlot {}, © 2022 Leon Sorokin, MIT License; its \
@@ -43,6 +42,41 @@ pub fn render(document: &Document) -> String {
     }
     out.push_str("</body>\n</html>\n");
     out
+}
+
+/// Renders the blocks. Charts and narrow tables that follow each other are side by side on a page
+/// with the room.
+fn body(blocks: &[Block]) -> String {
+    let mut number = 0;
+    let mut rendered = |block: &Block| {
+        number += 1;
+        self::block(block, number - 1)
+    };
+    let mut out = String::new();
+    for group in blocks.chunk_by(|one, next| shares_width(one) && shares_width(next)) {
+        match group {
+            [block] => out.push_str(&rendered(block)),
+            blocks => {
+                let parts =
+                    blocks.iter().map(|block| format!("<div>\n{}</div>\n", rendered(block)));
+                out.push_str(&format!(
+                    "<div class=\"grid\">\n{}</div>\n",
+                    parts.collect::<String>()
+                ));
+            }
+        }
+    }
+    out
+}
+
+fn shares_width(block: &Block) -> bool {
+    match block {
+        Block::Plot(plot) => {
+            matches!(plot, Plot::Lines(_) | Plot::Marked(_) | Plot::HeatMap(_))
+        }
+        Block::Table(table) => width_px(table) <= SHARED_WIDTH_MAX,
+        _ => false,
+    }
 }
 
 /// Returns the beginning up to the end of the `head` element.
@@ -293,6 +327,16 @@ mod tests {
         assert!(html.contains("uPlot 1.6.32, © 2022 Leon Sorokin, MIT License"));
         let plain = render(&Document { blocks: Vec::new(), ..page(&[]) });
         assert!(!plain.contains("script") && plain.contains("default-src 'none'"), "{plain}");
+    }
+
+    #[test]
+    fn charts_and_narrow_tables_in_a_row_share_the_width() {
+        let mut document = page(&["a"]);
+        let html = render(&document);
+        let grid = html.split_once("<div class=\"grid\">").expect("a grid").1;
+        assert!(grid.contains("<table>") && grid.contains("<figure>"), "{grid}");
+        document.blocks.insert(1, Block::Text("between".to_owned()));
+        assert!(!render(&document).contains("<div class=\"grid\">"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hotrow_load::bottleneck::stall::hidden_stall;
 use hotrow_load::bottleneck::{self, Bottleneck, RATE_KEPT, RateCause};
 use hotrow_load::format::{counted, duration, grouped, known};
 use hotrow_load::outcome::{Outcome, RunEnd, UNREACHABLE_SECONDS};
-use hotrow_load::stats::CensoredNs;
+use hotrow_load::stats::{CensoredNs, LoadStats, OTHER_STATUS};
 
 /// Share of awaited responses from which unread ones are reported, together with the next value.
 const UNREAD_SHARE_REPORTED: f64 = 0.1;
@@ -13,6 +13,9 @@ const UNREAD_NS_REPORTED: u64 = 100_000;
 
 /// Mean requests in flight below this share of the room for them are reported.
 const IN_FLIGHT_SHARE: f64 = 0.9;
+
+/// Share of the sent requests that failed from which that is the result, whatever limited the rest.
+const MOSTLY_FAILED: f64 = 0.5;
 
 /// The limit that a diagnosis names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +38,46 @@ pub fn sentence_beside(outcome: &Outcome, named: Option<NamedLimit>) -> String {
     parts.join(" ")
 }
 
+/// Returns how most requests failed, with the usual reason as a question; `None` if most did not.
+/// Such a run says nothing about a limit.
+pub fn mostly_failed(outcome: &Outcome) -> Option<String> {
+    let LoadStats { counts, refused, .. } = &outcome.total;
+    let failed = counts.errors.total() + counts.timeouts;
+    if counts.sent == 0 || (failed as f64) < MOSTLY_FAILED * counts.sent as f64 {
+        return None;
+    }
+    let errors = &counts.errors;
+    let lost = errors.reset + errors.closed + errors.goaway + errors.stream_reset;
+    let mut kinds = vec![
+        (counts.timeouts, "timed out: is the target too slow?".to_owned()),
+        (lost, "were ended by the target: a limit of its connections?".to_owned()),
+        (errors.malformed, "were answered with something else: is this an HTTP server?".to_owned()),
+        (errors.refused_stream, "were refused streams: more than the target allows?".to_owned()),
+    ];
+    kinds.extend(refused.iter().map(|(status, latency)| (latency.count(), status_words(*status))));
+    let (most, words) = kinds.into_iter().max_by_key(|(count, _)| *count)?;
+    Some(format!("{} {words}", percent(most as f64 / counts.sent as f64)))
+}
+
+/// Returns an unexpected status with its usual reason: RFC 9110 section 15, RFC 6585 section 4.
+fn status_words(status: u16) -> String {
+    let reason = match status {
+        OTHER_STATUS => return "had other statuses: what does the target answer?".to_owned(),
+        1..300 => "is --expect-status right?",
+        300..400 => "is this the right address?",
+        401 | 403 => "a missing token?",
+        404 | 410 => "wrong ids?",
+        429 => "a rate limit?",
+        400..500 => "a wrong request?",
+        502 | 504 => "no answer from behind a proxy?",
+        503 => "overload, or a database that is away?",
+        500.. => "an error in the target?",
+    };
+    format!("were {status}: {reason}")
+}
+
 /// Returns the result in a line: whether the rate was kept, the share of failed requests, and what
-/// limited it.
+/// limited it; of a run that mostly failed, how.
 pub fn summary(outcome: &Outcome, named: Option<NamedLimit>) -> String {
     let counts = &outcome.total.counts;
     let failed = failed(outcome);
@@ -56,10 +97,15 @@ pub fn summary(outcome: &Outcome, named: Option<NamedLimit>) -> String {
     if counts.sent == 0 {
         return format!("{early}FAILED: nothing was sent.");
     }
+    let mostly = mostly_failed(outcome);
     if counts.ok == 0 {
-        return format!("{early}FAILED: no request was answered as expected.");
+        let how = mostly.map_or_else(String::new, |how| format!(" {how}"));
+        return format!("{early}FAILED: no request was answered as expected.{how}");
     }
     let rate = grouped(outcome.throughput_rps());
+    if let Some(how) = mostly {
+        return format!("{early}{how} {rate} requests/s were answered as expected.");
+    }
     let pace = match (outcome.target_rate, outcome.rate_ratio()) {
         (Some(target), Some(ratio)) if ratio >= RATE_KEPT => {
             format!("Kept: {} requests/s", grouped(target))
@@ -118,8 +164,8 @@ pub fn details(outcome: &Outcome, named: Option<NamedLimit>) -> Vec<String> {
     if outcome.end != RunEnd::Complete {
         parts.push("The figures cover the time until the end of the run.".to_owned());
     }
-    // What the target could do before is not the question then.
-    if matches!(outcome.end, RunEnd::StoppedAnswering { .. }) {
+    // What the target could do otherwise is not the question then.
+    if matches!(outcome.end, RunEnd::StoppedAnswering { .. }) || mostly_failed(outcome).is_some() {
         parts.extend(unsent(outcome));
         return parts;
     }
@@ -284,8 +330,6 @@ fn percent(share: f64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use hotrow_load::stats::LoadStats;
-
     use super::*;
 
     /// Ten seconds of 1,000 due requests, of which `refused` were answered 429 at once.
@@ -295,6 +339,9 @@ mod tests {
         total.service.answered.record_n(2_000_000, 1_000 - refused);
         total.latency.record_unbounded(100_000, refused);
         total.service.record_unbounded(100_000, refused);
+        if refused > 0 {
+            total.refused.entry(429).or_default().record_n(100_000, refused);
+        }
         let counts = &mut total.counts;
         (counts.scheduled, counts.sent, counts.ok) = (1_000, 1_000, 1_000 - refused);
         (counts.ok_in_window, counts.errors.unexpected_status) = (1_000 - refused, refused);
@@ -317,9 +364,9 @@ mod tests {
         let kept = outcome(Some(100.0), 0);
         let line = "Kept: 100 requests/s, none failed; no limit was found.";
         assert_eq!(summary(&kept, None), line);
-        let refused = summary(&outcome(Some(100.0), 900), None);
+        let refused = summary(&outcome(Some(100.0), 400), None);
         assert!(
-            refused.starts_with("Not kept: 10 of 100 requests/s, 900 failed (90.00 %); "),
+            refused.starts_with("Not kept: 60 of 100 requests/s, 400 failed (40.00 %); "),
             "{refused}"
         );
         let named = NamedLimit { class: LimitClass::Disk, confirmed: true };
@@ -330,6 +377,23 @@ mod tests {
             "FAILED: the target stopped answering after 2.010 s; 800 failed (80.00 %). The \
              figures cover the time until the end of the run."
         );
+    }
+
+    /// A run that mostly failed says so first, and names no limit, also not one that was found.
+    #[test]
+    fn most_failures_are_the_result() {
+        let named = Some(NamedLimit { class: LimitClass::Failures, confirmed: false });
+        let words = sentence_beside(&outcome(Some(100.0), 520), named);
+        assert_eq!(words, "52 % were 429: a rate limit? 48 requests/s were answered as expected.");
+        let mut wrong = outcome(None, 1_000);
+        wrong.total.refused = [(404, wrong.total.refused[&429].clone())].into();
+        let words = "FAILED: no request was answered as expected. 100 % were 404: wrong ids?";
+        assert_eq!(sentence(&wrong), words);
+        assert_eq!(mostly_failed(&outcome(None, 499)), None);
+        wrong.total.counts.timeouts = 3_000;
+        wrong.total.counts.sent = 4_000;
+        let words = "75 % timed out: is the target too slow?";
+        assert_eq!(mostly_failed(&wrong).as_deref(), Some(words));
     }
 
     /// 100 requests a second of 2 ms each are 0.2 in flight, whatever was configured.

@@ -26,6 +26,15 @@ pub enum InitError {
     /// The database cannot be examined.
     #[error("{0}")]
     Database(String),
+    /// The database does not answer.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The statements of `--apply` were not run.
+    #[error("--apply {0}")]
+    NotApplied(String),
+    /// The account of another database was named.
+    #[error("--role is for PostgreSQL, MySQL and MariaDB")]
+    Role,
     /// No table has a name of `--tables`.
     #[error(
         "--tables: the database has no table {}, or this account may not see it; name tables as \
@@ -57,10 +66,11 @@ pub enum InitError {
 
 impl InitError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,
+            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) | Self::Role => {
+                Exit::Usage
+            }
             _ => Exit::Failed,
         }
     }

@@ -1,5 +1,6 @@
 //! Key columns of a table: existence, uniqueness and the type of their ids.
 
+use hotrow_source::default_key;
 use hotrow_types::key::{Collation, KEY_PARTS_MAX, KeyType};
 
 use super::super::config::{CollectionConfig, KeyTypeName};
@@ -10,6 +11,9 @@ use super::{Column, Facts, Filter, Index, IndexColumn, Inspected, KeyColumn, Row
 pub(super) fn columns(spec: &CollectionConfig, facts: &Facts) -> Inspected<Vec<String>> {
     let refuse =
         |detail: String| Err(OpenError::KeyShape { collection: spec.name.clone(), detail }.into());
+    if spec.key.is_empty() {
+        return Err(OpenError::default_key(&default_key::none(spec)).into());
+    }
     let configured = spec.key.len();
     if !(1..=KEY_PARTS_MAX).contains(&configured) {
         return refuse(format!(

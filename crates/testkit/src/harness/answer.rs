@@ -136,7 +136,8 @@ impl Answer {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let document = self.json();
         assert_eq!(document["status"], status, "{self:?}");
-        assert_eq!(document["type"], "about:blank", "{self:?}");
+        let link = document["type"].as_str().and_then(|link| link.split_once('#'));
+        assert_eq!(link.map(|(page, _)| page), Some("/docs/reference/errors.md"), "{self:?}");
         let text = |member: &str| {
             document[member].as_str().unwrap_or_else(|| panic!("no {member}: {self:?}")).to_owned()
         };

@@ -17,7 +17,7 @@ use hotrow_diagnose::rules::finding::{Finding, LimitClass};
 use hotrow_load::format::counted;
 use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_report::document::Block;
-use hotrow_report::numbers::percent;
+use hotrow_report::numbers::{number, percent};
 use hotrow_trial::bottleneck_text::NamedLimit;
 use hotrow_trial::confirm::{QuotaRestore, TrialEvent, TrialRun};
 
@@ -188,9 +188,9 @@ impl DiagnosisResult {
             blocks.extend([Block::Subheading("Trials".to_owned()), Block::List(trial.collect())]);
             blocks.extend(verdict.noise.map(|noise| {
                 Block::Text(format!(
-                    "Equal loads gave {:.0} to {:.0} requests/s ({} apart).",
-                    noise.low_rps,
-                    noise.high_rps,
+                    "Equal loads gave {} to {} requests/s ({} apart).",
+                    number(noise.low_rps),
+                    number(noise.high_rps),
                     percent(noise.share())
                 ))
             }));

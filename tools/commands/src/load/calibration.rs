@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -17,7 +17,7 @@ use hotrow_measure::calendar::iso_date;
 use hotrow_transport::tls::HttpVersion;
 use serde::{Deserialize, Serialize};
 
-use hotrow_load::format::counted;
+use hotrow_load::format::{counted, grouped};
 
 /// Version of the file's shape; a file with another version is replaced.
 const FILE_SCHEMA: &str = "hotrow.calibrations/1";
@@ -128,8 +128,10 @@ impl Entry {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "  {name:<12}{:>17.0} requests/s{:>15.2} µs{:>17.0} requests/s",
-                rates.ceiling_rps_per_thread, rates.cpu_us_per_request, rates.measured_rps
+                "  {name:<12}{:>17} requests/s{:>15.2} µs{:>17} requests/s",
+                grouped(rates.ceiling_rps_per_thread),
+                rates.cpu_us_per_request,
+                grouped(rates.measured_rps)
             );
         }
         out.push_str(
@@ -184,21 +186,11 @@ pub(super) fn save(file: &Path, entry: &Entry) -> io::Result<()> {
     entries.retain(|kept| kept.machine != entry.machine);
     entries.push(entry.clone());
     entries.drain(..entries.len().saturating_sub(ENTRIES_MAX));
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
     // Another process may access the file: the last rename wins, and no reader sees half a file.
-    let draft = folder.join(format!("calibration.{}.draft", std::process::id()));
-    let written = fs::File::create(&draft).and_then(|mut out| {
-        serde_json::to_writer_pretty(
-            &mut out,
-            &CalibrationFile { schema: FILE_SCHEMA.to_owned(), entries },
-        )?;
-        out.write_all(b"\n")
-    });
-    written.and_then(|()| fs::rename(&draft, file)).inspect_err(|_| {
-        // The first error is reported; the temporary file may not exist.
-        let _ = fs::remove_file(&draft);
-    })
+    let kept = CalibrationFile { schema: FILE_SCHEMA.to_owned(), entries };
+    let text = serde_json::to_string_pretty(&kept)? + "\n";
+    hotrow_report::file::replace(file, &text).map_err(|failed| failed.error)
 }
 
 fn read(file: &Path) -> Vec<Entry> {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use hotrow_measure::statistics::{self, Comparison, ComparisonVerdict, VALUES_MIN};
 use hotrow_report::document::{Block, Cell, Column, Document, Table};
-use hotrow_report::numbers::{date, micros, number, percent, ratio, ratio_ends};
+use hotrow_report::numbers::{date, grouped, micros, number, percent, ratio, ratio_ends};
+use hotrow_report::plot::{Axis, Line, Lines, Plot, Scale, Unit, latency_percentiles};
 
 use super::saved_result::{self, SavedResult, SavedResultError};
 use crate::machine::MachineInfo;
@@ -110,10 +111,60 @@ fn document(a: &[SavedResult], b: &[SavedResult]) -> Document {
     blocks.push(Block::List(sentences.collect()));
     blocks.extend(warnings(a, b, by_second).into_iter().map(Block::Warning));
     blocks.push(Block::Table(table(&found, by_second)));
+    if let ([a], [b]) = (a, b) {
+        blocks.extend(overlaid(a, b).map(Block::Plot));
+    }
     blocks.push(Block::Facts(
         [("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect(),
     ));
     Document { title: "B against A".to_owned(), subtitle: measured_on(a, b), blocks }
+}
+
+/// Returns plots with both runs laid over each other: over time from their beginnings, and by
+/// percentile.
+fn overlaid(a: &SavedResult, b: &SavedResult) -> [Plot; 3] {
+    let lines = |points: fn(&SavedResult) -> Vec<(f64, f64)>, label: &str| {
+        [("A", a), ("B", b)]
+            .map(|(name, run)| Line { label: format!("{name}{label}"), points: points(run) })
+    };
+    let rates = Lines {
+        title: "Requests per second".to_owned(),
+        description: "Expected answers of each second of both runs.".to_owned(),
+        x: Axis::time(),
+        y: Axis { name: "requests/s".to_owned(), scale: Scale::Linear, unit: Unit::Number },
+        lines: lines(|run| by_second(run, FIGURES[0].of_second), "").into(),
+    };
+    let p50 = lines(|run| by_second(run, |second| second.p50_us.0), " p50");
+    let p99 = lines(|run| by_second(run, |second| second.p99_us.0), " p99");
+    let latencies = Lines {
+        title: "Latency".to_owned(),
+        description: "Median and 99th percentile of each second of both runs.".to_owned(),
+        x: Axis::time(),
+        y: Axis::latency(),
+        lines: p50.into_iter().chain(p99).collect(),
+    };
+    let percentiles = latency_percentiles(
+        "Latency by percentile".to_owned(),
+        "Latency of both runs over the share of requests that were at least as fast.".to_owned(),
+        lines(|run| run.latency_us.curve(), "").into(),
+    );
+    [percentiles, rates, latencies].map(Plot::Lines)
+}
+
+/// Returns the whole seconds of a run as points at their ends.
+fn by_second(
+    run: &SavedResult,
+    of: impl Fn(&saved_result::Second) -> Option<f64>,
+) -> Vec<(f64, f64)> {
+    let mut end_s = 0.0;
+    let mut points = Vec::new();
+    for second in &run.seconds {
+        end_s += second.length_s;
+        if second.length_s >= SECOND_LENGTH_MIN_S {
+            points.extend(of(second).map(|value| (end_s, value)));
+        }
+    }
+    points
 }
 
 /// Returns the days and the machines of the runs, those that are known.
@@ -277,7 +328,7 @@ fn facts(name: &str, side: &[SavedResult]) -> Vec<(String, String)> {
             run.began_unix_s.map_or_else(String::new, |began| format!("{}: ", date(began))),
             target.url,
             number(*duration_s),
-            requests.ok,
+            grouped(requests.ok as f64),
             number(run.throughput_rps)
         );
         (name.to_owned(), value)

@@ -1,70 +1,75 @@
-//! The result as an HTML page.
+//! The result as a document: an HTML page, and text for a terminal without its plots.
 
 mod plots;
 mod tables;
 
-use hotrow_load::outcome::{Outcome, RunEnd};
+use hotrow_load::objective::ObjectiveStatus;
 use hotrow_report::document::{Block, Document};
-use hotrow_report::numbers::number;
-use hotrow_trial::bottleneck_text;
+use hotrow_report::numbers::grouped;
 
 use super::load_result::LoadResult;
 use super::text::CONFIRM_OPTION;
 
 /// Returns the page; `command` is the command line.
 pub(super) fn page(result: &LoadResult<'_>, command: &str) -> String {
-    let document = Document {
-        title: format!("Load on {}", result.url),
-        subtitle: format!("{}; hotrow {}", result.measured_on, env!("CARGO_PKG_VERSION")),
-        blocks: blocks(result, command),
-    };
-    hotrow_report::html::render(&document)
+    hotrow_report::html::render(&document(result, Some(command)))
 }
 
-fn blocks(result: &LoadResult<'_>, command: &str) -> Vec<Block> {
-    let LoadResult { config, outcome, judged, diagnosed, .. } = *result;
+/// Returns the document, whose first sentence is the result; with a command line, that of a page.
+pub(super) fn document(result: &LoadResult<'_>, command: Option<&str>) -> Document {
+    let version = env!("CARGO_PKG_VERSION");
+    let target = format!("Load on {}", result.url);
+    let subtitle = format!("{}; hotrow {version}", result.measured_on);
+    let blocks = blocks(result, command);
+    match command {
+        Some(_) => {
+            let answer = [Block::Answer(result.summary())].into_iter();
+            Document { title: target, subtitle, blocks: answer.chain(blocks).collect() }
+        }
+        None => {
+            let subtitle = format!("{target}; {subtitle}");
+            Document { title: result.summary(), subtitle, blocks }
+        }
+    }
+}
+
+fn blocks(result: &LoadResult<'_>, command: Option<&str>) -> Vec<Block> {
+    let LoadResult { outcome, judged, diagnosed, repeated, .. } = *result;
     let heading = |words: &str| Block::Heading(words.to_owned());
-    let mut blocks = vec![
-        Block::Answer(answer(outcome)),
-        Block::Text(bottleneck_text::sentence_beside(outcome, diagnosed.named())),
-        Block::Facts(tables::facts(config, outcome)),
-    ];
+    let mut blocks = Vec::new();
+    let details = Some(result.details()).filter(|details| !details.is_empty());
+    blocks.extend(details.map(Block::Text));
+    blocks.extend(repeated.map(|note| Block::Warning(note.to_owned())));
+    blocks.push(Block::Facts(tables::facts(result)));
     blocks.extend(
         outcome
             .failure_messages
             .iter()
-            .map(|(words, n)| Block::Warning(format!("{words} ({n} times)"))),
+            .map(|(words, n)| Block::Warning(format!("{words} ({} times)", grouped(*n as f64)))),
     );
-    let limit = diagnosed.blocks(CONFIRM_OPTION);
-    if !limit.is_empty() {
+    if result.limit().is_some() {
         blocks.push(heading("What limited it"));
-        blocks.extend(limit);
+        blocks.extend(diagnosed.blocks(CONFIRM_OPTION));
     }
     if !judged.is_empty() {
         blocks.extend([heading("Objectives"), Block::Table(tables::objectives(judged))]);
+    }
+    if judged.iter().any(|one| one.met == ObjectiveStatus::Inconclusive) {
+        let words = "inconclusive: the generator was the limit, so the target may be better";
+        blocks.push(Block::Warning(words.to_owned()));
     }
     blocks.extend([
         heading("Latency"),
         Block::Table(tables::times(outcome)),
         Block::Plot(plots::distribution(outcome)),
         Block::Table(tables::parts(&outcome.total)),
-        heading("Over time"),
     ]);
-    blocks.extend(plots::over_time(outcome).into_iter().map(Block::Plot));
-    blocks.extend([heading("Command"), Block::Code(command.to_owned())]);
-    blocks
-}
-
-fn answer(outcome: &Outcome) -> String {
-    match outcome.end {
-        RunEnd::TargetUnreachable | RunEnd::StoppedAnswering { .. } => {
-            bottleneck_text::summary(outcome, None)
-        }
-        RunEnd::Complete | RunEnd::Interrupted => {
-            let bound = if outcome.limit().is_generator() { "At least " } else { "" };
-            format!("{bound}{} requests/s answered as expected.", number(outcome.throughput_rps()))
-        }
+    if let Some(command) = command {
+        blocks.push(heading("Over time"));
+        blocks.extend(plots::over_time(outcome).into_iter().map(Block::Plot));
+        blocks.extend([heading("Command"), Block::Code(command.to_owned())]);
     }
+    blocks
 }
 
 /// Replaces a secret value.

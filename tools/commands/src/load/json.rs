@@ -46,7 +46,8 @@
 //!   named), `"inconclusive"`, or null (not tested); `why`, `confidence`, `trials[]` (`class`,
 //!   `change`, `predicted`, `observed`, `conclusion`), `noise` (`low_rps`, `high_rps`, `share`; or
 //!   null); or null: not observed)
-//! - `verdict`: as text
+//! - `repeated`: note of an earlier run with the same seed and ids, or null
+//! - `verdict`: as text, beginning with the first sentence of the other reports
 
 use hotrow_load::format::rounded;
 use hotrow_load::objective::{MeasuredValue, ObjectiveResult, ObjectiveStatus};
@@ -56,7 +57,6 @@ use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, OTHER_STATUS, Timing};
 use hotrow_measure::histogram::Histogram;
 use hotrow_transport::tls::HttpVersion;
-use hotrow_trial::bottleneck_text;
 use serde_json::{Value, json};
 
 use super::calibration::Headroom;
@@ -67,12 +67,8 @@ use super::load_result::LoadResult;
 pub(super) const SCHEMA: &str = "hotrow.load/2";
 
 /// Returns the result as one line.
-pub(super) fn line(
-    result: &LoadResult<'_>,
-    headroom: Option<Headroom>,
-    diagnosis: &Value,
-) -> String {
-    let LoadResult { url, config, measured_on, outcome, judged, .. } = *result;
+pub(super) fn line(result: &LoadResult<'_>, diagnosis: &Value) -> String {
+    let LoadResult { url, config, measured_on, outcome, judged, headroom, repeated, .. } = *result;
     let total = &outcome.total;
     let counts = &total.counts;
     let refusal = |(status, durations): (&u16, &Histogram)| match *status {
@@ -126,7 +122,8 @@ pub(super) fn line(
         "slo": judged.iter().map(objective).collect::<Value>(),
         "seconds": outcome.seconds.iter().map(second).collect::<Value>(),
         "diagnosis": diagnosis,
-        "verdict": bottleneck_text::sentence(outcome),
+        "repeated": repeated,
+        "verdict": format!("{} {}", result.summary(), result.details()).trim_end(),
     });
     value.to_string()
 }
@@ -160,7 +157,7 @@ fn target(url: &str, config: &Config) -> Value {
     })
 }
 
-fn generator(outcome: &Outcome, headroom: Option<Headroom>) -> Value {
+fn generator(outcome: &Outcome, headroom: Option<&Headroom>) -> Value {
     json!({
         "cpu_s": rounded(outcome.cpu().as_secs_f64(), 6),
         "cpu_us_per_request": outcome.cpu_us_per_request().map(|us| rounded(us, 3)),
@@ -169,7 +166,7 @@ fn generator(outcome: &Outcome, headroom: Option<Headroom>) -> Value {
         "unread_share": outcome.unread_share().map(|share| rounded(share, 4)),
         "limited": outcome.limit().is_generator(),
         // Null without a calibration for this kind of run.
-        "headroom": headroom.map(|h| Headroom { used_share: rounded(h.used_share, 4), ..h }),
+        "headroom": headroom.map(|h| Headroom { used_share: rounded(h.used_share, 4), ..h.clone() }),
     })
 }
 

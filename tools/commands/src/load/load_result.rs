@@ -4,6 +4,10 @@ use hotrow_load::objective::ObjectiveResult;
 use hotrow_load::outcome::Outcome;
 use hotrow_load::run::Config;
 
+use hotrow_trial::bottleneck_text::{self, NamedLimit};
+
+use super::calibration::Headroom;
+use super::text::CONFIRM_OPTION;
 use crate::diagnosis::DiagnosisResult;
 use crate::machine::MeasuredOn;
 
@@ -17,4 +21,33 @@ pub(super) struct LoadResult<'a> {
     pub(super) outcome: &'a Outcome,
     pub(super) judged: &'a [ObjectiveResult],
     pub(super) diagnosed: &'a DiagnosisResult,
+    /// Share of the generator's maximum; `None` without a calibration for this kind of run.
+    pub(super) headroom: Option<&'a Headroom>,
+    /// Note that an earlier run requested the same ids.
+    pub(super) repeated: Option<&'a str>,
+}
+
+impl LoadResult<'_> {
+    /// Returns the first sentence of every report.
+    pub(super) fn summary(&self) -> String {
+        bottleneck_text::summary(self.outcome, self.named())
+    }
+
+    /// Returns the sentences behind it.
+    pub(super) fn details(&self) -> String {
+        bottleneck_text::details(self.outcome, self.named()).join(" ")
+    }
+
+    /// Returns the limit that is named with its label; `None` without one, and for a run that
+    /// mostly failed and was not tested.
+    pub(super) fn limit(&self) -> Option<(&'static str, String)> {
+        self.named()?;
+        self.diagnosed.headline(CONFIRM_OPTION)
+    }
+
+    fn named(&self) -> Option<NamedLimit> {
+        let is_shown = self.diagnosed.verdict.is_some()
+            || bottleneck_text::mostly_failed(self.outcome).is_none();
+        self.diagnosed.named().filter(|_| is_shown)
+    }
 }

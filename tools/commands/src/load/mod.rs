@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`args`] (the command line), `resolve` (checks and preparation), this file (the
 //! run), `json` and `text` (the result), `bottleneck_text` (what limited it), `hdr`, `csv` (second
-//! by second) and `html`, to `files`; `calibration`; `compare` (results in `saved_result`).
+//! by second) and `html`, to `files`; `calibration`; `repeated` (runs with the same ids); `compare`
+//! (results in `saved_result`).
 
 pub mod args;
 mod calibration;
@@ -12,6 +13,7 @@ mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
 mod load_result;
+mod repeated;
 pub(crate) mod resolve;
 mod saved_result;
 pub(crate) mod text;
@@ -27,6 +29,7 @@ use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
+use hotrow_report::numbers::number;
 use hotrow_trial::confirm::{self, QuotaRestore, Suspects, TrialEvent, TrialLimits};
 use hotrow_trial::observe::Observer;
 
@@ -76,7 +79,6 @@ pub enum LoadError {
 
 impl LoadError {
     /// Returns the exit status.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Arguments(ArgumentError::Target(
@@ -138,6 +140,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         csv.iter_mut().for_each(|csv| csv.second(second));
     };
     let measured_on = MeasuredOn::now();
+    let kept = calibration::file(|name| std::env::var_os(name));
+    let repeated = repeated::note(args, &url, kept.as_deref(), measured_on.began_unix_s);
     let warmup = config.plan.warmup;
     let length = config.plan.stop.duration;
     let (outcome, samples) = watch.during(warmup, length, |begin| {
@@ -156,6 +160,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let judged = objective::evaluate(objectives, &outcome);
     diagnosed.missed_objective = judged.iter().any(|one| one.met == ObjectiveStatus::Missed);
     let diagnosis = diagnosis::json::diagnosis(&watch, &diagnosed);
+    let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
+    let headroom = entry.and_then(|entry| entry.headroom(&config, &outcome));
     let result = LoadResult {
         url: &url,
         config: &config,
@@ -163,6 +169,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         outcome: &outcome,
         judged: &judged,
         diagnosed: &diagnosed,
+        headroom: headroom.as_ref(),
+        repeated: repeated.as_deref(),
     };
     let printed = report(args, &result, &diagnosis);
     // After the report: a full disk must not hide the measurement.
@@ -209,7 +217,7 @@ impl Diagnose<'_> {
             let limits =
                 TrialLimits { changes, ..TrialLimits::of(outcome.window, args.confirm_time) };
             shown.tests(args.confirm_time, || {
-                format!("the run: {:.0} answered/s", outcome.throughput_rps())
+                format!("the run: {} answered/s", number(outcome.throughput_rps()))
             });
             let mut on_second = |on_second: TrialEvent<'_>| show_trial(shown, &on_second);
             confirm::confirm(
@@ -235,12 +243,9 @@ fn report(
     result: &LoadResult<'_>,
     diagnosis: &serde_json::Value,
 ) -> Result<(), OutputError> {
-    let LoadResult { config, outcome, judged, .. } = *result;
-    let kept = calibration::file(|name| std::env::var_os(name));
-    let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
-    let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
+    let LoadResult { outcome, judged, .. } = *result;
     if args.json {
-        output::print(std::io::stdout(), &json::line(result, headroom, diagnosis))?;
+        output::print(std::io::stdout(), &json::line(result, diagnosis))?;
         for missed in judged.iter().filter(|judged| judged.met != ObjectiveStatus::Met) {
             let objective = &missed.objective;
             let words = missed.words();
@@ -250,8 +255,7 @@ fn report(
             );
         }
     } else {
-        let text = text::report(result, headroom.as_ref());
-        output::print(std::io::stdout(), text.trim_end())?;
+        output::print(std::io::stdout(), &text::report(result))?;
     }
     if args.percentiles {
         output::print(

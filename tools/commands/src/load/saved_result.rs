@@ -50,7 +50,20 @@ pub(super) struct Requests {
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Quantiles {
     pub(super) p50: Micros,
+    p75: Micros,
+    p90: Micros,
+    p95: Micros,
     pub(super) p99: Micros,
+    p999: Micros,
+}
+
+impl Quantiles {
+    /// Returns the shares of requests with the latencies, in µs, that they took at most.
+    pub(super) fn curve(&self) -> Vec<(f64, f64)> {
+        let Self { p50, p75, p90, p95, p99, p999 } = self;
+        let known = [(0.5, p50), (0.75, p75), (0.9, p90), (0.95, p95), (0.99, p99), (0.999, p999)];
+        known.into_iter().filter_map(|(share, us)| Some((share, us.0?))).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
-use super::instance::Numbers;
+use super::instance::{CURVE_SECONDS, Numbers};
 use super::view::{Report, Row, SortKey, Totals};
 
 /// What is shown where nothing is known.
@@ -26,8 +26,8 @@ pub(super) struct TopFrame<'a> {
     pub(super) totals: &'a Totals,
     pub(super) sort: SortKey,
     pub(super) is_reversed: bool,
-    /// True where keys are read.
-    pub(super) has_keys: bool,
+    /// Name of the selected row where keys are read.
+    pub(super) selected: Option<&'a str>,
 }
 
 /// A column of the table.
@@ -39,10 +39,20 @@ struct Column {
     /// Key by which rows are ordered by this column.
     sort: Option<SortKey>,
     cell: fn(&Numbers) -> String,
-    total: fn(&Totals) -> String,
 }
 
-fn shown(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
+const fn column(
+    title: &'static str,
+    width: usize,
+    rank: u8,
+    sort: Option<SortKey>,
+    cell: fn(&Numbers) -> String,
+) -> Column {
+    Column { title, width, rank, sort, cell }
+}
+
+/// Formats a value, if it is known.
+pub(super) fn shown(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| NOTHING.to_owned(), format)
 }
 
@@ -54,134 +64,57 @@ fn state(numbers: &Numbers) -> String {
     }
 }
 
-fn spark(numbers: &Numbers) -> String {
+/// Returns the last `seconds` of the requests, a character each.
+fn chart(numbers: &Numbers, seconds: usize) -> String {
     let most = numbers.curve.iter().flatten().copied().fold(1.0, f64::max);
-    let tail = numbers.curve.len().saturating_sub(SPARK_COLUMNS);
+    let tail = numbers.curve.len().saturating_sub(seconds);
     let step = |value: &Option<f64>| match value {
         Some(value) => STEPS[((value / most * 7.0).round() as usize).min(7)],
         None => ' ',
     };
     let curve: String = numbers.curve[tail..].iter().map(step).collect();
-    format!("{curve:>SPARK_COLUMNS$}")
+    format!("{curve:>seconds$}")
 }
 
-/// Seconds in the sparkline.
-const SPARK_COLUMNS: usize = 20;
+/// The column of charts: as wide as the room that is left.
+const CHART: &str = "CHART";
+/// Terminal width from which it is shown; one column of a terminal stays free.
+const CHART_FROM: usize = 99;
+/// Fewest seconds in it.
+const CHART_SECONDS_MIN: usize = 10;
+/// Its rank, after all others: it has room of its own.
+const CHART_RANK: u8 = 12;
 
 const COLUMNS: [Column; 13] = [
-    Column {
-        title: "STATE",
-        width: 9,
-        rank: 1,
-        sort: None,
-        cell: state,
-        total: |t| format!("{}/{}", t.ready, t.instances),
-    },
-    Column {
-        title: "REQ/S",
-        width: 9,
-        rank: 0,
-        sort: Some(SortKey::Requests),
-        cell: |n| shown(n.requests, number),
-        total: |t| shown(t.requests, number),
-    },
-    Column {
-        title: "LAST 20 S",
-        width: SPARK_COLUMNS,
-        rank: 9,
-        sort: None,
-        cell: spark,
-        total: |_| String::new(),
-    },
-    Column {
-        title: "HITS",
-        width: 8,
-        rank: 2,
-        sort: Some(SortKey::Hits),
-        cell: |n| shown(n.hit_ratio(), percent),
-        total: |t| shown(t.hit_ratio, percent),
-    },
-    Column {
-        title: "P99",
-        width: 8,
-        rank: 3,
-        sort: Some(SortKey::P99),
-        cell: |n| shown(n.p99_us, micros),
-        total: |t| shown(t.p99_us_max, micros),
-    },
-    Column {
-        title: "STALE",
-        width: 8,
-        rank: 4,
-        sort: Some(SortKey::Stale),
-        cell: |n| shown(n.staleness_ms, |ms| micros(ms * 1e3)),
-        total: |t| shown(t.staleness_ms_max, |ms| micros(ms * 1e3)),
-    },
-    Column {
-        title: "DB/S",
-        width: 7,
-        rank: 5,
-        sort: None,
-        cell: |n| shown(n.queries, number),
-        total: |t| shown(t.queries, number),
-    },
-    Column {
-        title: "REFUSED/S",
-        width: 9,
-        rank: 6,
-        sort: Some(SortKey::Refused),
-        cell: |n| shown(n.refused, number),
-        total: |t| shown(t.refused, number),
-    },
-    Column {
-        title: "5XX/S",
-        width: 7,
-        rank: 7,
-        sort: None,
-        cell: |n| shown(n.errors, number),
-        total: |t| shown(t.errors, number),
-    },
-    Column {
-        title: "CONNS",
-        width: 7,
-        rank: 10,
-        sort: None,
-        cell: |n| shown(n.connections, grouped),
-        total: |t| shown(t.connections, grouped),
-    },
-    Column {
-        title: "CPU",
-        width: 5,
-        rank: 8,
-        sort: None,
-        cell: |n| shown(n.cpu_cores, cores),
-        total: |t| shown(t.cpu_cores, cores),
-    },
-    Column {
-        title: "MEMORY",
-        width: 9,
-        rank: 11,
-        sort: None,
-        cell: |n| shown(n.memory_bytes, bytes),
-        total: |t| shown(t.memory_bytes, bytes),
-    },
-    Column {
-        title: "CACHE",
-        width: 7,
-        rank: 12,
-        sort: None,
-        cell: |n| percent(n.cache_bytes as f64 / n.capacity_bytes.max(1) as f64),
-        total: |_| String::new(),
-    },
+    column("STATE", 9, 1, None, state),
+    column("REQ/S", 9, 0, Some(SortKey::Requests), |n| shown(n.requests, number)),
+    column(CHART, CHART_SECONDS_MIN, CHART_RANK, None, |n| chart(n, CURVE_SECONDS)),
+    column("HITS", 8, 2, Some(SortKey::Hits), |n| shown(n.hit_ratio(), percent)),
+    column("P99", 8, 3, Some(SortKey::P99), |n| shown(n.p99_us, micros)),
+    column("STALE", 8, 5, Some(SortKey::Stale), |n| shown(n.staleness_ms, |ms| micros(ms * 1e3))),
+    column("DB/S", 7, 7, None, |n| shown(n.queries, number)),
+    column("REFUSED/S", 9, 6, Some(SortKey::Refused), |n| shown(n.refused, number)),
+    column("5XX/S", 7, 4, None, |n| shown(n.errors, number)),
+    column("CONNS", 7, 9, None, |n| shown(n.connections, grouped)),
+    column("CPU", 5, 8, None, |n| shown(n.cpu_cores, cores)),
+    column("MEMORY", 9, 10, None, |n| shown(n.memory_bytes, bytes)),
+    column("CACHE", 7, 11, None, |n| {
+        percent(n.cache_bytes as f64 / n.capacity_bytes.max(1) as f64)
+    }),
 ];
 
-/// Chooses the columns for this width, in their order, and the width of the names.
-fn fit(width: usize, rows: &[Row]) -> (Vec<&'static Column>, usize) {
+/// Chooses the columns for this width, in their order, with their widths, and the width of the
+/// names.
+fn fit(width: usize, rows: &[Row]) -> (Vec<(&'static Column, usize)>, usize) {
     let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let name = longest.clamp(NAME_COLUMNS.0, NAME_COLUMNS.1);
     let mut room = width.saturating_sub(name);
     let mut ranks: Vec<u8> = Vec::new();
-    for rank in 0..COLUMNS.len() as u8 {
+    if width >= CHART_FROM {
+        room = room.saturating_sub(CHART_SECONDS_MIN + GAP);
+        ranks.push(CHART_RANK);
+    }
+    for rank in 0..CHART_RANK {
         let Some(column) = COLUMNS.iter().find(|column| column.rank == rank) else { continue };
         let needed = column.width + GAP;
         if needed > room {
@@ -190,8 +123,10 @@ fn fit(width: usize, rows: &[Row]) -> (Vec<&'static Column>, usize) {
         room -= needed;
         ranks.push(rank);
     }
-    let chosen = COLUMNS.iter().filter(|column| ranks.contains(&column.rank)).collect();
-    (chosen, name)
+    let room = room.min(CURVE_SECONDS - CHART_SECONDS_MIN);
+    let wide = |column: &Column| column.width + if column.title == CHART { room } else { 0 };
+    let chosen = COLUMNS.iter().filter(|column| ranks.contains(&column.rank));
+    (chosen.map(|column| (column, wide(column))).collect(), name)
 }
 
 /// Cuts a text to a width, or fills it: names and states on the left, numbers on the right.
@@ -208,18 +143,18 @@ impl TopFrame<'_> {
     /// Returns the lines, the first of them the heading.
     fn lines(&self, width: usize) -> Vec<Line<'static>> {
         let (columns, name) = fit(width, self.rows);
-        let is_left = |column: &Column| column.title == "STATE" || column.title == "LAST 20 S";
+        let is_left = |column: &Column| column.title == "STATE" || column.title == CHART;
         let dim = Style::new().add_modifier(Modifier::DIM);
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let line = |first: String, cells: Vec<(String, Style)>, style: Style| {
             let mut spans = vec![Span::styled(padded(&first, name, true), style)];
-            spans.extend(columns.iter().zip(cells).map(|(column, (text, style))| {
-                let text = padded(&text, column.width, is_left(column));
+            spans.extend(columns.iter().zip(cells).map(|((column, width), (text, style))| {
+                let text = padded(&text, *width, is_left(column));
                 Span::styled(format!("{:GAP$}{text}", ""), style)
             }));
             Line::from(spans)
         };
-        let head = columns.iter().map(|column| {
+        let head = columns.iter().map(|(column, width)| {
             let is_sorted = column.sort == Some(self.sort);
             let mark = match (is_sorted, self.is_reversed) {
                 (false, _) => "",
@@ -227,12 +162,19 @@ impl TopFrame<'_> {
                 (true, true) => "▴",
             };
             let style = if is_sorted { bold } else { dim };
-            (format!("{}{mark}", column.title), style)
+            match column.title {
+                CHART => (format!("LAST {width} S"), style),
+                title => (format!("{title}{mark}"), style),
+            }
         });
         let mut lines = vec![line("INSTANCE".to_owned(), head.collect(), dim)];
         if self.rows.len() > 1 {
-            let cells = columns.iter().map(|column| ((column.total)(self.totals), bold));
-            let reporting = self.totals.reporting;
+            let Totals { instances, reporting, ready, numbers } = self.totals;
+            let cells = columns.iter().map(|(column, width)| match column.title {
+                "STATE" => (format!("{ready}/{instances}"), bold),
+                CHART => (chart(numbers, *width), bold),
+                _ => ((column.cell)(numbers), bold),
+            });
             lines.push(line(format!("total of {reporting}"), cells.collect(), bold));
         }
         for row in self.rows {
@@ -245,11 +187,17 @@ impl TopFrame<'_> {
                             Style::new().fg(Color::Yellow)
                         }
                         "5XX/S" if numbers.errors > Some(0.0) => Style::new().fg(Color::Red),
-                        "LAST 20 S" => Style::new().fg(Color::Cyan),
+                        CHART => Style::new().fg(Color::Cyan),
                         _ => Style::new(),
                     };
-                    let cells = columns.iter().map(|own| ((own.cell)(numbers), tone(own)));
-                    line(row.name.clone(), cells.collect(), Style::new())
+                    let text = |column: &Column, width: usize| match column.title {
+                        CHART => chart(numbers, width),
+                        _ => (column.cell)(numbers),
+                    };
+                    let cells = columns.iter().map(|(own, width)| (text(own, *width), tone(own)));
+                    let is_selected = self.selected == Some(row.name.as_str());
+                    let modifier = if is_selected { Modifier::REVERSED } else { Modifier::empty() };
+                    line(row.name.clone(), cells.collect(), Style::new().add_modifier(modifier))
                 }
                 Report::Awaited => Line::from(vec![
                     Span::raw(padded(&row.name, name, true)),
@@ -292,12 +240,14 @@ impl Widget for &TopFrame<'_> {
             buffer.set_line(area.x, y, line, area.width);
         }
         let more = if hidden > 0 { format!("{hidden} more; ") } else { String::new() };
-        let keys = match self.has_keys {
-            true => {
+        let keys = match self.selected {
+            Some(_) => {
                 let order = self.sort.label();
-                format!("{more}q quit, s sort (by {order}), r reverse")
+                format!(
+                    "{more}q quit, s sort (by {order}), r reverse, ↑↓ select, Enter collections"
+                )
             }
-            false => format!("{more}Ctrl-C ends"),
+            None => format!("{more}Ctrl-C ends"),
         };
         let bottom = area.top() + lines.len().min(room) as u16;
         if bottom < area.bottom() {
@@ -317,7 +267,8 @@ mod tests {
 
     fn drawn(rows: &[Row], (width, height): (u16, u16), sort: SortKey) -> Vec<String> {
         let totals = Totals::of(rows);
-        let frame = TopFrame { rows, totals: &totals, sort, is_reversed: false, has_keys: true };
+        let selected = Some("10.0.0.1:8081");
+        let frame = TopFrame { rows, totals: &totals, sort, is_reversed: false, selected };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         terminal.draw(|target| target.render_widget(&frame, target.area())).expect("a frame");
         let buffer = terminal.backend().buffer();
@@ -340,6 +291,17 @@ mod tests {
         assert!(lines[2].contains("12 µs") && lines[2].contains("▁ █"), "{}", lines[2]);
         assert!(lines[3].ends_with("unreachable for 12 s: connection refused"), "{}", lines[3]);
         assert!(lines[4].contains("q quit") && lines[4].contains("by p99"), "{}", lines[4]);
+    }
+
+    /// What an outage shows is beside the charts.
+    #[test]
+    fn charts_and_failures_are_shown_from_100_columns_on() {
+        let rows = [row("127.0.0.1:8081", 900.0, 900.0, 12.0)];
+        for (width, is_shown) in [(99, true), (98, false)] {
+            let head = &drawn(&rows, (width, 4), SortKey::Given)[0];
+            assert_eq!(head.contains("LAST 11 S"), is_shown, "{head}");
+            assert!(head.contains("5XX/S") && head.contains("REFUSED/S"), "{head}");
+        }
     }
 
     #[test]
@@ -367,7 +329,7 @@ mod tests {
         let totals = Totals::of(&rows);
         let sort = SortKey::Given;
         let frame =
-            TopFrame { rows: &rows, totals: &totals, sort, is_reversed: false, has_keys: false };
+            TopFrame { rows: &rows, totals: &totals, sort, is_reversed: false, selected: None };
         let text = frame.text(200);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "one instance has no totals");

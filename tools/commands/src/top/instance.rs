@@ -7,6 +7,7 @@ use hotrow_transport::fetch::{self, FetchError, Request, RequestError};
 use hotrow_transport::target::{TargetError, Url};
 use hotrow_transport::tls::Tls;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Largest answer that is read, in bytes. `/history` stays below 3 MiB.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -24,6 +25,9 @@ const REQUESTS: [&str; 6] = [
     "requests.none",
 ];
 const REFUSED_PREFIX: &str = "refused.";
+/// Prefixes under which lookups of collections are kept beside the series.
+const MEMORY_PREFIX: &str = "memory/";
+const DATABASE_PREFIX: &str = "database/";
 
 /// Reason why an instance does not report.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +56,35 @@ struct HistoryAnswer {
     started_unix_ms: u64,
     next: u64,
     series: BTreeMap<String, Vec<Option<f64>>>,
+    #[serde(default)]
+    collections: BTreeMap<String, CollectionAnswer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CollectionAnswer {
+    memory: Vec<Option<f64>>,
+    database: Vec<Option<f64>>,
+}
+
+/// A frequently requested key.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct HotKey {
+    pub(super) id: String,
+    /// Share of the collection's requests, 0 to 1.
+    pub(super) share: f64,
+    pub(super) requests_per_s: f64,
+}
+
+/// A collection of an instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Collection {
+    pub(super) name: String,
+    /// Lookups a second answered from memory, the latest at the end.
+    pub(super) memory: Vec<Option<f64>>,
+    /// Those for which the database is read.
+    pub(super) database: Vec<Option<f64>>,
+    /// The most requested first; empty until they are asked for.
+    pub(super) keys: Vec<HotKey>,
 }
 
 /// `/status`, as far as it is used.
@@ -98,6 +131,10 @@ pub(super) struct Numbers {
     pub(super) capacity_bytes: u64,
     /// Requests a second of the last [`CURVE_SECONDS`], the latest at the end.
     pub(super) curve: Vec<Option<f64>>,
+    /// In the order of their names.
+    pub(super) collections: Vec<Collection>,
+    /// Refusals a second by reason, without those of zero.
+    pub(super) refusals: Vec<(String, f64)>,
 }
 
 impl Numbers {
@@ -137,16 +174,25 @@ impl Instance {
         Self { url, headers, tls, timeout, next: 0, started_unix_ms: 0, series }
     }
 
-    /// Asks for the samples since the last call, and for the present state.
+    /// Asks for the samples since the last call, for the present state, and for hot keys.
     ///
     /// # Errors
     /// Fails without an answer of an instance that has a sample.
-    pub(super) fn report(&mut self) -> Result<Numbers, NoReport> {
+    pub(super) fn report(&mut self, with_keys: bool) -> Result<Numbers, NoReport> {
         let history = self.get(&format!("history?since={}", self.next))?;
         let history: HistoryAnswer = serde_json::from_slice(&history)?;
         let status: StatusAnswer = serde_json::from_slice(&self.get("status")?)?;
         self.add(history);
-        numbers(&self.series, status)
+        let mut found = numbers(&self.series, status)?;
+        if with_keys {
+            let mut keys: Value = serde_json::from_slice(&self.get("hot-keys")?)?;
+            for own in &mut found.collections {
+                let found = keys.get_mut("collections").and_then(|all| all.get_mut(&own.name));
+                let keys = found.and_then(|own| own.get_mut("keys")).map(Value::take);
+                own.keys = Option::deserialize(keys.unwrap_or_default())?.unwrap_or_default();
+            }
+        }
+        Ok(found)
     }
 
     fn add(&mut self, history: HistoryAnswer) {
@@ -155,7 +201,14 @@ impl Instance {
         }
         self.started_unix_ms = history.started_unix_ms;
         self.next = history.next;
-        for (name, values) in history.series {
+        let collections = history.collections.into_iter().flat_map(|(name, own)| {
+            let (memory, database) = (own.memory, own.database);
+            [
+                (format!("{MEMORY_PREFIX}{name}"), memory),
+                (format!("{DATABASE_PREFIX}{name}"), database),
+            ]
+        });
+        for (name, values) in history.series.into_iter().chain(collections) {
             let kept = self.series.entry(name).or_default();
             let skipped = values.len().saturating_sub(CURVE_SECONDS);
             kept.extend(values.into_iter().skip(skipped));
@@ -199,8 +252,11 @@ fn numbers(
         REQUESTS.iter().map(at).sum::<Option<f64>>()
     };
     let curve: Vec<Option<f64>> = (0..seconds).map(requests_at).collect();
-    let is_refused = |name: &&String| name.starts_with(REFUSED_PREFIX);
-    let refused = series.keys().filter(is_refused).map(|name| last(name)).sum::<Option<f64>>();
+    let reasons = series.keys().filter_map(|name| name.strip_prefix(REFUSED_PREFIX));
+    let reasons = reasons.map(|reason| (reason, last(&format!("{REFUSED_PREFIX}{reason}"))));
+    let refused = reasons.clone().map(|(_, rate)| rate).sum::<Option<f64>>();
+    let shown = reasons.filter_map(|(reason, rate)| Some((reason.replace('_', " "), rate?)));
+    let refusals = shown.filter(|(_, rate)| *rate > 0.0).collect();
     let mut unmet = status.readiness.unmet;
     if !status.readiness.ready && unmet.is_empty() {
         unmet.push("unknown".to_owned());
@@ -223,7 +279,22 @@ fn numbers(
         cache_bytes: status.cache.bytes,
         capacity_bytes: status.cache.capacity_bytes,
         curve,
+        collections: collections(series),
+        refusals,
     })
+}
+
+fn collections(series: &BTreeMap<String, VecDeque<Option<f64>>>) -> Vec<Collection> {
+    let values = |name: String| series.get(&name).into_iter().flatten().copied().collect();
+    let named = series.keys().filter_map(|name| name.strip_prefix(MEMORY_PREFIX));
+    named
+        .map(|name| Collection {
+            name: name.to_owned(),
+            memory: values(format!("{MEMORY_PREFIX}{name}")),
+            database: values(format!("{DATABASE_PREFIX}{name}")),
+            keys: Vec::new(),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -244,7 +315,9 @@ mod tests {
         series.insert("refused.access".to_owned(), vec![Some(1.5); hits.len()]);
         series.insert("lookups.memory".to_owned(), vec![Some(3.0); hits.len()]);
         series.insert("lookups.database".to_owned(), vec![Some(1.0); hits.len()]);
-        HistoryAnswer { started_unix_ms: started, next, series }
+        let own = CollectionAnswer { memory: hits.to_vec(), database: vec![None; hits.len()] };
+        let collections = [("products".to_owned(), own)].into();
+        HistoryAnswer { started_unix_ms: started, next, series, collections }
     }
 
     fn status() -> StatusAnswer {
@@ -264,6 +337,10 @@ mod tests {
         assert_eq!((found.requests, found.refused), (Some(30.0), Some(3.5)));
         assert_eq!((found.hit_ratio(), found.unmet.as_slice()), (Some(0.75), &["feed".into()][..]));
         assert_eq!((found.p99_us, instance.next), (None, 3));
+        let [products] = found.collections.as_slice() else { panic!("{:?}", found.collections) };
+        assert_eq!((products.name.as_str(), &products.memory), ("products", &found.curve));
+        assert_eq!(products.database, [None; 3]);
+        assert_eq!(found.refusals, [("access".to_owned(), 1.5), ("shed".to_owned(), 2.0)]);
     }
 
     #[test]

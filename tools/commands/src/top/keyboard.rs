@@ -17,17 +17,35 @@ pub(super) enum Command {
     Quit,
     NextSort,
     Reverse,
+    /// Opens a collection of the selected instance.
+    Open,
+    Back,
+    /// The instance above and below.
+    Up,
+    Down,
+    /// The collection before and after.
+    Previous,
+    Next,
 }
 
 impl Command {
-    /// Returns the command of a key.
-    fn of(byte: u8) -> Option<Self> {
-        match byte {
-            b'q' | b'Q' => Some(Self::Quit),
-            b's' | b'S' => Some(Self::NextSort),
-            b'r' | b'R' => Some(Self::Reverse),
-            _ => None,
-        }
+    /// Returns the command of the first key that has one. Cursor keys are sequences that begin with
+    /// that of Escape.
+    fn of(keys: &[u8]) -> Option<Self> {
+        Some(match keys {
+            [] => return None,
+            [b'q' | b'Q', ..] => Self::Quit,
+            [b's' | b'S', ..] => Self::NextSort,
+            [b'r' | b'R', ..] => Self::Reverse,
+            [b'\n' | b'\r', ..] => Self::Open,
+            [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Self::Up,
+            [b'j', ..] | [0x1b, b'[' | b'O', b'B', ..] => Self::Down,
+            [b'l' | b'\t', ..] | [0x1b, b'[' | b'O', b'C', ..] => Self::Next,
+            [b'h', ..] | [0x1b, b'[' | b'O', b'D', ..] => Self::Previous,
+            [0x1b, b'[' | b'O', ..] => return None,
+            [0x1b | 0x7f, ..] => Self::Back,
+            [_, rest @ ..] => return Self::of(rest),
+        })
     }
 }
 
@@ -76,7 +94,7 @@ impl Keyboard {
         match read(&input, &mut keys) {
             // The terminal is gone.
             Ok(0) | Err(Errno::IO) => Some(Command::Quit),
-            Ok(count) => keys[..count].iter().find_map(|key| Command::of(*key)),
+            Ok(count) => Command::of(&keys[..count]),
             Err(_) => None,
         }
     }
@@ -85,5 +103,20 @@ impl Keyboard {
 impl Drop for Keyboard {
     fn drop(&mut self) {
         self.restorer()();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_keys_are_not_escape() {
+        let keys: [&[u8]; 6] = [b"x\n", b"\x1b", b"\x1b[A", b"\x1bOB", b"\x1b[5~", b""];
+        let [open, back, up, down] = [Command::Open, Command::Back, Command::Up, Command::Down];
+        assert_eq!(
+            keys.map(Command::of),
+            [Some(open), Some(back), Some(up), Some(down), None, None]
+        );
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! A thread per instance asks once per interval, so that one that hangs delays no other. Reading
 //! order: `instance` (answers to numbers), `view` (rows, order, totals), `frame` (a frame or text),
-//! `keyboard`.
+//! `detail` (a frame of one collection), `keyboard`.
 
+mod detail;
 mod frame;
 mod instance;
 mod keyboard;
@@ -12,6 +13,7 @@ mod view;
 
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -29,8 +31,9 @@ use ratatui::widgets::Widget;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
+use self::detail::CollectionFrame;
 use self::frame::TopFrame;
-use self::instance::{Instance, Numbers};
+use self::instance::{Collection, Instance, Numbers};
 use self::keyboard::{Command, Keyboard};
 use self::view::{Report, Row, SortKey, Totals, sort};
 use crate::tui::painter::Painter;
@@ -104,7 +107,6 @@ pub enum TopError {
 
 impl TopError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Target(_) | Self::TooMany(_) | Self::Credential(_) => Exit::Usage,
@@ -123,16 +125,25 @@ pub fn top(args: &TopArgs) -> Result<Exit, TopError> {
     let (sender, reports) = channel();
     let is_live = !args.once && !args.json && stdout().is_terminal();
     let pause = is_live.then_some(args.interval);
+    let with_keys = Arc::new(AtomicBool::new(false));
     for (index, instance) in instances.into_iter().enumerate() {
         let sender = sender.clone();
-        let ask = move || ask(index, instance, pause, &sender);
+        let with_keys = with_keys.clone();
+        let ask = move || ask(index, instance, pause, &with_keys, &sender);
         std::thread::Builder::new().name(format!("instance-{index}")).spawn(ask)?;
     }
     drop(sender);
-    let rows = names.into_iter().map(|name| Row { name, report: Report::Awaited }).collect();
-    let mut screen =
-        Screen { rows, failing_since: Vec::new(), sort: args.sort, is_reversed: false };
-    screen.failing_since.resize(screen.rows.len(), None);
+    let rows: Vec<Row> =
+        names.into_iter().map(|name| Row { name, report: Report::Awaited }).collect();
+    let mut screen = Screen {
+        failing_since: vec![None; rows.len()],
+        selected: rows.first().map_or_else(String::new, |row| row.name.clone()),
+        rows,
+        sort: args.sort,
+        is_reversed: false,
+        opened: None,
+        with_keys,
+    };
     if is_live {
         screen.live(&reports)?;
         return Ok(Exit::Fine);
@@ -172,9 +183,16 @@ fn instances(args: &TopArgs) -> Result<(Vec<String>, Vec<Instance>), TopError> {
 type Answered = (usize, Result<Box<Numbers>, String>);
 
 /// Asks an instance once, or again after each pause until its receiver is gone.
-fn ask(index: usize, mut instance: Instance, pause: Option<Duration>, sender: &Sender<Answered>) {
+fn ask(
+    index: usize,
+    mut instance: Instance,
+    pause: Option<Duration>,
+    with_keys: &AtomicBool,
+    sender: &Sender<Answered>,
+) {
     loop {
-        let report = instance.report().map(Box::new).map_err(|error| error.to_string());
+        let report = instance.report(with_keys.load(Ordering::Relaxed));
+        let report = report.map(Box::new).map_err(|error| error.to_string());
         if sender.send((index, report)).is_err() {
             return;
         }
@@ -189,6 +207,12 @@ struct Screen {
     failing_since: Vec<Option<Instant>>,
     sort: SortKey,
     is_reversed: bool,
+    /// Name of the selected instance.
+    selected: String,
+    /// Number of its collection that is shown instead of the table.
+    opened: Option<usize>,
+    /// Set while a collection is shown: hot keys are asked for too.
+    with_keys: Arc<AtomicBool>,
 }
 
 impl Screen {
@@ -231,7 +255,7 @@ impl Screen {
             format!("{:#}", document(&rows, &totals))
         } else {
             let (sort, is_reversed) = (self.sort, self.is_reversed);
-            TopFrame { rows: &rows, totals: &totals, sort, is_reversed, has_keys: false }
+            TopFrame { rows: &rows, totals: &totals, sort, is_reversed, selected: None }
                 .text(TEXT_COLUMNS)
         };
         Ok(output::print(stdout(), &text)?)
@@ -273,19 +297,61 @@ impl Screen {
             };
             match command {
                 Some(Command::Quit) => break,
-                Some(Command::NextSort) => self.sort = self.sort.next(),
-                Some(Command::Reverse) => self.is_reversed = !self.is_reversed,
+                Some(command) => self.apply(command),
                 None => {}
             }
         }
         Ok(())
     }
 
+    fn apply(&mut self, command: Command) {
+        let collections = self.collections().len();
+        match (command, self.opened) {
+            (Command::NextSort, None) => self.sort = self.sort.next(),
+            (Command::Reverse, None) => self.is_reversed = !self.is_reversed,
+            // Shown when the instance reports one.
+            (Command::Open, None) => self.opened = Some(0),
+            (Command::Up | Command::Down, None) => self.select(command == Command::Down),
+            (Command::Open | Command::Back, Some(_)) => self.opened = None,
+            (Command::Next | Command::Down, Some(at)) => {
+                self.opened = Some((at + 1) % collections.max(1));
+            }
+            (Command::Previous | Command::Up, Some(at)) => {
+                self.opened = Some(at.checked_sub(1).unwrap_or(collections.saturating_sub(1)));
+            }
+            _ => {}
+        }
+        self.with_keys.store(self.opened.is_some(), Ordering::Relaxed);
+    }
+
+    /// Selects the instance below or above the selected one.
+    fn select(&mut self, below: bool) {
+        let rows = self.sorted();
+        let at = rows.iter().position(|row| row.name == self.selected).unwrap_or(0);
+        let next = if below { at + 1 } else { at.saturating_sub(1) };
+        if let Some(row) = rows.get(next) {
+            self.selected.clone_from(&row.name);
+        }
+    }
+
+    /// Returns the collections of the selected instance, the busiest first.
+    fn collections(&self) -> Vec<&Collection> {
+        let row = self.rows.iter().find(|row| row.name == self.selected);
+        let numbers = row.and_then(Row::numbers);
+        let mut found: Vec<_> = numbers.iter().flat_map(|own| &own.collections).collect();
+        found.sort_by(|a, b| b.lookups().total_cmp(&a.lookups()));
+        found
+    }
+
     fn draw(&self, columns: u16, height: u16, has_keys: bool) -> Buffer {
+        if let Some(detail) = self.detail() {
+            return detail.draw(columns.saturating_sub(1), height.saturating_sub(1));
+        }
         let rows = self.sorted();
         let totals = Totals::of(&rows);
         let (sort, is_reversed) = (self.sort, self.is_reversed);
-        let frame = TopFrame { rows: &rows, totals: &totals, sort, is_reversed, has_keys };
+        let selected = has_keys.then_some(self.selected.as_str());
+        let frame = TopFrame { rows: &rows, totals: &totals, sort, is_reversed, selected };
         // Heading, totals and help; one row for the cursor, one column because a full row may wrap.
         let needed = u16::try_from(rows.len() + 3).unwrap_or(u16::MAX);
         let height = height.saturating_sub(1).min(needed);
@@ -293,6 +359,19 @@ impl Screen {
         let mut buffer = Buffer::empty(area);
         frame.render(area, &mut buffer);
         buffer
+    }
+}
+
+impl Screen {
+    /// Returns the collection that is shown; `None` without one, or while its instance does not
+    /// report.
+    fn detail(&self) -> Option<CollectionFrame<'_>> {
+        let number = self.opened?;
+        let numbers = self.rows.iter().find(|row| row.name == self.selected)?.numbers()?;
+        let collections = self.collections();
+        let collection = *collections.get(number)?;
+        let count = collections.len();
+        Some(CollectionFrame { instance: &self.selected, numbers, collection, number, count })
     }
 }
 
@@ -340,16 +419,16 @@ fn document(rows: &[Row], totals: &Totals) -> Value {
             "instances": totals.instances,
             "reporting": totals.reporting,
             "ready": totals.ready,
-            "requests_per_s": totals.requests,
-            "hit_ratio": totals.hit_ratio,
-            "p99_us_max": totals.p99_us_max,
-            "staleness_ms_max": totals.staleness_ms_max,
-            "queries_per_s": totals.queries,
-            "refused_per_s": totals.refused,
-            "errors_per_s": totals.errors,
-            "connections": totals.connections,
-            "cpu_cores": totals.cpu_cores,
-            "memory_bytes": totals.memory_bytes,
+            "requests_per_s": totals.numbers.requests,
+            "hit_ratio": totals.numbers.hit_ratio(),
+            "p99_us_max": totals.numbers.p99_us,
+            "staleness_ms_max": totals.numbers.staleness_ms,
+            "queries_per_s": totals.numbers.queries,
+            "refused_per_s": totals.numbers.refused,
+            "errors_per_s": totals.numbers.errors,
+            "connections": totals.numbers.connections,
+            "cpu_cores": totals.numbers.cpu_cores,
+            "memory_bytes": totals.numbers.memory_bytes,
         },
     })
 }

@@ -1,6 +1,6 @@
 //! A frame as plain values: a row per instance, totals, and their order. Pure.
 
-use super::instance::{Numbers, ratio};
+use super::instance::Numbers;
 
 /// What is known of one instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,17 +101,8 @@ pub(super) struct Totals {
     pub(super) instances: usize,
     pub(super) reporting: usize,
     pub(super) ready: usize,
-    pub(super) requests: Option<f64>,
-    pub(super) hit_ratio: Option<f64>,
-    /// The longest of all instances: percentiles cannot be added up.
-    pub(super) p99_us_max: Option<f64>,
-    pub(super) staleness_ms_max: Option<f64>,
-    pub(super) queries: Option<f64>,
-    pub(super) refused: Option<f64>,
-    pub(super) errors: Option<f64>,
-    pub(super) connections: Option<f64>,
-    pub(super) cpu_cores: Option<f64>,
-    pub(super) memory_bytes: Option<f64>,
+    /// Sums; of percentiles, which cannot be added up, and of the staleness the largest.
+    pub(super) numbers: Numbers,
 }
 
 impl Totals {
@@ -121,20 +112,27 @@ impl Totals {
         let max = |read: fn(&Numbers) -> Option<f64>| {
             numbers.iter().filter_map(|n| read(n)).max_by(f64::total_cmp)
         };
-        Self {
-            instances: rows.len(),
-            reporting: numbers.len(),
-            ready: numbers.iter().filter(|n| n.unmet.is_empty()).count(),
+        let totals = Numbers {
             requests: add(|n| n.requests),
-            hit_ratio: ratio(add(|n| n.lookups_memory), add(|n| n.lookups_database)),
-            p99_us_max: max(|n| n.p99_us),
-            staleness_ms_max: max(|n| n.staleness_ms),
+            lookups_memory: add(|n| n.lookups_memory),
+            lookups_database: add(|n| n.lookups_database),
+            p99_us: max(|n| n.p99_us),
+            staleness_ms: max(|n| n.staleness_ms),
             queries: add(|n| n.queries),
             refused: add(|n| n.refused),
             errors: add(|n| n.errors),
             connections: add(|n| n.connections),
             cpu_cores: add(|n| n.cpu_cores),
             memory_bytes: add(|n| n.memory_bytes),
+            cache_bytes: numbers.iter().map(|n| n.cache_bytes).sum(),
+            capacity_bytes: numbers.iter().map(|n| n.capacity_bytes).sum(),
+            ..Numbers::default()
+        };
+        Self {
+            instances: rows.len(),
+            reporting: numbers.len(),
+            ready: numbers.iter().filter(|n| n.unmet.is_empty()).count(),
+            numbers: totals,
         }
     }
 }

@@ -108,7 +108,8 @@ pub(super) fn render(parts: &[Panel], area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn curve(values: &[u64], room: Rect, buffer: &mut Buffer) {
+/// Draws a curve, the newest value at the right.
+pub(crate) fn curve(values: &[u64], room: Rect, buffer: &mut Buffer) {
     let lifo = values.iter().rev().copied().collect::<Vec<u64>>();
     Sparkline::default()
         .data(lifo)

@@ -5,7 +5,7 @@
 //! `view` (a frame as values), `widgets` and `layout` (a frame as text), `painter` (as bytes).
 
 mod display_state;
-mod layout;
+pub(crate) mod layout;
 pub(crate) mod painter;
 pub(crate) mod terminal;
 pub(crate) mod view;

@@ -116,6 +116,8 @@ fn codes((colour, modifier): (Color, Modifier)) -> String {
         "\x1b[1m"
     } else if modifier.contains(Modifier::DIM) {
         "\x1b[2m"
+    } else if modifier.contains(Modifier::REVERSED) {
+        "\x1b[7m"
     } else {
         ""
     };

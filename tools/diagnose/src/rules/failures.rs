@@ -1,6 +1,8 @@
 //! Requests are refused or fail: a rate limit, overload protection, a proxy without an answer, or a
 //! limit of connections. What is refused costs the service little, so its resources look idle.
 
+use hotrow_measure::figures::grouped;
+
 use super::cpu_demand::taken;
 use super::finding::{Finding, LimitClass, confidence, percent};
 use crate::samples::{FailureKind, GeneratorLoad, Role, Samples};
@@ -21,7 +23,7 @@ const CPUS_BUSY_FACTOR: f64 = 0.7;
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let load = samples.load?;
     let failures = load.failures.filter(|failures| failures.share >= FAILED)?;
-    let doubt = match taken(samples) {
+    let certainty = match taken(samples) {
         Some(taken) if taken >= CPUS_BUSY => CPUS_BUSY_FACTOR,
         _ => 1.0,
     };
@@ -33,7 +35,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     };
     let sure = match failures.share {
         FAILED_MOST.. => MOST_CONFIDENCE,
-        share => confidence(share, FAILED, FAILED_FULL) * doubt,
+        share => confidence(share, FAILED, FAILED_FULL) * certainty,
     };
     Some(Finding {
         class: LimitClass::Failures,
@@ -41,7 +43,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
         evidence: vec![
             what,
             format!("{}, {}", sender(samples), reason(failures.kind)),
-            format!("{:.0} requests/s were answered as expected", load.rate),
+            format!("{} requests/s were answered as expected", grouped(load.rate)),
         ],
         counterfactual: counterfactual(&load),
     })
@@ -73,9 +75,9 @@ fn reason(kind: FailureKind) -> &'static str {
 }
 
 fn counterfactual(load: &GeneratorLoad) -> String {
-    let below = 0.7 * load.rate;
+    let below = grouped(0.7 * load.rate);
     format!(
-        "a higher limit there; below {below:.0} requests/s, or with a quarter of the connections, \
+        "a higher limit there; below {below} requests/s, or with a quarter of the connections, \
          the failures end"
     )
 }

@@ -3,6 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow_testkit::browser::await_rendered;
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
@@ -35,11 +38,28 @@ fn the_page_loads_and_shows_the_numbers() {
         ">Ready",
         ">products</th>",
         "products/1",
+        "Actions for products/1",
         "Purge products/1",
+        // Of charts without data only the captions remain.
+        "Errors and refusals</h2><p>nothing in the time shown",
+        "data-tip=\"Waited for a database read",
         "The feed follows",
         "<canvas",
     ];
-    await_rendered(&format!("http://{}/", server.admin), &awaited);
+    let url = format!("http://{}/", server.admin);
+    await_rendered(&url, &awaited);
+    // An outage is the first thing on the page, and refusals are 5xx.
+    database.execute("ALTER TABLE products RENAME TO gone");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (mut client, is_watched) = (server.client(), is_over.clone());
+    let requests = std::thread::spawn(move || {
+        while !is_watched.load(Relaxed) {
+            client.get("/products/2");
+        }
+    });
+    await_rendered(&url, &[">Outage: clients get 5xx", "class=\"alarm\"", "of the answers."]);
+    is_over.store(true, Relaxed);
+    requests.join().expect("answers");
 }
 
 #[test]

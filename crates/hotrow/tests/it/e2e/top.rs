@@ -183,6 +183,13 @@ fn the_display_obeys_keys_and_restores_the_terminal() {
     shown.awaits("sort (by as given)");
     shown.presses(b's');
     shown.awaits("sort (by requests)");
+    server.get("/products/1");
+    shown.awaits("Enter collections");
+    shown.presses(b'\n');
+    shown.awaits("products: collection 1 of 1");
+    shown.awaits("HOT KEYS");
+    shown.presses(0x1b);
+    shown.awaits("sort (by requests)");
     shown.presses(b'q');
     assert_eq!(shown.ended(), Some(0));
     let mut shown = InTerminal::start(&[&url]);

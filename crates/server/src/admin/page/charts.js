@@ -49,6 +49,13 @@ const charts = (() => {
     return made;
   };
 
+  // Shows what a word means where the pointer or the focus is (page.css).
+  const explain = (element, meaning) => {
+    if (!meaning) return;
+    element.dataset.tip = meaning;
+    element.tabIndex = 0;
+  };
+
   const clock = (seconds) =>
     new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour12: false });
   const all = [];
@@ -94,13 +101,43 @@ const charts = (() => {
     ctx.restore();
   };
 
+  // A value that the line must stay below.
+  const drawBound = (u, spec) => {
+    const bound = spec.bound?.();
+    if (!bound) return;
+    const { ctx, bbox } = u;
+    const place = spec.log ? toLog(bound.value) : bound.value;
+    const y = Math.round(u.valToPos(place, "y", true)) + 0.5;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = color("bad");
+    ctx.setLineDash([6, 4]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.font = FONT.replace("12", 12 * devicePixelRatio);
+    ctx.textBaseline = "top";
+    ctx.textAlign = "left";
+    ctx.fillText(bound.name, bbox.left + 4, y + 3);
+    ctx.restore();
+  };
+
+  // A sample without neighbours is a dot: a line needs two.
+  const isolated = (u, index) => {
+    const isKnown = (at) => (u.data[index][at] ?? null) !== null;
+    return [...u.data[index].keys()].filter((at) =>
+      isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
+  };
+
   const yRange = (spec) => (u, low, high) => {
     if (spec.range) return spec.range(low, high);
+    const bound = spec.bound?.()?.value ?? 0;
     if (spec.log) {
       if (low === null || high === null) return [0, 4];
+      if (bound) high = Math.max(high, toLog(bound));
       return [Math.floor(low + 0.05), Math.max(Math.ceil(high - 0.02), Math.floor(low + 0.05) + 1)];
     }
-    const top = high === null ? 0 : high;
+    const top = Math.max(high ?? 0, bound);
     return [0, top > 0 ? top * 1.08 : spec.least ?? 1];
   };
 
@@ -113,6 +150,7 @@ const charts = (() => {
     const legend = make("ul", "legend", undefined, figure);
     const outputs = spec.lines.map((line, i) => {
       const item = make("li", `k${line.color ?? i + 1}`, `${line.name} `, legend);
+      explain(item, line.tip);
       return make("output", "", "", spec.heat ? undefined : item);
     });
     if (spec.lines.length === 1 && !spec.heat) legend.className = "unseen";
@@ -135,8 +173,9 @@ const charts = (() => {
       };
       const series = spec.lines.map((line, i) => ({
         stroke: () => color(`c${line.color ?? i + 1}`), width: spec.heat ? 0 : 1.4,
-        fill: fill(line, i), points: { show: false }, spanGaps: false,
-        dash: line.dash ? [5, 4] : undefined,
+        fill: fill(line, i), spanGaps: false,
+        points: { show: () => false, size: 5, filter: spec.heat ? () => [] : isolated,
+          fill: () => color(`c${line.color ?? i + 1}`) },
       }));
       // The whole of a stack comes first; each part is filled down to the next.
       if (spec.stacked) series.reverse();
@@ -154,7 +193,8 @@ const charts = (() => {
           points: { show: !spec.heat } },
         hooks: {
           setCursor: [() => this.point()],
-          draw: [(u) => { if (spec.heat) this.drawHeat(u); drawStarts(u, starts); }],
+          draw: [(u) => { if (spec.heat) this.drawHeat(u); drawStarts(u, starts);
+            drawBound(u, spec); }],
         },
       }, [[], ...spec.lines.map(() => [])], this.plot);
       all.push(this);
@@ -198,6 +238,13 @@ const charts = (() => {
         const value = this.columns[i]?.[at];
         output.textContent = value === null || value === undefined ? "–" : format(value);
       });
+    }
+
+    // Without data only its caption remains, below the others.
+    fold(isFolded) {
+      const wasFolded = this.figure.classList.contains("folded");
+      this.figure.classList.toggle("folded", isFolded);
+      if (wasFolded && !isFolded) this.resize();
     }
 
     resize() {
@@ -254,7 +301,8 @@ const charts = (() => {
       if (value === null) { isOpen = false; return; }
       const x = (100 * i / Math.max(1, values.length - 1)).toFixed(1);
       const y = (19 - 18 * (value - low) / Math.max(high - low, 1e-9)).toFixed(1);
-      path += `${isOpen ? "L" : "M"}${x} ${y}`;
+      // A round end makes a dot of a single value.
+      path += isOpen ? `L${x} ${y}` : `M${x} ${y}h.01`;
       isOpen = true;
     });
     line.firstElementChild.setAttribute("d", path);
@@ -312,5 +360,5 @@ const charts = (() => {
     };
   };
 
-  return { TimeChart, spark, capacityChart, make, clock, sum, grouped, ...FORMATS };
+  return { TimeChart, explain, spark, capacityChart, make, clock, sum, grouped, ...FORMATS };
 })();

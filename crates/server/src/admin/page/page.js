@@ -108,25 +108,86 @@
     });
   };
 
-  // Each chart: its lines, and the sentence that says its present state in words.
+  const CLASSES = ["2xx", "3xx", "4xx", "5xx", "other"].map((name) => `status.${name}`);
+  // As `hotrow top`: a refusal that is answered 5xx is one of them.
+  const failures = () => column("status.5xx");
+  const failureShare = () => (latest(failures()) ?? 0) / (latest(total(CLASSES)) || 1);
+
+  // Each chart: its lines, and the sentence that says its present state in words. Charts of `top`
+  // are above the tables: what clients see, and what the database does.
   const SPECS = [
     {
-      title: "Requests by outcome", format: "perSecond", stacked: true,
-      lines: [{ name: "memory" }, { name: "stale", color: 5 }, { name: "coalesced", color: 3 },
-        { name: "database", color: 2 }, { name: "bypass", color: 4 },
-        { name: "without the cache", color: 7 }],
+      title: "Requests by outcome", format: "perSecond", stacked: true, top: true,
+      lines: [
+        { name: "memory", tip: "Answered from the cache, without the database." },
+        { name: "stale", color: 5, tip: "Answered from the cache past a bound, and marked stale: "
+          + "when_stale or stale-if-error allows it." },
+        { name: "coalesced", color: 3, tip: "Waited for a database read that another request had "
+          + "begun for the same key, and shared its answer." },
+        { name: "database", color: 2, tip: "A miss: not in the cache, so this request began a "
+          + "database read." },
+        { name: "bypass", color: 4, tip: "Read the database although the cache may have the "
+          + "record: the feed is behind, the cache is off, or the client asked for it." },
+        { name: "without the cache", color: 7, tip: "About no record, or refused before the "
+          + "cache was looked at." },
+      ],
       data: () => OUTCOMES.map((name) => column(`requests.${name}`)),
       words: () => `now ${shown(latest(requests()), perSecond)}, highest `
         + perSecond(highest(requests())),
     },
     {
-      title: "Latency", format: "micros", log: true,
-      lines: [{ name: "hit p50" }, { name: "hit p99", color: 8 }, { name: "hit p99.9", color: 10 },
-        { name: "miss p50", color: 2 }, { name: "miss p99", color: 6 }],
+      title: "Latency", format: "micros", log: true, top: true,
+      lines: [{ name: "hit p50", tip: "Half of the answers from memory took at most this." },
+        { name: "hit p99", color: 8 }, { name: "hit p99.9", color: 10 },
+        { name: "miss p50", color: 2, tip: "Half of the requests that read the database took at "
+          + "most this, with their wait for a query." },
+        { name: "miss p99", color: 6 }],
       data: () => ["hit_p50", "hit_p99", "hit_p999", "miss_p50", "miss_p99"].map((name) =>
         column(`latency.${name}_us`)),
       words: () => "in the server; p99 of all "
         + shown(latest(column("latency.all_p99_us")), micros),
+    },
+    {
+      title: "Database", format: "perSecond", least: 10, top: true,
+      lines: [{ name: "queries", color: 2 },
+        { name: "keys read", color: 5, tip: "More than queries: one query reads several keys." },
+        { name: "failed keys", color: 6 }],
+      data: () => ["queries", "keys", "failed_keys"].map((name) => column(`database.${name}`)),
+      words: () => `reads take ${shown(latest(column("latency.miss_p99_us")), micros)} (p99), of `
+        + `that waiting ${shown(latest(column("queue.wait_p99_us")), micros)}; `
+        + `${shown(latest(column("database.in_flight")), count)} of at most `
+        + `${shown(latest(column("database.limit")), count)} queries in flight`,
+    },
+    {
+      title: "Staleness", format: "millis", log: true, top: true,
+      lines: [{ name: "behind the database", color: 3 }],
+      data: () => [column("feed.staleness_ms")],
+      bound: () => {
+        const feed = feedOf(status);
+        return feed?.followed && { value: feed.max_staleness_ms,
+          name: `max_staleness ${millis(feed.max_staleness_ms)}` };
+      },
+      words: () => {
+        const feed = feedOf(status);
+        if (!feed) return "";
+        if (!feed.followed) return "no change feed: answers may be as old as their TTL";
+        return `now ${shown(latest(column("feed.staleness_ms")), millis)}, `
+          + `allowed ${millis(feed.max_staleness_ms)}`;
+      },
+    },
+    {
+      title: "Errors and refusals", format: "perSecond", least: 10, top: true, alarm: true,
+      lines: [{ name: "5xx", color: 6, tip: "All answers 500 to 599, refusals included." }, ...[
+        ["shed", 2, "Refused under pressure: misses first, hits never."], ["rate limit", 5],
+        ["breaker", 4, "Not read: the circuit breaker is open after failed reads. In keys."],
+        ["deadline", 3, "Not read: the database would have answered too late. In keys."],
+        ["queue full", 8], ["too many waiting", 9], ["no memory", 10], ["connections", 7],
+        ["malformed", 1], ["access", 7],
+      ].map(([name, color, tip]) => ({ name, color, tip }))],
+      data: () => [failures(), ...REASONS.map((name) => column(`refused.${name}`))],
+      words: () => `5xx now ${shown(latest(failures()), perSecond)}, highest `
+        + `${perSecond(highest(failures()))}; refused now ${shown(latest(refusals()), perSecond)}`,
+      onlyNonZero: true,
     },
     {
       title: "Hit ratio", format: "percent", least: 1,
@@ -142,53 +203,11 @@
       words: () => `p99.9 of all ${shown(latest(column("latency.all_p999_us")), micros)}`,
     },
     {
-      title: "Staleness", format: "millis", least: 10,
-      lines: [{ name: "behind the database", color: 3 }],
-      data: () => [column("feed.staleness_ms")],
-      words: () => {
-        const feed = feedOf(status);
-        if (!feed) return "";
-        if (!feed.followed) return "no change feed: answers may be as old as their TTL";
-        return `now ${shown(latest(column("feed.staleness_ms")), millis)}, `
-          + `allowed ${millis(feed.max_staleness_ms)}`;
-      },
-    },
-    {
-      title: "Database", format: "perSecond", least: 10,
-      lines: [{ name: "queries", color: 2 }, { name: "keys read", color: 5 },
-        { name: "failed keys", color: 6 }],
-      data: () => ["queries", "keys", "failed_keys"].map((name) => column(`database.${name}`)),
-      words: () => `${shown(latest(column("database.in_flight")), count)} of at most `
-        + `${shown(latest(column("database.limit")), count)} queries in flight`,
-    },
-    {
       title: "Waiting", format: "count", least: 10,
       lines: [{ name: "requests", color: 4 }, { name: "keys in the queue", color: 2 }],
       data: () => [column("queue.requests"), column("queue.keys")],
       words: () => "p99 of the wait for a query "
         + shown(latest(column("queue.wait_p99_us")), micros),
-    },
-    {
-      title: "Errors and refusals", format: "perSecond", stacked: true, least: 10,
-      lines: [{ name: "5xx", color: 6 }, ...[
-        ["shed", 2], ["rate limit", 5], ["breaker", 4], ["deadline", 3], ["queue full", 8],
-        ["too many waiting", 9], ["no memory", 10], ["connections", 7], ["malformed", 1],
-        ["access", 7],
-      ].map(([name, color]) => ({ name, color }))],
-      // A refusal that is answered 5xx counts as its reason.
-      data: () => {
-        const reasons = REASONS.map((name) => column(`refused.${name}`));
-        const refused = total(["shed", "breaker", "deadline", "queue", "requests_in_flight",
-          "memory"].map((name) => `refused.${name}`));
-        const errors = column("status.5xx").map((value, i) =>
-          (value === null ? null : Math.max(0, value - (refused[i] ?? 0))));
-        return [errors, ...reasons];
-      },
-      words: () => {
-        const most = Math.max(highest(refusals()), highest(column("status.5xx")));
-        return most === 0 ? "none in the time shown" : `highest ${perSecond(most)}`;
-      },
-      onlyNonZero: true,
     },
     {
       title: "Processor", format: "cores", least: 0.1,
@@ -205,9 +224,17 @@
   ];
 
   const drawn = SPECS.map((spec) =>
-    [spec, new charts.TimeChart(byId("charts"), spec, () => history.starts)]);
+    [spec, new charts.TimeChart(byId(spec.top ? "charts" : "more-charts"), spec,
+      () => history.starts)]);
 
   const range = () => Number(document.querySelector("input[name=range]:checked").value);
+
+  // Whether a chart has nothing to show; a rate of zero is nothing, a staleness of zero is a value.
+  const isEmpty = (spec, data, from) => {
+    const least = ["perSecond", "count"].includes(spec.format) ? 0 : -1;
+    return data.every((column) =>
+      !column.some((value, i) => value !== null && value > least && history.at[i] >= from));
+  };
 
   const draw = () => {
     if (history.at.length === 0) return;
@@ -223,7 +250,10 @@
       if (spec.onlyNonZero) chart.outputs.forEach((output, i) => {
         output.parentElement.hidden = i > 0 && highest(data[i]) === 0;
       });
-      chart.set(history.at, data, from, to, spec.words());
+      const isFolded = isEmpty(spec, data, from);
+      chart.fold(isFolded);
+      chart.figure.classList.toggle("alarm", Boolean(spec.alarm) && highest(data[0]) > 0);
+      chart.set(history.at, data, from, to, isFolded ? "nothing in the time shown" : spec.words());
     }
   };
 
@@ -242,8 +272,8 @@
   // That of the last sample, so that all parts of the page say the same.
   const staleness = (feed) => latest(column("feed.staleness_ms")) ?? feed.staleness_ms;
 
-  const figure = (name, value, unit) => {
-    const entry = make("div");
+  const figure = (name, value, unit, isBad) => {
+    const entry = make("div", isBad ? "bad" : "");
     make("dt", "", name, entry);
     const shownValue = make("dd", "", `${value} `, entry);
     if (unit) make("small", "", unit, shownValue);
@@ -256,11 +286,13 @@
     byId("figures").replaceChildren(
       figure("Requests", shown(latest(requests()), perSecond)),
       figure("Hit ratio", shown(latest(hitRatio()), percent)),
+      figure("5xx", shown(latest(failures()), perSecond),
+        `${shown(latest(refusals()), perSecond)} refused`, latest(failures()) > 0),
       figure("p99", shown(latest(column("latency.all_p99_us")), micros)),
+      figure("Miss p99", shown(latest(column("latency.miss_p99_us")), micros)),
       figure("Staleness", feed?.followed ? millis(staleness(feed)) : "–",
         feed?.followed ? `of ${millis(feed.max_staleness_ms)}` : "no feed"),
       figure("Database", shown(latest(column("database.queries")), perSecond), "queries"),
-      figure("Refused", shown(latest(refusals()), perSecond)),
       figure("Connections", grouped(status.connections)),
       figure("Cache", percent(used), `of ${bytes(status.cache.capacity_bytes)}`),
     );
@@ -276,6 +308,9 @@
     token_keys: () => "the keys that verify tokens are missing or too old",
     warm_start: () => "the warm start has not ended",
   };
+
+  // Share of answers 5xx from which they are the first thing said.
+  const OUTAGE_SHARE = 0.05;
 
   // The state in one sentence, and what an operator should know besides.
   const verdict = () => {
@@ -298,16 +333,26 @@
       const where = Object.entries(overload.pressure).filter(([, level]) => level !== "normal");
       warnings.push(`pressure is ${overload.level} (${where.map(([name]) => name).join(", ")})`);
     }
-    const refused = latest(refusals()) ?? 0;
-    if (refused > 0) warnings.push(`${perSecond(refused)} refused`);
+    if ((latest(column("database.failed_keys")) ?? 0) > 0) warnings.push("database reads fail");
+    const share = failureShare();
+    const isOutage = share >= OUTAGE_SHARE;
+    if (share > 0 && !isOutage) warnings.push("some answers are 5xx");
+    if ((latest(refusals()) ?? 0) > 0) warnings.push("requests are refused");
     const feedNote = feed.followed && feed.current
       ? `The feed follows the database, ${millis(staleness(feed))} behind.` : "";
+    const failedNote = share > 0 ? `5xx: ${perSecond(latest(failures()))}, ${percent(share)} of `
+      + "the answers." : "";
+    if (isOutage) {
+      const why = [...reasons, ...warnings].join("; ");
+      return ["bad", `Outage: clients get 5xx${why ? `: ${why}` : ""}.`, [failedNote, feedNote]];
+    }
     if (!ready.ready) {
       const also = warnings.length ? `Besides, ${warnings.join("; ")}.` : "";
-      return ["bad", `Not ready: ${reasons.join("; ")}.`, [also, feedNote]];
+      return ["bad", `Not ready: ${reasons.join("; ")}.`, [also, failedNote, feedNote]];
     }
     return [warnings.length ? "warn" : "good",
-      warnings.length ? `Ready, but ${warnings.join("; ")}.` : "Ready.", [feedNote]];
+      warnings.length ? `Ready, but ${warnings.join("; ")}.` : "Ready.",
+      [failedNote, feedNote]];
   };
 
   const setText = (id, text) => {
@@ -396,6 +441,7 @@
     timer = setTimeout(turn, document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
   };
 
+  document.querySelectorAll("th [data-tip]").forEach((word) => { word.tabIndex = 0; });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
   document.querySelectorAll("input[name=range]").forEach((input) =>
     input.addEventListener("change", draw));

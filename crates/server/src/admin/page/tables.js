@@ -22,13 +22,31 @@ const tables = (() => {
     return made;
   };
 
+  // What drops entries is behind a menu, and asks before it acts.
+  const menu = (name, act) => {
+    const made = make("details", "menu");
+    made.name = "menu";
+    make("summary", "", "⋯", made).setAttribute("aria-label", `Actions for ${name}`);
+    made.append(button("Purge …", `Purge ${name}`, () => {
+      made.open = false;
+      act();
+    }));
+    return made;
+  };
+  const closeMenus = (kept) => document.querySelectorAll(".menu[open]").forEach((menu) => {
+    if (menu !== kept) menu.open = false;
+  });
+  document.addEventListener("click", (event) => closeMenus(event.target.closest?.(".menu")));
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeMenus(); });
+
   // Replaces the rows, unless the focus or a selection is in them: a change must not slip away
   // under the pointer. Returns whether it did.
   const replace = (id, rows) => {
     const body = byId(id);
     const selection = getSelection();
     const isSelected = !selection.isCollapsed && body.contains(selection.anchorNode);
-    if (isSelected || body.contains(document.activeElement) || body.matches(":hover")) return false;
+    if (isSelected || body.contains(document.activeElement) || body.matches(":hover")
+      || body.querySelector(".menu[open]")) return false;
     body.replaceChildren(...rows());
     return true;
   };
@@ -128,7 +146,7 @@ const tables = (() => {
       cell(row, "number", grouped(own.waiting_keys));
       cell(row, "number", grouped(own.invalidations));
       cell(row, "number", grouped(own.evictions.capacity));
-      cell(row, "", button("Purge", `Purge ${name}`, () => purge(name, null, own.entries)));
+      cell(row, "", menu(name, () => purge(name, null, own.entries)));
       return row;
     }));
 
@@ -140,7 +158,8 @@ const tables = (() => {
       own.keys.map((key) => ({ name, ...key })));
     found.sort((a, b) => b.requests_per_s - a.requests_per_s);
     const shareMax = Math.max(...found.map((key) => key.share));
-    byId("keys-note").textContent = found.length === 0 ? "No requests yet." :
+    byId("keys-note").textContent = found.length === 0
+      ? "No key is requested much more often than the others." :
       "Estimated from samples; a request counts half after a minute. A share may be up to "
       + `${percent(Object.values(document.collections)[0].share_error_max)} too high.`;
     replace("keys", () => found.slice(0, KEYS_SHOWN).map((key) => {
@@ -154,8 +173,7 @@ const tables = (() => {
       meter.setAttribute("aria-hidden", "true");
       cell(row, "bar", meter);
       cell(row, "number", perSecond(key.requests_per_s));
-      const act = () => purge(key.name, key.id, 1);
-      cell(row, "", button("Purge", `Purge ${key.name}/${key.id}`, act));
+      cell(row, "", menu(`${key.name}/${key.id}`, () => purge(key.name, key.id, 1)));
       return row;
     }));
   };

@@ -95,7 +95,7 @@ fn the_file_is_where_the_specification_says() {
 fn it_is_printed_as_text_and_json() {
     let entry = entry("k");
     assert!(
-        entry.text().contains("125000 requests/s")
+        entry.text().contains("125,000 requests/s")
             && entry.text().contains("shared the machine's cores")
     );
     let json: serde_json::Value = serde_json::from_str(&entry.json()).unwrap();

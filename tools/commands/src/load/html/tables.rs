@@ -4,12 +4,13 @@ use hotrow_load::format::{counted, duration, known};
 use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{Arrivals, LoadModel};
-use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, LoadStats, OTHER_STATUS, Timing};
 use hotrow_measure::histogram::Histogram;
 use hotrow_report::document::{Cell, Column, Table};
-use hotrow_report::numbers::{grouped, number};
+use hotrow_report::numbers::{grouped, number, percent};
 
+use super::super::calibration::Headroom;
+use super::super::load_result::LoadResult;
 use super::super::text::met;
 
 const QUANTILES: [(&str, f64); 7] = [
@@ -22,41 +23,63 @@ const QUANTILES: [(&str, f64); 7] = [
     ("max", 1.0),
 ];
 
-pub(super) fn facts(config: &Config, outcome: &Outcome) -> Vec<(String, String)> {
+const PARTS_QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
+
+pub(super) fn facts(result: &LoadResult<'_>) -> Vec<(String, String)> {
+    let LoadResult { config, outcome, headroom, .. } = *result;
     let counts = &outcome.total.counts;
     let connections = counted(config.connections, "connection");
     let threads = counted(config.threads, "thread");
-    let statuses: Vec<String> = counts
-        .status
-        .iter()
-        .map(|(status, n)| format!("{status}: {}", grouped(*n as f64)))
+    let count = |n: u64| grouped(n as f64);
+    let bound = if outcome.limit().is_generator() { ", a lower bound" } else { "" };
+    let rate = number(outcome.throughput_rps());
+    let statuses = counts.status.iter().map(|(status, n)| format!("{status}: {}", count(*n)));
+    let failed: Vec<String> = failures(outcome)
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(what, n)| format!("{} {what}", count(n)))
         .collect();
-    let fact = |name: &str, value: String| (name.to_owned(), value);
-    vec![
-        fact("Load", format!("{connections}, {threads}, {}", pace(config.plan.model))),
-        fact("Measured", format!("{:.2} s", outcome.window.as_secs_f64())),
-        fact(
-            "Requests",
-            format!("{} sent, {} ok", grouped(counts.sent as f64), grouped(counts.ok as f64)),
-        ),
-        fact(
-            "Resent",
-            format!(
-                "{} after the server announced the end of a connection",
-                grouped(counts.resent as f64)
-            ),
-        ),
-        fact(
-            "Failed",
-            format!(
-                "{} lost or wrong, {} timed out, {} never sent",
-                counts.errors.total(),
-                counts.timeouts,
-                counts.unsent
-            ),
-        ),
-        fact("Status", statuses.join(", ")),
-        fact("Generator", format!("{:.2} s of CPU", outcome.cpu().as_secs_f64())),
+    let cpu_us = outcome.cpu_us_per_request();
+    let each = cpu_us.map_or_else(String::new, |us| format!(", {us:.2} µs per request"));
+    let of_maximum = headroom.map_or_else(String::new, |headroom| {
+        let Headroom { used_share, ceiling_rps_per_thread, calibrated } = headroom;
+        let ceiling = grouped(*ceiling_rps_per_thread);
+        format!(
+            "; {} of what this generator can do on this machine ({ceiling}/s per thread, \
+             calibrated {calibrated})",
+            percent(*used_share)
+        )
+    });
+    let facts = [
+        ("Load", format!("{connections}, {threads}, {}", pace(config.plan.model))),
+        ("Measured", format!("{:.2} s", outcome.window.as_secs_f64())),
+        ("Answered", format!("{rate} requests/s as expected{bound}")),
+        ("Requests", format!("{} sent, {} ok", count(counts.sent), count(counts.ok))),
+        ("Failed", if failed.is_empty() { "none".to_owned() } else { failed.join(", ") }),
+        ("Status", statuses.collect::<Vec<_>>().join(", ")),
+        ("Generator", format!("{:.2} s of CPU{each}{of_maximum}", outcome.cpu().as_secs_f64())),
+    ];
+    facts.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Returns what went wrong and how often, and what a server may do to connections.
+fn failures(outcome: &Outcome) -> [(&'static str, u64); 13] {
+    let counts = &outcome.total.counts;
+    let errors = &counts.errors;
+    [
+        ("timed out", counts.timeouts),
+        ("reset", errors.reset),
+        ("closed by the server", errors.closed),
+        ("malformed answers", errors.malformed),
+        ("ended by GOAWAY", errors.goaway),
+        ("refused streams", errors.refused_stream),
+        ("reset streams", errors.stream_reset),
+        ("unexpected status", errors.unexpected_status),
+        ("never sent", counts.unsent),
+        ("without an answer yet", outcome.in_flight_at_end),
+        ("connections failed", counts.connect_errors),
+        ("connections reopened", counts.reconnects),
+        ("sent again after an announced close", counts.resent),
     ]
 }
 
@@ -151,13 +174,13 @@ pub(super) fn parts(total: &LoadStats) -> Table {
         };
         [Cell::plain(name), Cell::plain(grouped(durations.count() as f64))]
             .into_iter()
-            .chain(QUANTILES.map(|(_, q)| quantile(q)))
+            .chain(PARTS_QUANTILES.map(|(_, q)| quantile(q)))
             .collect()
     };
     Table {
         columns: [Column::words("Time until"), Column::figures("Count")]
             .into_iter()
-            .chain(QUANTILES.map(|(name, _)| Column::figures(name)))
+            .chain(PARTS_QUANTILES.map(|(name, _)| Column::figures(name)))
             .collect(),
         rows: parts.into_iter().map(row).collect(),
         foot: vec![

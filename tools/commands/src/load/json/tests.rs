@@ -56,9 +56,11 @@ fn each_key_is_described() {
         outcome: &outcome,
         judged: &judged,
         diagnosed: &diagnosed,
+        headroom: Some(&headroom),
+        repeated: None,
     };
     let diagnosis = diagnosis::json::diagnosis(&watch, &diagnosed);
-    let document = serde_json::from_str(&line(&result, Some(headroom), &diagnosis)).unwrap();
+    let document = serde_json::from_str(&line(&result, &diagnosis)).unwrap();
     assert_keys_documented(
         include_str!("../../../../../docs/reference/results.md"),
         SCHEMA,

@@ -76,31 +76,20 @@ fn profile(folder: &Path) -> String {
 }
 
 #[test]
-fn a_page_fits_a_desktop_in_light_mode() {
-    let Some((measured, logged)) = probed(&html_page(&fixture::results(7)), 1280, false) else {
-        return;
-    };
-    let facts =
-        ["overflow=0 ", "width=1280 ", "clipped=0 ", "letters=true", "page=rgb(255, 255, 255)"];
-    for fact in facts {
-        assert!(measured.contains(fact), "{fact} is not in {measured}");
-    }
-    for missing in ["drawings=0", "charts=0"] {
-        assert!(!measured.contains(missing) && logged.is_empty(), "{measured} {logged}");
-    }
-}
-
-#[test]
-fn a_page_with_long_names_fits_a_telephone_in_dark_mode() {
-    let Some((measured, logged)) = probed(&html_page(&fixture::odd_results()), 400, true) else {
-        return;
-    };
-    let facts = ["overflow=0 ", "width=400 ", "clipped=0 ", "letters=true", "page=rgb(20, 23, 26)"];
-    for fact in facts {
-        assert!(measured.contains(fact), "{fact} is not in {measured}");
-    }
-    for missing in ["drawings=0", "charts=0"] {
-        assert!(!measured.contains(missing) && logged.is_empty(), "{measured} {logged}");
+fn pages_fit_telephones_tablets_and_desktops_in_both_modes() {
+    let pages = [html_page(&fixture::results(7)), html_page(&fixture::odd_results())];
+    for (width, dark) in [(390, true), (800, false), (1280, true), (1920, false)] {
+        for page in &pages {
+            let Some((measured, logged)) = probed(page, width, dark) else { return };
+            let colour = if dark { "rgb(20, 23, 26)" } else { "rgb(255, 255, 255)" };
+            let (size, page) = (format!("width={width} "), format!("page={colour}"));
+            for fact in ["overflow=0 ", &size, "clipped=0 ", "letters=true", &page] {
+                assert!(measured.contains(fact), "{fact} is not in {measured}");
+            }
+            for missing in ["drawings=0", "charts=0"] {
+                assert!(!measured.contains(missing) && logged.is_empty(), "{measured} {logged}");
+            }
+        }
     }
 }
 

@@ -118,10 +118,7 @@ fn an_untested_verdict_is_called_a_suspicion() {
     let url = format!("http://{address}/");
     let (status, out, _) = load(&["-d", "2s", "-c", "4", &url]);
     assert_eq!(status, Some(0), "{out}");
-    assert!(
-        out.contains("  suspicion ") && out.contains("not tested, --confirm tests it"),
-        "{out}"
-    );
+    assert!(out.contains("suspicion: ") && out.contains("not tested, --confirm tests it"), "{out}");
     let (_, out, _) = load(&["-d", "2s", "-c", "4", "--json", &url]);
     let report = json(&out);
     assert!(report["diagnosis"]["verdict"]["conclusion"].is_null(), "{report:#}");

@@ -133,12 +133,7 @@ fn an_interrupted_run_reports_its_figures() {
 fn the_text_report_mentions_an_interruption() {
     let (status, out, _) = interrupted_run(&["--percentiles"]);
     assert_eq!(status, Some(130));
-    assert!(
-        out.contains("\ninterrupted\n")
-            && out.contains("\n  Interrupted. ")
-            && out.contains("#[Max"),
-        "{out}"
-    );
+    assert!(out.starts_with("Interrupted. ") && out.contains("#[Max"), "{out}");
 }
 
 #[test]

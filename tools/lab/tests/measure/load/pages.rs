@@ -18,7 +18,6 @@ fn a_result_is_written_as_a_self_contained_page() {
     let text = std::fs::read_to_string(&page).expect("the page");
     assert!(text.ends_with("</html>\n"), "{text}");
     for part in [
-        "requests/s answered as expected.",
         "Latency by percentile",
         "Over time",
         "Objectives",
@@ -26,7 +25,8 @@ fn a_result_is_written_as_a_self_contained_page() {
         "500 sent, 500",
         "first byte of the response",
         "connection opened",
-        "<dt>Resent</dt><dd>0 ",
+        "requests/s with 2 requests in flight at most, none failed; ",
+        "<dt>Failed</dt><dd>none",
         "Latency over time",
         "data-label=\"p99\"",
         " UTC; ",
@@ -41,6 +41,38 @@ fn a_result_is_written_as_a_self_contained_page() {
     }
     for bad in ["https:", "http:", "fetch(", "Bearer"] {
         assert!(!script.contains(bad), "{bad} is in the script");
+    }
+}
+
+/// A run that mostly failed says so first in every report, and names no limit; the second run notes
+/// the first one.
+#[test]
+fn all_reports_begin_with_the_same_sentence() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("run.html");
+    let (address, _) = server("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
+    let url = format!("http://{address}/{{id}}");
+    let run = |more: &[&str]| {
+        let ids = ["-n", "5000", "-c", "2", "--ids", "1..9", &url];
+        let mut command = command(&[&ids, more].concat());
+        let (_, out, _) =
+            outcome(command.env("XDG_CACHE_HOME", folder.path()).output().expect("it"));
+        out
+    };
+    let sentence = "FAILED: no request was answered as expected. 100 % were 404: wrong ids?";
+    let text = run(&[]);
+    assert!(text.starts_with(sentence) && text.contains("5,000 sent, 0 ok"), "{text}");
+    let report = json(&run(&["--json", "--html", page.to_str().expect("UTF-8")]));
+    assert_eq!(report["verdict"], sentence);
+    let note = report["repeated"].as_str().expect("a note");
+    assert!(note.starts_with("a run with seed 1 requested the same ids"), "{note}");
+    let page = std::fs::read_to_string(&page).expect("the page");
+    let first = page.split_once("class=\"answer\">").expect("an answer").1;
+    for part in [&sentence.replace(" %", "\u{a0}%"), "5,000 sent, 0 ok", note] {
+        assert!(first.contains(part), "{part} is not in {page}");
+    }
+    for named in [&text, &page] {
+        assert!(!named.contains("What limited it"), "{named}");
     }
 }
 
@@ -115,7 +147,11 @@ fn two_results_are_compared_by_their_seconds_with_a_caveat() {
     ] {
         assert!(out.contains(part), "{part} is not in {out}");
     }
-    assert!(std::fs::read_to_string(&page).expect("a page").contains("B is 20\u{a0}% higher"));
+    let page = std::fs::read_to_string(&page).expect("a page");
+    // Both runs are laid over each other.
+    for part in ["B is 20\u{a0}% higher", "\"A p99\"", "\"B p99\"", "Requests per second"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
     let (_, out, _) = load(&["compare", &a, &a]);
     assert!(out.contains("Requests/s: no difference shown (1.00 times A's"), "{out}");
     let (_, out, _) = load(&["compare", &saved_result(folder.path(), "c", 900.0, 2), &b]);

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Checks the documented names, and the identities between the figures.
+/// Checks values that are always there, and the identities between the figures; the names are those
+/// of the documentation (`each_key_is_described`).
 #[test]
 fn the_report_is_the_documented_one() {
     let (address, seen) = server(OK);
@@ -15,44 +16,6 @@ fn the_report_is_the_documented_one() {
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert_eq!(out.lines().count(), 1, "{out}");
     let report: Value = serde_json::from_str(&out).expect("JSON");
-    let keys = |pointer: &str| {
-        let object = report
-            .pointer(pointer)
-            .and_then(Value::as_object)
-            .unwrap_or_else(|| panic!("{pointer} in {report:#}"));
-        object.keys().cloned().collect::<Vec<_>>()
-    };
-    let sorted = |names: &str| {
-        let mut names: Vec<String> = names.split(' ').map(str::to_owned).collect();
-        names.sort();
-        names
-    };
-    for (pointer, names) in [
-        ("/target", "url connections threads rate arrivals keepalive http depth"),
-        ("/requests", "scheduled unsent sent resent ok errors timeouts in_flight_at_end"),
-        ("/latency_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/answered_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/first_byte_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/connect_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/service_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/schedule_lag_us", "mean p50 p75 p90 p95 p99 p999 max"),
-        ("/bytes", "sent received"),
-        (
-            "/errors",
-            "connect reset closed malformed unexpected_status goaway refused_stream stream_reset",
-        ),
-        ("/connections", "opened reconnects"),
-        (
-            "/seconds/0",
-            "second length_s scheduled unsent sent ok errors timeouts p50_us p99_us max_us \
-             schedule_lag_p99_us",
-        ),
-        ("/slo/0", "objective value met conclusive description"),
-        ("/generator", "cpu_s cpu_us_per_request cpu_share unread_share limited headroom"),
-        ("/machine", "cpu cpus kernel"),
-    ] {
-        assert_eq!(keys(pointer), sorted(names), "{pointer}");
-    }
     for key in [
         "schema",
         "duration_s",
@@ -68,12 +31,6 @@ fn the_report_is_the_documented_one() {
     let of = |name: &str| number(&report, &format!("/requests/{name}"));
     assert_eq!(of("scheduled"), 200);
     assert_conserved(&report);
-    let all: Vec<String> = report.as_object().expect("an object").keys().cloned().collect();
-    let names = "schema began_unix_s machine target interrupted end duration_s requests throughput_rps rate_ratio \
-                 latency_us answered_us refused_us service_us first_byte_us connect_us \
-                 schedule_lag_us bytes status errors connections generator \
-                 slo seconds diagnosis verdict";
-    assert_eq!(all, sorted(names));
     assert_eq!((of("sent"), number(&report, "/status/200")), (seen.load(SeqCst), of("ok")));
 }
 
@@ -82,7 +39,7 @@ fn without_json_the_report_is_text() {
     let (address, _) = server(OK);
     let (status, out, err) = load(&["-n", "100", "-c", "2", &format!("http://{address}/")]);
     assert_eq!((status, err.as_str()), (Some(0), ""), "progress needs a terminal");
-    for part in ["100 sent, 100 ok", "p99.9", "sent late by", "generator"] {
+    for part in ["100 sent, 100 ok", "p99.9", "Sent late by", "Generator"] {
         assert!(out.contains(part), "{part:?} in {out}");
     }
 }
@@ -141,7 +98,8 @@ fn objectives_decide_the_exit_status_and_are_named() {
     };
     let (status, out, err) = run("p99<60s,service.max<60s,errors<=0,rate>0", &[]);
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
-    assert!(out.contains("met         p99<60s") && !out.contains("MISSED"), "{out}");
+    let is_met = |line: &str| line.contains("p99<60s ") && line.contains(" met ");
+    assert!(out.lines().any(is_met) && !out.contains("MISSED"), "{out}");
     let (status, out, _) = run("p99<60s,max<1us,rate>=1000000", &[]);
     assert_eq!(status, Some(3), "{out}");
     assert!(

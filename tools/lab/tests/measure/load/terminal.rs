@@ -145,7 +145,7 @@ fn a_terminal_shows_progress_that_is_erased_at_the_end() {
     let running = OnTerminal::start((100, 30), "xterm", &["-c2", "-t1", "-d3s", &url]);
     let (written, status, out) = running.end();
     assert_eq!(status, Some(0), "{written} {out}");
-    assert!(out.contains("answered as expected"), "the report is on standard output: {out}");
+    assert!(out.contains("requests/s as expected"), "the report is on standard output: {out}");
     let mut terminal = Small::new(100, 30);
     let mut seen = Vec::new();
     for frame in written.split_inclusive(END) {
@@ -170,7 +170,7 @@ fn an_interruption_erases_the_frame() {
     kill_process(Pid::from_child(&running.child), Signal::INT).expect("it runs");
     let (written, status, out) = running.end();
     assert_eq!(status, Some(130), "{written}");
-    assert!(out.contains("interrupted") && is_erased(&written), "{written:?}");
+    assert!(out.contains("Interrupted") && is_erased(&written), "{written:?}");
 }
 
 /// The process is stopped and resumed, while other programs may write to the terminal.
