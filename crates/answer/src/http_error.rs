@@ -112,7 +112,6 @@ impl HttpError {
     }
 
     /// Returns what kind of error it is.
-    #[must_use]
     pub fn error_type(&self) -> ErrorType {
         match self {
             Self::NoSuchPath | Self::WrongPath(_) | Self::OtherAddress { .. } => {
@@ -286,7 +285,6 @@ impl From<&LookupError<ReadFailure>> for HttpError {
 }
 
 /// Returns a problem document.
-#[must_use]
 pub fn problem(status: StatusCode, of: ErrorType, detail: &str) -> Response<Body> {
     let document = serde_json::json!({
         "type": of.link(), "title": of.title(), "status": status.as_u16(), "detail": detail,

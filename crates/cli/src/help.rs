@@ -12,9 +12,9 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, Error, FromArgMatches};
 
-use crate::names::nearest;
 use crate::output::print_line;
 use crate::{Exit, TOOLS};
+use hotrow_types::names::nearest;
 
 /// Most lines of `-h` in a terminal of [`COLUMNS`].
 pub const SCREEN_LINES_MAX: usize = 30;
@@ -34,7 +34,6 @@ pub struct Program {
 
 /// Returns the arguments of this process with `help COMMAND` and `version` as the options of the
 /// same meaning.
-#[must_use]
 pub fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     match arguments.get(1).and_then(|first| first.to_str()) {

@@ -66,7 +66,6 @@ const GROUPS: [Group; 4] = [
 ];
 
 /// Returns the command line, with the commands that `hotrow-lab` runs.
-#[must_use]
 pub fn program() -> Program {
     let tools =
         TOOLS.map(|(name, about)| clap::Command::new(name).about(about).disable_help_flag(true));

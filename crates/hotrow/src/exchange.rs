@@ -46,7 +46,6 @@ pub enum ExchangeError {
 
 impl ExchangeError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Request(_) | Self::Target(TargetError::Url { .. }) => Exit::Usage,

@@ -13,7 +13,6 @@ use super::{ApiDescription, PATH, schema};
 impl ApiDescription {
     /// Returns the list as JSON. `may_read`: whether the client may read these records by these
     /// names. Clients with other grants replace the list that is kept.
-    #[must_use]
     pub fn index(&self, may_read: impl Fn(ReadTarget) -> bool) -> Bytes {
         let named = |(of, _): (CollectionId, _)| {
             let aliases = self.collections.aliases_of(of);

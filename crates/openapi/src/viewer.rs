@@ -22,14 +22,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Returns content type and content of a file.
-#[must_use]
 pub fn file(path: &str) -> Option<(&'static str, &'static str)> {
     let (_, content_type, content) = FILES.iter().find(|(at, ..)| *at == path)?;
     Some((content_type, content))
 }
 
 /// Answers with a file.
-#[must_use]
 pub fn answer(path: &str) -> Response<Body> {
     let (content_type, content) = file(path).unwrap_or_default();
     let mut response = Response::new(Body::Bytes(Bytes::from_static(content.as_bytes())));

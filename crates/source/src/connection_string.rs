@@ -21,7 +21,6 @@ pub const RAW_DELIMITER: &str = "has `@`, `/`, `#` or `?` in a user or a passwor
 
 /// Returns whether a user or a password has a delimiter of URLs as it is, so that programs read
 /// different hosts from the string. `rest`: the text after `://`.
-#[must_use]
 pub fn has_raw_delimiter(rest: &str) -> bool {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, after) = rest.split_at(end);

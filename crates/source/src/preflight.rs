@@ -146,7 +146,6 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
 
 /// Returns the names that a misspelt one probably means, to be added to a message; empty without
 /// any.
-#[must_use]
 pub fn suggested<S: AsRef<str>>(wanted: &str, names: &[S]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let near = nearest(wanted, &names);

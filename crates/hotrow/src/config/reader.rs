@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
-use hotrow_cli::names::nearest;
+use hotrow_types::names::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 

@@ -69,20 +69,21 @@ fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     let settings = SETTINGS.iter().filter_map(|path| Some(("#", tree.text(path)?)));
     for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(settings) {
         let mut lines = text.lines().peekable();
+        let mark = format!("{sign}{MARK}");
         while let Some(line) = lines.next() {
             if let Some((page, _)) = line.strip_prefix(ENTRIES).and_then(|of| of.split_once('`')) {
                 let entries = lines.by_ref().take_while(|line| *line != "}");
                 add_entries(pages.entry(page).or_default(), entries);
                 continue;
             }
-            let marked = line.strip_prefix(sign).and_then(|line| line.strip_prefix(MARK));
-            let Some((page, heading)) = marked.and_then(|mark| mark.split_once("`: ")) else {
+            let Some((page, heading)) =
+                line.strip_prefix(&*mark).and_then(|of| of.split_once("`: "))
+            else {
                 continue;
             };
             let section = pages.entry(page).or_default().entry(heading).or_default();
-            let is_more =
-                |line: &str| line.strip_prefix(sign).is_some_and(|rest| !rest.starts_with(MARK));
-            while let Some(line) = lines.next_if(|line| is_more(line)) {
+            let is_more = |line: &&str| line.starts_with(sign) && !line.starts_with(&*mark);
+            while let Some(line) = lines.next_if(is_more) {
                 section.add(line[sign.len()..].strip_prefix(' ').unwrap_or_default());
             }
         }
