@@ -94,7 +94,7 @@ error_types! {
     /// Status 404, admin address. `GET /status` lists the rate limits.
     NoSuchRule = NOT_FOUND "No such rule",
     /// Status 503. The database cannot be read, or the feed is behind and `when_stale = "refuse"`.
-    /// Try again after `Retry-After`. Operators: [runbook](runbook.md).
+    /// Try again after `Retry-After`. Operators: [runbook](reference/runbook.md).
     NotAvailable = SERVICE_UNAVAILABLE "Not available",
     /// Status 404. Set `changes = true` in the collection.
     NotFollowed = NOT_FOUND "Changes are not served",

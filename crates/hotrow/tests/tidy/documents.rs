@@ -102,11 +102,7 @@ fn the_documented_configuration_is_valid() {
     let (_, rest) = text.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let env = |name: &str| {
-        if name == "SHOP_DB" {
-            Ok("shop.db".to_owned())
-        } else {
-            Err(std::env::VarError::NotPresent)
-        }
+        (name == "SHOP_DB").then(|| "shop.db".to_owned()).ok_or(std::env::VarError::NotPresent)
     };
     let outcome =
         hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());

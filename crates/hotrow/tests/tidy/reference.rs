@@ -27,11 +27,12 @@ pub(crate) const FOLDER: &str = "docs/reference/";
 const RENEW_VARIABLE: &str = "HOTROW_RENEW_REFERENCE";
 const RENEW: &str = "HOTROW_RENEW_REFERENCE=1 cargo test -p hotrow --test tidy renew_the_reference";
 const MARK: &str = " Reference `";
+/// Files whose comments begin with `#`: alerts with their runbook, values of the chart.
+const SETTINGS: [&str; 2] =
+    ["packaging/monitoring/hotrow.rules.yml", "packaging/helm/hotrow/values.yaml"];
 /// Comment before the entries of a macro, each of which is a section: its doc comment, and
 /// `Name = "Heading"`.
 const ENTRIES: &str = "    // Reference `";
-/// File other than of Rust whose comments are read, with `#`: each alert has its runbook.
-const ALERTS: &str = "packaging/monitoring/hotrow.rules.yml";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
@@ -65,8 +66,8 @@ pub(crate) fn reference(tree: &Tree) -> Vec<String> {
 fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     let mut pages: BTreeMap<&str, Page<'_>> = BTreeMap::new();
     let code = tree.rust().filter(|(path, _)| path.contains("/src/"));
-    let alerts = tree.text(ALERTS).map(|text| ("#", text));
-    for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(alerts) {
+    let settings = SETTINGS.iter().filter_map(|path| Some(("#", tree.text(path)?)));
+    for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(settings) {
         let mut lines = text.lines().peekable();
         let mark = format!("{sign}{MARK}");
         while let Some(line) = lines.next() {
