@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use hotrow_source::background::Background;
-use hotrow_source::discovery::{self, Configure, Discovered, ListedColumn, ListedTable, Request};
+use hotrow_source::discovery::{
+    self, Configure, Discovered, Engine, ListedColumn, ListedTable, Request,
+};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 use hotrow_types::key::KEY_PARTS_MAX;
@@ -70,6 +72,7 @@ pub fn discover(
     }
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Mongodb,
         database: name,
         tables: discovery::joined(tables, configs, of_tables),
         is_cut,
@@ -131,8 +134,8 @@ fn key(documents: &[Document]) -> Vec<String> {
     }
 }
 
-/// Returns the fields of the documents in the order in which they are seen, each with its types and,
-/// where some lack it, the number of documents.
+/// Returns the fields of the documents in the order in which they are seen, each with its types
+/// and, where some lack it, the number of documents.
 fn columns(documents: &[Document]) -> Vec<ListedColumn> {
     let mut seen: Vec<(&String, Vec<String>, usize)> = Vec::new();
     for (name, value) in documents.iter().flatten() {

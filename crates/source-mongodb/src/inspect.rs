@@ -345,7 +345,7 @@ fn sampled_types(
             }
         });
     }
-    let words: Vec<&str> = types.iter().map(|ty| keys::word(*ty)).collect();
+    let words: Vec<&str> = types.iter().map(|ty| ty.word()).collect();
     tracing::debug!(
         collection = %spec.name,
         key_type = ?words,

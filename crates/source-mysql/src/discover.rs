@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotrow_source::background::Background;
 use hotrow_source::default_key::DefaultKeys;
-use hotrow_source::discovery::{self, Configure, Discovered, ListedTable, Request};
+use hotrow_source::discovery::{self, Configure, Discovered, Engine, ListedTable, Request};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 use mysql_async::prelude::Queryable as _;
@@ -56,6 +56,7 @@ pub fn discover(
     })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Mysql,
         database,
         tables: discovery::joined(tables, configs, checked.of_tables),
         is_cut,

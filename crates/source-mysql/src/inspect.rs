@@ -169,7 +169,8 @@ pub(crate) async fn default_keys(
     for spec in specs {
         let wanted = catalog::table_name(spec, database, identity);
         let Ok(facts) = catalog::facts(conn, identity, spec, &wanted).await? else { continue };
-        if facts.kind != "VIEW" {
+        // Without a unique index the checks name that alone.
+        if facts.kind != "VIEW" && !facts.unique.is_empty() {
             let primary = facts.unique.iter().find(|index| index.name == PRIMARY);
             let primary = primary.map(|index| index.columns.iter().flatten().cloned().collect());
             let id = facts.column(default_key::ID).map(|(_, column)| column.name.as_str());

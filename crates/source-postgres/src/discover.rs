@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotrow_source::background::Background;
 use hotrow_source::default_key::DefaultKeys;
-use hotrow_source::discovery::{self, Configure, Discovered, Request};
+use hotrow_source::discovery::{self, Configure, Discovered, Engine, Request};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
@@ -53,6 +53,7 @@ pub fn discover(
     })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Postgres,
         database,
         tables: discovery::joined(tables, configs, checked.of_tables),
         is_cut,

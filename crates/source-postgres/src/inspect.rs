@@ -245,7 +245,8 @@ pub(crate) async fn default_keys(
     let all = concurrently(specs.iter().map(|spec| catalog::facts(client, spec))).await;
     for (spec, facts) in specs.iter().zip(all) {
         let Ok(facts) = facts? else { continue };
-        if matches!(facts.relkind, 'r' | 'p') {
+        // Without a unique index the checks name that alone.
+        if matches!(facts.relkind, 'r' | 'p') && !facts.indexes.is_empty() {
             let primary = facts.indexes.iter().find(|index| index.primary);
             let primary = primary.map(|index| facts.columns_of(index).map(str::to_owned).collect());
             let id = facts.column(default_key::ID).map(|column| column.name.as_str());

@@ -205,7 +205,12 @@ pub(crate) fn check_folder(config: &Config, at: &Located) -> Result<(), OpenErro
 }
 
 /// Names the files beside the database if they are the cause of the error.
-fn unusable(config: &Config, at: &Located, header: &Header, e: &rusqlite::Error) -> OpenError {
+pub(crate) fn unusable(
+    config: &Config,
+    at: &Located,
+    header: &Header,
+    e: &rusqlite::Error,
+) -> OpenError {
     let is_about_files = matches!(
         e.sqlite_error_code(),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use hotrow_source::default_key::DefaultKeys;
 use hotrow_source::discovery::{
-    self, COLUMNS_MAX, Configure, Discovered, ListedColumn, ListedTable, Request,
+    self, COLUMNS_MAX, Configure, Discovered, Engine, ListedColumn, ListedTable, Request,
 };
 use hotrow_source::preflight::Finding;
 use hotrow_types::key::CollectionId;
@@ -77,6 +77,7 @@ pub fn discover(
     });
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Sqlite,
         database: format!("SQLite, file {}", config.path.display()),
         tables: discovery::joined(tables, configs, findings),
         is_cut,
@@ -103,13 +104,13 @@ pub fn apply(config: &Config, statements: &[String]) -> Result<(), OpenError> {
 pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
     let at = connect::locate(&config.path)?;
     let conn = connect::open(&at, config.read_timeout)?;
-    Header::read(&conn)
+    let header = Header::read(&conn)
         .map_err(|detail| OpenError::NotADatabase { path: config.path.clone(), detail })?;
     let mut found = DefaultKeys::default();
     for spec in config.collections.iter().filter(|spec| names.contains(&spec.name)) {
         inspect::default_key(&conn, spec, &mut found).map_err(|e| match e {
             Refused::Rule(e) => e,
-            Refused::Driver(e) => OpenError::from_driver(&config.path, &e),
+            Refused::Driver(e) => connect::unusable(config, &at, &header, &e),
         })?;
     }
     Ok(found)

@@ -16,13 +16,13 @@ mod keys;
 mod sql;
 mod view;
 
-use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{listed, suggested};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
 
 pub(crate) use self::embedded::Embedded;
+pub(crate) use self::keys::note_default as default_key;
 pub(crate) use self::view::View;
 #[cfg(test)]
 pub(crate) use self::view::witness;
@@ -140,27 +140,6 @@ pub(crate) fn inspect(
         Table { collection: id, name, served, key, uniques, embedded: Vec::new(), view: None };
     table.embedded = embedded::inspect(conn, id, spec, &table, watch)?;
     Ok(table)
-}
-
-/// Notes the primary key of a table. What is no table has none; the checks say why.
-pub(crate) fn default_key(
-    conn: &Connection,
-    spec: &CollectionConfig,
-    found: &mut DefaultKeys,
-) -> Inspected<()> {
-    let name = match find_relation(conn, spec) {
-        Ok(Relation::Table(name)) => name,
-        Ok(Relation::View(_)) | Err(Refused::Rule(_)) => return Ok(()),
-        Err(e) => return Err(e),
-    };
-    let primary = conn
-        .prepare("SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE pk > 0 ORDER BY pk")?
-        .query_map([&name], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<String>>>()?;
-    let facts = Facts::read(conn, name)?;
-    let id = facts.column(default_key::ID).map(|column| column.name.as_str());
-    found.note(spec, id, primary);
-    Ok(())
 }
 
 /// Problem of the configuration or the schema, or error of the driver.

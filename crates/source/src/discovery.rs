@@ -82,9 +82,24 @@ pub struct ListedColumn {
 /// Chooses the settings of each listed table, in the same order.
 pub type Configure<'a> = dyn Fn(&[ListedTable]) -> Vec<CollectionConfig> + 'a;
 
+/// Kind of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL or MariaDB.
+    Mysql,
+    /// MongoDB.
+    Mongodb,
+}
+
 /// Result of a discovery.
 #[derive(Clone, Debug)]
 pub struct Discovered {
+    /// Kind of the database.
+    pub engine: Engine,
     /// Product and database, for people.
     pub database: String,
     /// Tables, ordered by schema and name, byte by byte.

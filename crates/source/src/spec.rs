@@ -164,6 +164,20 @@ pub enum KeyTypeName {
     Bytes,
 }
 
+impl KeyTypeName {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Text => "text",
+            Self::Uuid => "uuid",
+            Self::ObjectId => "objectid",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// Settings of every engine over a database server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {

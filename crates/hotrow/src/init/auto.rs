@@ -7,7 +7,8 @@ use std::time::Duration;
 use hotrow_source::discovery::{Discovered, Request};
 use hotrow_source::preflight::PreflightErrors;
 
-use super::{InitError, TABLES_MAX, discover, document, opened, refuse};
+use super::error::opened;
+use super::{InitError, TABLES_MAX, discover, document, refuse};
 use crate::config::auto::Auto;
 use crate::config::{self, ConfigError, DefaultKeys, Env, Overrides, Resolved, SourceConfig};
 

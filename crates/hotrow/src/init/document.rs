@@ -2,14 +2,11 @@
 
 use std::fmt::Write as _;
 
-use hotrow_source::discovery::{Discovered, DiscoveredTable, ListedColumn, ListedTable};
+use hotrow_source::discovery::{Discovered, DiscoveredTable, Engine, ListedColumn, ListedTable};
 use hotrow_source::preflight::Finding;
 use hotrow_types::key::KEY_PARTS_MAX;
 
-use super::Engine;
 use super::choice::{looks_secret, valid};
-use crate::describe::key_type;
-
 use super::toml_text::{comment, comment_lines, list, quoted, string_or_list};
 
 /// Bytes of one entry of the cache beyond its record, rounded up (docs/benchmarks.md).
@@ -25,7 +22,6 @@ pub(super) struct Document<'a> {
     pub(super) url: String,
     /// Variable that the URL refers to.
     pub(super) variable: Option<&'a str>,
-    pub(super) engine: Engine,
     /// Statements for an administrator, in one block.
     pub(super) setup: String,
     /// Most tables that were listed.
@@ -102,7 +98,7 @@ impl Document<'_> {
         }
         // Writing to a string does not fail.
         let _ = writeln!(out, "url = {}", self.url);
-        match (self.engine, self.found.lacks_positions) {
+        match (self.found.engine, self.found.lacks_positions) {
             (Engine::Sqlite, None) => {
                 comment(
                     out,
@@ -166,7 +162,7 @@ impl Document<'_> {
         let DiscoveredTable { listed, config, .. } = table;
         let is_id = |name: &String| {
             let column = listed.columns.iter().find(|column| column.name == *name);
-            column.is_some_and(|column| has_id_form(&column.sql_type, self.engine))
+            column.is_some_and(|column| has_id_form(&column.sql_type, self.found.engine))
         };
         let offered = |key: &&Vec<String>| {
             **key != config.key
@@ -289,8 +285,7 @@ fn settings(out: &mut String, table: &DiscoveredTable, prefix: &str) {
         lines.push(format!("key = {}", string_or_list(&config.key)));
     }
     if !config.key_types.is_empty() {
-        let types: Vec<String> =
-            config.key_types.iter().map(|ty| key_type(*ty).to_owned()).collect();
+        let types: Vec<String> = config.key_types.iter().map(|ty| ty.word().to_owned()).collect();
         lines.push(format!("key_type = {}", string_or_list(&types)));
     }
     for line in lines {

@@ -2,6 +2,7 @@
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::OutputError;
+use hotrow_source::preflight::OpenFailure;
 
 use super::file::WriteError;
 use crate::config::ConfigError;
@@ -62,6 +63,14 @@ pub enum InitError {
     /// Standard output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+}
+
+/// Returns the result of a look at a database.
+pub(super) fn opened<T>(result: Result<T, impl OpenFailure>) -> Result<T, InitError> {
+    result.map_err(|error| match error.is_unreachable() {
+        true => InitError::Unreachable(error.to_string()),
+        false => InitError::Database(error.to_string()),
+    })
 }
 
 impl InitError {

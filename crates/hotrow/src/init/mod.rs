@@ -1,8 +1,8 @@
 //! `hotrow init`: writes a configuration file from a database's catalogue.
 //!
 //! Reading order: here; `origin` (the connection string), `choice` (settings of each collection),
-//! `setup` (SQL for an administrator), `document` (the file, with `toml_text`), `file` (writing it),
-//! `json`; `auto` (the same at the start of `hotrow serve`).
+//! `setup` (SQL for an administrator), `document` (the file, with `toml_text`), `file` (writing
+//! it), `json`; `auto` (the same at the start of `hotrow serve`).
 
 pub mod auto;
 mod choice;
@@ -20,13 +20,14 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, print_line};
-use hotrow_source::discovery::{Configure, Discovered, Request};
-use hotrow_source::preflight::{Finding, OpenFailure};
+use hotrow_source::discovery::{Configure, Discovered, Engine, Request};
+use hotrow_source::preflight::Finding;
 
 use crate::config::{self, ConfigError, Overrides, SourceConfig};
 
 use self::document::Document;
 pub use self::error::InitError;
+use self::error::opened;
 use self::file::Target;
 use self::origin::{ConnectionString, DEFAULT_VARIABLE, Origin};
 use self::setup::Setup;
@@ -93,10 +94,6 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
     warn_of_exposure(&origin, "--from");
     let source = origin.source()?;
     let target = args.output.as_deref().map(|path| Target::open(path, args.force)).transpose()?;
-    let engine = Engine::of(&source);
-    if args.role.is_some() && !matches!(engine, Engine::Postgres | Engine::Mysql) {
-        return Err(InitError::Role);
-    }
     let request = Request {
         schemas: args.schema.clone(),
         tables: args.tables.clone(),
@@ -106,11 +103,22 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
         role: args.role.clone(),
     };
     let mut found = discover(source.clone(), &request)?;
-    let mut setup = Setup::of(&found, engine == Engine::Mongodb);
-    if let Some(administrator) = args.apply.as_ref().filter(|_| !setup.text.is_empty()) {
-        setup::apply(args, administrator, &setup, source.clone(), &environment)?;
+    if args.role.is_some() && !matches!(found.engine, Engine::Postgres | Engine::Mysql) {
+        return Err(InitError::Role);
+    }
+    let mut setup = Setup::of(&found);
+    if let Some(administrator) = args.apply.as_ref().filter(|_| setup.has_statements()) {
+        let config = match administrator.is_empty() {
+            true => source.clone(),
+            false => {
+                let origin = Origin::read(administrator, None, &environment)?;
+                warn_of_exposure(&origin, "--apply");
+                origin.source()?
+            }
+        };
+        setup.apply(config, args.yes)?;
         found = discover(source, &request)?;
-        setup = Setup::of(&found, engine == Engine::Mongodb);
+        setup = Setup::of(&found);
     }
     if !found.unknown.is_empty() {
         return Err(InitError::UnknownTables(found.unknown));
@@ -119,7 +127,7 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
         print_setup(args, &setup)?;
         return Err(InitError::NoTables);
     }
-    let text = valid_text(&mut found, &origin, engine, &setup)?;
+    let text = valid_text(&mut found, &origin, &setup)?;
     if let Some(target) = &target {
         target.write(&text)?;
     }
@@ -144,29 +152,6 @@ fn print_setup(args: &InitArgs, setup: &Setup) -> Result<(), InitError> {
     Ok(())
 }
 
-/// Database of the connection string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Engine {
-    Sqlite,
-    Postgres,
-    Mysql,
-    Mongodb,
-}
-
-impl Engine {
-    fn of(source: &SourceConfig) -> Self {
-        match source {
-            SourceConfig::Sqlite(_) => Self::Sqlite,
-            #[cfg(feature = "postgres")]
-            SourceConfig::Postgres(_) => Self::Postgres,
-            #[cfg(feature = "mysql")]
-            SourceConfig::Mysql(_) => Self::Mysql,
-            #[cfg(feature = "mongodb")]
-            SourceConfig::Mongodb(_) => Self::Mongodb,
-        }
-    }
-}
-
 /// Lists and checks the tables.
 fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitError> {
     let configure: &Configure<'_> = &choice::configs;
@@ -189,27 +174,14 @@ fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitE
     }
 }
 
-fn opened<T>(result: Result<T, impl OpenFailure>) -> Result<T, InitError> {
-    result.map_err(|error| match error.is_unreachable() {
-        true => InitError::Unreachable(error.to_string()),
-        false => InitError::Database(error.to_string()),
-    })
-}
-
 /// Returns the file's text, which the configuration accepts: a table with a name that it refuses
 /// gets its rule as a finding. Without a table that can be served the text is returned as it is.
-fn valid_text(
-    found: &mut Discovered,
-    origin: &Origin,
-    engine: Engine,
-    setup: &Setup,
-) -> Result<String, InitError> {
+fn valid_text(found: &mut Discovered, origin: &Origin, setup: &Setup) -> Result<String, InitError> {
     loop {
         let document = Document {
             found,
             url: origin.setting(),
             variable: origin.variable.as_deref(),
-            engine,
             setup: setup.text.clone(),
             tables_max: TABLES_MAX,
         };

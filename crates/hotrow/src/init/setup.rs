@@ -4,11 +4,10 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use hotrow_cli::output::print_line;
-use hotrow_source::discovery::Discovered;
+use hotrow_source::discovery::{Discovered, Engine};
 
-use super::origin::{ConnectionString, Origin};
-use super::{InitArgs, InitError, opened, warn_of_exposure};
-use crate::config::{Env, SourceConfig};
+use super::error::{InitError, opened};
+use crate::config::SourceConfig;
 
 /// What an administrator has to run.
 #[derive(Debug, Default)]
@@ -21,9 +20,9 @@ pub(super) struct Setup {
 impl Setup {
     /// Collects the remedies of what concerns the whole database. They are divided at their line
     /// breaks, but for those within a quoted name.
-    pub(super) fn of(found: &Discovered, is_mongodb: bool) -> Self {
+    pub(super) fn of(found: &Discovered) -> Self {
         let mut setup = Self::default();
-        let comment = if is_mongodb { "// " } else { "-- " };
+        let comment = if found.engine == Engine::Mongodb { "// " } else { "-- " };
         for finding in &found.findings {
             let mut part = String::new();
             for line in finding.remedy.split('\n') {
@@ -49,46 +48,40 @@ impl Setup {
         self.text.push_str(&part);
         self.statements.extend(is_statement.then_some(part));
     }
-}
 
-/// Shows the block and runs it, if the administrator agrees.
-///
-/// # Errors
-/// It is not confirmed, or the database refuses it.
-pub(super) fn apply(
-    args: &InitArgs,
-    administrator: &ConnectionString,
-    setup: &Setup,
-    own: SourceConfig,
-    env: &Env<'_>,
-) -> Result<(), InitError> {
-    let statements = setup.statements.clone();
-    if statements.is_empty() {
-        return Ok(());
+    /// Returns whether there is something to run.
+    pub(super) fn has_statements(&self) -> bool {
+        !self.statements.is_empty()
     }
-    let config = match administrator.is_empty() {
-        true => own,
-        false => {
-            let origin = Origin::read(administrator, None, env)?;
-            warn_of_exposure(&origin, "--apply");
-            origin.source()?
+
+    /// Shows the block and runs it as the account of `administrator`, once that is confirmed.
+    ///
+    /// # Errors
+    /// It is not confirmed, or the database refuses it.
+    pub(super) fn apply(
+        &self,
+        administrator: SourceConfig,
+        is_confirmed: bool,
+    ) -> Result<(), InitError> {
+        print_line(std::io::stderr(), &self.text);
+        if !is_confirmed {
+            confirm()?;
         }
-    };
-    print_line(std::io::stderr(), &setup.text);
-    if !args.yes {
-        confirm()?;
-    }
-    match config {
-        SourceConfig::Sqlite(config) => opened(hotrow_source_sqlite::apply(&config, &statements)),
-        #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(config) => {
-            opened(hotrow_source_postgres::apply(&config, statements))
-        }
-        #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(config) => opened(hotrow_source_mysql::apply(&config, statements)),
-        #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(_) => {
-            Err(InitError::NotApplied("is not for MongoDB: run the lines in mongosh".to_owned()))
+        let statements = self.statements.clone();
+        match administrator {
+            SourceConfig::Sqlite(config) => {
+                opened(hotrow_source_sqlite::apply(&config, &statements))
+            }
+            #[cfg(feature = "postgres")]
+            SourceConfig::Postgres(config) => {
+                opened(hotrow_source_postgres::apply(&config, statements))
+            }
+            #[cfg(feature = "mysql")]
+            SourceConfig::Mysql(config) => opened(hotrow_source_mysql::apply(&config, statements)),
+            #[cfg(feature = "mongodb")]
+            SourceConfig::Mongodb(_) => Err(InitError::NotApplied(
+                "is not for MongoDB: run the lines in mongosh".to_owned(),
+            )),
         }
     }
 }
@@ -118,6 +111,7 @@ mod tests {
     fn only_whole_statements_are_run() {
         let of = |remedy: &str| {
             let found = Discovered {
+                engine: Engine::Postgres,
                 database: String::new(),
                 tables: Vec::new(),
                 is_cut: false,
@@ -125,7 +119,7 @@ mod tests {
                 unknown: Vec::new(),
                 lacks_positions: None,
             };
-            let Setup { text, statements } = Setup::of(&found, false);
+            let Setup { text, statements } = Setup::of(&found);
             (text, statements)
         };
         let (text, statements) = of("ALTER SYSTEM SET a = 'b';\nthen restart the server");

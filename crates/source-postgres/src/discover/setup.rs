@@ -8,12 +8,12 @@ use tokio_postgres::types::Type;
 
 use super::super::config::Config;
 use super::super::connect::Session;
+use super::super::error::full_text;
 use super::super::inspect::{self, Privileges, Table, concurrently, quote};
 use super::super::publication::{self, Checked, Repair, Wanted};
 use super::super::survey::wanted;
 use super::super::target::Target;
 use super::super::{Finding, OpenError, checks};
-use super::failed;
 
 /// Findings of a discovery.
 pub(super) struct Findings {
@@ -46,6 +46,7 @@ pub(super) async fn check(
     oids: &[u32],
     request: &Request,
 ) -> Result<Findings, OpenError> {
+    let failed = |e: &tokio_postgres::Error| OpenError::Failed { detail: full_text(e) };
     let client = &session.client;
     let specs = &config.server.collections;
     let privileges = if request.is_for_setup { Privileges::Assumed } else { Privileges::Checked };

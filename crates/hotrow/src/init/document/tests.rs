@@ -32,6 +32,7 @@ fn found(tables: Vec<(ListedTable, Vec<Finding>)>) -> Discovered {
     let (tables, findings): (Vec<ListedTable>, Vec<_>) = tables.into_iter().unzip();
     let configs = choice::configs(&tables);
     Discovered {
+        engine: Engine::Postgres,
         database: "PostgreSQL 15, database shop".to_owned(),
         tables: joined(tables, configs, findings),
         is_cut: false,
@@ -45,12 +46,12 @@ fn text(found: &Discovered) -> String {
     let url = "\"${DATABASE_URL}\"".to_owned();
     let variable = Some("DATABASE_URL");
     let setup = "ALTER SYSTEM …;".to_owned();
-    Document { found, url, variable, engine: Engine::Postgres, setup, tables_max: 1_000 }.text()
+    Document { found, url, variable, setup, tables_max: 1_000 }.text()
 }
 
 fn names(text: &str) -> Vec<String> {
     let env = |name: &str| match name {
-        "DATABASE_URL" => Ok("sqlite:x".to_owned()),
+        "DATABASE_URL" => Ok("postgres://h/x".to_owned()),
         _ => Err(VarError::NotPresent),
     };
     let resolved = parse(text, "f", &env, &Overrides::default()).expect(text);
@@ -146,14 +147,12 @@ fn names_of_a_database_are_data() {
         "'''",
     ];
     let tables = hostile.map(|name| (listed(name, &[name, "b"], &[&[name, "b"]]), vec![]));
-    let env = |_: &str| Ok("sqlite:x".to_owned());
+    let env = |_: &str| Ok("postgres://h/x".to_owned());
     let written = text(&found(tables.to_vec()));
     let resolved = parse(&written, "f", &env, &Overrides::default()).expect(&written);
-    let [crate::config::SourceConfig::Sqlite(source)] = &resolved.sources[..] else {
-        panic!("SQLite")
-    };
+    let [source] = &resolved.sources[..] else { panic!("one source") };
     let mut read: Vec<(String, String)> =
-        source.collections.iter().map(|c| (c.table.clone(), c.key[0].clone())).collect();
+        source.collections().iter().map(|c| (c.table.clone(), c.key[0].clone())).collect();
     let mut wanted: Vec<(String, String)> =
         hostile.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
     read.sort();
@@ -188,11 +187,11 @@ fn what_is_unknown_or_incomplete_is_said() {
     ] {
         assert!(written.contains(part), "{part} is missing in:\n{written}");
     }
+    found.engine = Engine::Sqlite;
     let sqlite = Document {
         found: &found,
         url: "\"sqlite:x\"".to_owned(),
         variable: None,
-        engine: Engine::Sqlite,
         setup: String::new(),
         tables_max: 1,
     };

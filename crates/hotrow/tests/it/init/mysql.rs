@@ -123,10 +123,17 @@ fn an_account_is_set_up_in_one_round() {
             Written::of(&url, &[]);
             continue;
         }
-        let lacking = run(&url, &[]);
-        assert_has(&lacking.output, &[withheld, &format!("TO '{user}'@'%';")]);
+        let grants = [withheld, &format!("TO '{user}'@'%';")];
+        if withheld == "SELECT" {
+            // The server lets nobody in who may read nothing there.
+            let by = ["--role", &user, "--apply", "--yes"];
+            let applied = Written::lacking(&server.superuser_url(), &by);
+            assert_has(&applied.log, &grants);
+            Written::of(&url, &[]);
+            continue;
+        }
         let applied = Written::lacking(&url, &["--apply", &server.superuser_url(), "--yes"]);
-        assert_has(&applied.log, &[withheld]);
+        assert_has(&applied.log, &grants);
         assert_eq!((applied.setup.as_str(), applied.check().code()), ("", 0), "{withheld}");
     }
     // One that does not exist yet gets no password.
