@@ -2,9 +2,9 @@
 //! crate speaks no protocol and knows no database.
 //!
 //! Reading order: [`clock`] (the one clock of the process), [`calendar`] (dates), [`counter`]
-//! (single-writer counters), [`figures`] (numbers as text), [`histogram`] (latencies), [`sketch`] (distinct counts),
-//! [`top_keys`] (most frequent keys), [`random`] (seeded numbers), [`statistics`] (medians,
-//! intervals, comparisons).
+//! (single-writer counters), [`figures`] (numbers as text), [`histogram`] (latencies), [`sketch`]
+//! (distinct counts), [`top_keys`] (most frequent keys), [`random`] (seeded numbers),
+//! [`statistics`] (medians, intervals, comparisons).
 
 pub mod calendar;
 pub mod clock;

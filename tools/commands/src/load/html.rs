@@ -7,8 +7,7 @@ use hotrow_load::objective::ObjectiveStatus;
 use hotrow_report::document::{Block, Document};
 use hotrow_report::numbers::grouped;
 
-use super::load_result::LoadResult;
-use super::text::CONFIRM_OPTION;
+use super::load_result::{CONFIRM_OPTION, LoadResult};
 
 /// Returns the page; `command` is the command line.
 pub(super) fn page(result: &LoadResult<'_>, command: &str) -> String {

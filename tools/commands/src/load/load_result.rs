@@ -1,15 +1,17 @@
 //! What the reports of a run are made of.
 
-use hotrow_load::objective::ObjectiveResult;
+use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::run::Config;
 
 use hotrow_trial::bottleneck_text::{self, NamedLimit};
 
 use super::calibration::Headroom;
-use super::text::CONFIRM_OPTION;
 use crate::diagnosis::DiagnosisResult;
 use crate::machine::MeasuredOn;
+
+/// The option that tests a hypothesis.
+pub(super) const CONFIRM_OPTION: &str = "--confirm";
 
 /// A run with what was concluded from it.
 #[derive(Clone, Copy)]
@@ -49,5 +51,14 @@ impl LoadResult<'_> {
         let is_shown = self.diagnosed.verdict.is_some()
             || bottleneck_text::mostly_failed(self.outcome).is_none();
         self.diagnosed.named().filter(|_| is_shown)
+    }
+}
+
+/// Returns an objective's status in a word or two.
+pub(super) fn met(met: ObjectiveStatus) -> &'static str {
+    match met {
+        ObjectiveStatus::Met => "met",
+        ObjectiveStatus::Missed => "MISSED",
+        ObjectiveStatus::Inconclusive => "inconclusive",
     }
 }

@@ -38,7 +38,7 @@ use self::calibration::{Entry, Machine};
 pub use self::compare::CompareError;
 use self::csv::Csv;
 use self::hdr::HdrLog;
-use self::load_result::LoadResult;
+use self::load_result::{LoadResult, met};
 pub use self::resolve::ArgumentError;
 pub use self::saved_result::SavedResultError;
 use crate::diagnosis::{self, DiagnosisResult, StopFlag, show_trial, stop_flag, watch_args};
@@ -251,7 +251,7 @@ fn report(
             let words = missed.words();
             print_line(
                 std::io::stderr(),
-                &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)),
+                &format!("hotrow load: {} {objective}: {words}", met(missed.met)),
             );
         }
     } else {

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 
 use hotrow_load::format::{grouped, known};
-use hotrow_load::objective::ObjectiveStatus;
 use hotrow_load::outcome::Second;
 use hotrow_load::stats::CensoredNs;
 
@@ -13,9 +12,6 @@ use super::load_result::LoadResult;
 
 /// Longest line, in characters.
 const LINE_CHARS_MAX: usize = 98;
-
-/// The option that tests a hypothesis.
-pub(super) const CONFIRM_OPTION: &str = "--confirm";
 
 /// Returns the complete report.
 pub(super) fn report(result: &LoadResult<'_>) -> String {
@@ -41,15 +37,6 @@ fn wrapped(line: &str) -> String {
     }
     out.truncate(out.trim_end().len());
     out
-}
-
-/// Returns an objective's status in a word or two.
-pub(super) fn met(met: ObjectiveStatus) -> &'static str {
-    match met {
-        ObjectiveStatus::Met => "met",
-        ObjectiveStatus::Missed => "MISSED",
-        ObjectiveStatus::Inconclusive => "inconclusive",
-    }
 }
 
 pub(super) fn progress(second: &Second) -> String {

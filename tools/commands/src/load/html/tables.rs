@@ -10,8 +10,7 @@ use hotrow_report::document::{Cell, Column, Table};
 use hotrow_report::numbers::{grouped, number, percent};
 
 use super::super::calibration::Headroom;
-use super::super::load_result::LoadResult;
-use super::super::text::met;
+use super::super::load_result::{LoadResult, met};
 
 const QUANTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
