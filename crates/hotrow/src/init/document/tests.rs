@@ -51,7 +51,7 @@ fn text(found: &Discovered) -> String {
 
 fn names(text: &str) -> Vec<String> {
     let env = |name: &str| match name {
-        "DATABASE_URL" => Ok("postgres://h/x".to_owned()),
+        "DATABASE_URL" => Ok("postgres://u@h/x".to_owned()),
         _ => Err(VarError::NotPresent),
     };
     let resolved = parse(text, "f", &env, &Overrides::default()).expect(text);
@@ -147,7 +147,7 @@ fn names_of_a_database_are_data() {
         "'''",
     ];
     let tables = hostile.map(|name| (listed(name, &[name, "b"], &[&[name, "b"]]), vec![]));
-    let env = |_: &str| Ok("postgres://h/x".to_owned());
+    let env = |_: &str| Ok("postgres://u@h/x".to_owned());
     let written = text(&found(tables.to_vec()));
     let resolved = parse(&written, "f", &env, &Overrides::default()).expect(&written);
     let [source] = &resolved.sources[..] else { panic!("one source") };
