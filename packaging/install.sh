@@ -29,7 +29,7 @@ main() {
   echo "$sum  $folder/$file" | sha256sum --check --status ||
     die "$file has another checksum than this script expects; nothing was installed"
   tar -xzf "$folder/$file" -C "$folder" --strip-components=1 --no-same-owner
-  "$folder/usr/bin/hotrow" --version >/dev/null || die "hotrow does not start: it needs glibc 2.35"
+  "$folder/usr/bin/hotrow" --version >/dev/null || die "hotrow does not start: it needs glibc 2.34"
   install -m 755 "$folder/usr/bin/hotrow" "$folder/usr/bin/hotrow-lab" "$prefix/bin"
   mkdir -p "$prefix/share/man/man1"
   install -m 644 "$folder"/usr/share/man/man1/* "$prefix/share/man/man1"
