@@ -20,7 +20,7 @@ fn run(command: &mut Command) -> String {
 
 #[test]
 fn what_compose_starts_fits_together() {
-    let server = Postgres::any();
+    let server = Postgres::start(&[]);
     let read = |name: &str| std::fs::read_to_string(Path::new(FOLDER).join(name)).expect(name);
     server.batch(&read("init.sql"));
     let folder = tempfile::tempdir().expect("a folder");
