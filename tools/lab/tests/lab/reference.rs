@@ -109,7 +109,12 @@ fn invalid_requests_are_refused_with_the_reason() {
         let (_, detail) = post(&mut client, form).plain_problem(400);
         assert!(detail.contains(why), "{form}: {detail}");
     }
-    assert!(post(&mut client, &format!("name={}", "x".repeat(300))).plain_problem(400).1.contains("256"));
+    assert!(
+        post(&mut client, &format!("name={}", "x".repeat(300)))
+            .plain_problem(400)
+            .1
+            .contains("256")
+    );
     let text =
         client.request("POST", "/what-is-my-name", &[("content-type", "text/plain")], b"name=a");
     text.plain_problem(415);
