@@ -11,18 +11,17 @@ import random
 import ssl
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, h2load, openssl, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, forms, h2load, openssl, report, stats, subjects, wrk  # noqa: E402
+from lib.forms import CPU, Form  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 IDS = 1_000
 STREAMS = [1, 16]
-CPU, RATE = "cpu_us_per_request", "throughput_rps"
 CREDENTIALS = ["plain", "key", "token"]
 TRANSPORTS = ["tls", *(f"http2-{streams}" for streams in STREAMS)]
 AIM_KEY, AIM_TOKEN, AIM_NGINX = 1.05, 1.10, 0.8
@@ -134,19 +133,12 @@ def make_key():
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-class Form:
-    """A process, and what it is sent by which generator."""
-
-    def __init__(self, process, requests, **how):
-        self.process, self.requests, self.how = process, requests, how
-
-
 class Field:
     """All running subjects, with the same records in their caches."""
 
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.forms, self.processes = {}, []
+        self.forms, self.processes = {}, {}
         ids = random.Random(args.seed).sample(range(1, IDS + 1), IDS)
         self.ids, self.paths = ids, [f"/products/{number}" for number in ids]
         self.database = os.path.join(folder, "products.db")
@@ -161,15 +153,9 @@ class Field:
             self._start_credentials()
         if set(TRANSPORTS) & set(self.args.forms):
             self._start_transports(plain)
-        for process in self.processes:
-            process.pause()
-
-    def end(self):
-        for process in self.processes:
-            process.end()
 
     def _keep(self, process):
-        self.processes.append(process)
+        self.processes[process.name] = process
         return process
 
     def _wrk(self, name, credential):
@@ -244,28 +230,6 @@ class Field:
                 raise Failed(f"{process.name}: {path} has {field}: {seen} after three reads")
 
 
-def measure(field, args):
-    """Runs rounds of all forms in random order, the other processes stopped."""
-    order = random.Random(args.seed)
-
-    def one_round(_):
-        results = {}
-        for name in order.sample(list(field.forms), k=len(field.forms)):
-            form = field.forms[name]
-            form.process.resume()
-            # A process that was stopped must notice that its feed is current again.
-            time.sleep(0.3)
-            try:
-                how = {"connections": args.connections, **form.how}
-                results[name] = wrk.measured(form.process, form.requests, args.seconds, **how)
-            finally:
-                form.process.pause()
-        return results
-
-    quiet, disturbed = wrk.quiet_rounds(args.rounds, args.foreign_limit, one_round)
-    return {name: [results[name] for results in quiet] for name in field.forms}, disturbed
-
-
 def verdicts_of(rounds):
     pairs = [
         ("API key and limits / neither, CPU per request", "key", "plain", AIM_KEY),
@@ -284,42 +248,11 @@ def verdicts_of(rounds):
     return verdicts
 
 
-def as_markdown(rounds):
-    rows = []
-    for name, results in rounds.items():
-        cpu = [result[CPU] for result in results]
-        low, high = stats.bootstrap_median(cpu)
-        ciphers = sorted({result.get("cipher") or "" for result in results})
-        rows.append(
-            [
-                name,
-                f"{stats.median(cpu):.2f} [{low:.2f}–{high:.2f}]",
-                f"{stats.median([result[RATE] for result in results]):,.0f}",
-                f"{100 * stats.median([result['cpu_share'] for result in results]):.0f} %",
-                ", ".join(ciphers),
-            ]
-        )
-    return report.table(
-        ["form", "CPU µs per request", "requests/s", "CPU in cores", "cipher"], rows
-    )
-
-
 def main():
-    args = arguments()
-    if subjects.hotrow_binary() is None:
-        raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW")
-    shared_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="hotrow-bench-", dir=shared_memory) as folder:
-        # nginx reads its cache as another user.
-        os.chmod(folder, 0o755)
-        field = Field(args, folder)
-        try:
-            field.start()
-            rounds, disturbed = measure(field, args)
-        finally:
-            field.end()
-    results = {"settings": vars(args), "rounds": rounds, "disturbed_rounds": disturbed}
-    return report.keep("access", results, as_markdown(rounds), verdicts_of(rounds), args.runs)
+    def ciphers(results):
+        return ", ".join(sorted({result.get("cipher") or "" for result in results}))
+
+    return forms.run("access", arguments(), Field, verdicts_of, "cipher", ciphers)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def accepted(folder, binary, config):
     path = os.path.join(folder, "check.toml")
     with open(path, "w") as file:
         file.write(config)
-    return subprocess.run([binary, "check", "--config", path], capture_output=True).returncode == 0
+    return subprocess.run([binary, "check", "--config", path], capture_output=True).returncode != 2
 
 
 class Service:

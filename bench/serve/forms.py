@@ -7,17 +7,14 @@ import argparse
 import os
 import random
 import sys
-import tempfile
-import time
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, forms, report, stats, subjects, wrk  # noqa: E402
+from lib.forms import CPU, RATE, Form  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed, Process, free_port  # noqa: E402
 
-CPU = "cpu_us_per_request"
-RATE = "throughput_rps"
 DEPTH = 16
 LARGE_BYTES = 100_000
 LARGE_IDS = 100
@@ -56,13 +53,6 @@ def arguments():
     return parser.parse_args()
 
 
-class Form:
-    """A process, the requests that it is sent, and how."""
-
-    def __init__(self, process, requests, **how):
-        self.process, self.requests, self.how = process, requests, how
-
-
 class Field:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
@@ -72,12 +62,6 @@ class Field:
     def start(self):
         for group in self.args.groups:
             getattr(self, f"_start_{group}")()
-        for process in self.processes.values():
-            process.pause()
-
-    def end(self):
-        for process in self.processes.values():
-            process.end()
 
     def _keep(self, name, start):
         if name not in self.processes:
@@ -242,28 +226,6 @@ def workers_cpu_ns(pid):
     return total
 
 
-def measure(field, args):
-    """Runs rounds of all forms in random order, the other processes stopped."""
-    order = random.Random(args.seed)
-
-    def one_round(_):
-        results = {}
-        for name in order.sample(list(field.forms), k=len(field.forms)):
-            form = field.forms[name]
-            form.process.resume()
-            # A process that was stopped must notice that its feed is current again.
-            time.sleep(0.3)
-            try:
-                how = {"connections": args.connections, **form.how}
-                results[name] = wrk.measured(form.process, form.requests, args.seconds, **how)
-            finally:
-                form.process.pause()
-        return results
-
-    quiet, disturbed = wrk.quiet_rounds(args.rounds, args.foreign_limit, one_round)
-    return {name: [results[name] for results in quiet] for name in field.forms}, disturbed
-
-
 def values(results, what):
     return [r["latency_us"]["p50"] if what == "p50" else r[what] for r in results]
 
@@ -285,41 +247,11 @@ def verdicts_of(rounds):
     return verdicts
 
 
-def as_markdown(rounds):
-    rows = []
-    for name, results in rounds.items():
-        cpu = values(results, CPU)
-        low, high = stats.bootstrap_median(cpu)
-        rows.append(
-            [
-                name,
-                f"{stats.median(cpu):.2f} [{low:.2f}–{high:.2f}]",
-                f"{stats.median(values(results, RATE)):,.0f}",
-                f"{100 * stats.median(values(results, 'cpu_share')):.0f} %",
-                f"{stats.median(values(results, 'p50')):.0f}",
-            ]
-        )
-    return report.table(
-        ["form", "CPU µs per request", "requests/s", "CPU in cores", "p50 µs"], rows
-    )
-
-
 def main():
-    args = arguments()
-    if subjects.hotrow_binary() is None:
-        raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW")
-    shared_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="hotrow-bench-", dir=shared_memory) as folder:
-        # nginx serves files as another user.
-        os.chmod(folder, 0o755)
-        field = Field(args, folder)
-        try:
-            field.start()
-            rounds, disturbed = measure(field, args)
-        finally:
-            field.end()
-    results = {"settings": vars(args), "rounds": rounds, "disturbed_rounds": disturbed}
-    return report.keep("forms", results, as_markdown(rounds), verdicts_of(rounds), args.runs)
+    def p50(results):
+        return f"{stats.median(values(results, 'p50')):.0f}"
+
+    return forms.run("forms", arguments(), Field, verdicts_of, "p50 µs", p50)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,6 @@ struct ColumnGrants {
 
 impl Scope {
     /// Returns whether the collection is one of them.
-    #[must_use]
     pub fn contains(&self, id: CollectionId) -> bool {
         match self {
             Self::All => true,
@@ -151,21 +150,18 @@ impl Roles {
 impl CollectionGrants {
     /// Returns whether one of the roles may read records.
     #[inline]
-    #[must_use]
     pub fn may_read(&self, roles: Roles) -> bool {
         self.read.intersects(roles)
     }
 
     /// Returns whether one of the roles may read and request a record past the cache.
     #[inline]
-    #[must_use]
     pub fn may_bypass_cache(&self, roles: Roles) -> bool {
         self.no_cache.intersects(roles)
     }
 
     /// Returns whether one of the roles may read and name a least position.
     #[inline]
-    #[must_use]
     pub fn may_require_position(&self, roles: Roles) -> bool {
         self.min_position.intersects(roles)
     }
@@ -220,7 +216,6 @@ impl Grants {
 
     /// Returns the grants on a collection; of an unknown one, none.
     #[inline]
-    #[must_use]
     pub fn on(&self, CollectionId(id): CollectionId) -> CollectionGrants {
         self.collections.get(usize::from(id)).copied().unwrap_or_default()
     }
@@ -228,13 +223,11 @@ impl Grants {
     /// Returns the columns that the roles may read of a collection; `None`: all. Roles that may not
     /// read the collection read no column.
     #[inline]
-    #[must_use]
     pub fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
         self.limits(id)?.columns(roles)
     }
 
     /// Returns whether a role reads only some columns of a collection.
-    #[must_use]
     pub fn limits_columns(&self, id: CollectionId) -> bool {
         self.limits(id).is_some()
     }
@@ -246,7 +239,6 @@ impl Grants {
 
     /// Returns the rate classes of a holder of these roles: those of all of them.
     #[inline]
-    #[must_use]
     pub fn rate_classes(&self, Roles(roles): Roles) -> RateClasses {
         let mut left = roles;
         let mut classes = RateClasses::default();
@@ -259,7 +251,6 @@ impl Grants {
     }
 
     /// Returns the roles that a value of the role claim names.
-    #[must_use]
     pub fn roles_of(&self, claim_value: &str) -> Roles {
         let found =
             self.claim_values.binary_search_by(|(value, _)| value.as_str().cmp(claim_value));

@@ -42,7 +42,6 @@ impl Identity {
     }
 
     /// Returns the bytes by which identities differ.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 pub const DEPTH_MAX: usize = 8;
 
 /// Parses an object without a duplicate name at any level; `None`: it is not one.
-#[must_use]
 pub fn parse_object(text: &[u8]) -> Option<Map<String, Value>> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = Strict { levels_left: DEPTH_MAX }.deserialize(&mut json).ok()?;

@@ -216,13 +216,11 @@ impl KeySet {
     }
 
     /// Returns the number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -268,7 +266,6 @@ impl<'a> Found<'a> {
 
 impl VerifyingKey {
     /// Returns its only algorithm.
-    #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         match &self.material {
             Material::Rsa(_) => Algorithm::Rs256,

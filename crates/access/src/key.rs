@@ -101,7 +101,6 @@ impl NewKey {
     }
 
     /// Returns the key itself: the secret.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
@@ -176,20 +175,17 @@ impl KeyTable {
     }
 
     /// Returns the number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
     /// Returns the stored key that this text is. An unknown id costs the same hash and the same
     /// comparison as a known one; neither depends on where the secrets differ. Does not allocate.
-    #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<&StoredKey> {
         const NO_HASH: KeyHash = KeyHash([0; 32]);
         let id = id_of(text)?;
@@ -203,7 +199,6 @@ impl KeyTable {
 }
 
 /// Returns whether the text claims to be an API key.
-#[must_use]
 pub fn is_api_key(text: &[u8]) -> bool {
     text.starts_with(PREFIX.as_bytes())
 }

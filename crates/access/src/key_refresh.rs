@@ -39,7 +39,6 @@ impl KeyRefresh {
     }
 
     /// Returns the time until the next fetch; zero: it is due.
-    #[must_use]
     pub fn pause(&self, now: Nanos) -> Duration {
         self.due_at.since(now)
     }
@@ -73,7 +72,6 @@ impl KeyRefresh {
     }
 
     /// Returns the failures since the last success.
-    #[must_use]
     pub fn failures_in_a_row(&self) -> u32 {
         self.failures_in_a_row
     }
@@ -82,7 +80,6 @@ impl KeyRefresh {
 impl RefreshConfig {
     /// Returns whether keys that were confirmed at `confirmed_at` may be used.
     #[inline]
-    #[must_use]
     pub fn allows(&self, confirmed_at: Nanos, now: Nanos) -> bool {
         now.since(confirmed_at) < self.age_max
     }

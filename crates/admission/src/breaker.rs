@@ -218,7 +218,6 @@ impl Breaker {
 
     /// Returns the state at `now`. An open breaker whose time is over counts as half-open, because
     /// it lets the next call pass.
-    #[must_use]
     pub fn state(&self, now: Nanos) -> State {
         match self.phase {
             Phase::Closed { .. } => State::Closed,
@@ -229,7 +228,6 @@ impl Breaker {
 
     /// Returns the time before which every call would be refused: [`Nanos::ZERO`] when the next one
     /// passes, [`Nanos::MAX`] while all probes are in flight.
-    #[must_use]
     pub fn refuses_until(&self) -> Nanos {
         match self.phase {
             Phase::Closed { .. } => Nanos::ZERO,

@@ -47,19 +47,16 @@ impl ByteBudget {
     }
 
     /// Returns the limit.
-    #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
     /// Returns the reserved bytes.
-    #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the number of refused reservations since the start.
-    #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -98,7 +95,6 @@ impl ByteBudget {
 
 impl Reservation {
     /// Returns the reserved bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -161,7 +157,6 @@ impl MeanBytes {
     }
 
     /// Returns the mean, in bytes, rounded up.
-    #[must_use]
     pub fn get(&self) -> u64 {
         match self.bits.load(Ordering::Relaxed) {
             UNKNOWN => self.first_guess,

@@ -54,7 +54,6 @@ pub enum Decision {
 
 impl Decision {
     /// Returns whether the request is admitted, now or after its delay.
-    #[must_use]
     pub fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted { .. } | Self::Wait { .. })
     }
@@ -91,7 +90,6 @@ impl Cell {
     }
 
     /// Returns the state, for [`Policy::judge`] without taking anything.
-    #[must_use]
     pub fn state(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

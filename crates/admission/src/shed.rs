@@ -158,7 +158,6 @@ const TABLE: [[Threshold; Kind::ALL.len()]; Priority::ALL.len()] = [
 ];
 
 /// Returns whether a request is refused under this load.
-#[must_use]
 pub fn sheds(load: Load, kind: Kind, priority: Priority) -> bool {
     let Threshold { delay, room } = TABLE[priority as usize][kind as usize];
     delay.is_some_and(|from| load.delay >= from) || room.is_some_and(|from| load.room >= from)

@@ -104,27 +104,23 @@ impl Activity {
     }
 
     /// Returns the phase.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase.get()
     }
 
     /// Returns the beginning of the idle time; `None` while a request is in progress or the client
     /// still takes an answer.
-    #[must_use]
     pub fn idle_since(&self) -> Option<Nanos> {
         let idle = self.phase.get() == Phase::Idle && self.blocked_since.get().is_none();
         idle.then(|| self.since.get())
     }
 
     /// Returns the number of requests whose head arrived in full.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
 
     /// Returns the bytes of the answer written since the newest request's head arrived.
-    #[must_use]
     pub fn answer_bytes(&self) -> u64 {
         self.answer_bytes.get()
     }
@@ -235,7 +231,6 @@ impl Activity {
     }
 
     /// Returns the limit that has expired at `now`. Recorded times are up to `slack` early.
-    #[must_use]
     pub fn overdue(
         &self,
         now: Nanos,

@@ -50,7 +50,6 @@ pub trait EndlessBody: fmt::Debug {
 
 impl Body {
     /// Returns the length in bytes, as far as it is known.
-    #[must_use]
     pub fn len(&self) -> usize {
         match self {
             Self::Empty | Self::Endless(_) => 0,
@@ -61,7 +60,6 @@ impl Body {
     }
 
     /// Returns whether it has no bytes.
-    #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !matches!(self, Self::Endless(_))

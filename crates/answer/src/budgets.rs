@@ -47,13 +47,11 @@ pub struct Budgets {
 
 /// Returns the address space that this process may still map, in bytes (`ulimit -v`); `None`
 /// without a limit.
-#[must_use]
 pub fn address_space_left() -> Option<u64> {
     memory::address_space_left()
 }
 
 /// Returns the bound on the memory of this process.
-#[must_use]
 pub fn memory_limits(config: &Config, cache_bytes: u64) -> MemoryLimits {
     let configured = config.shed.as_ref().and_then(|shed| shed.memory_limit_bytes);
     MemoryLimits {
@@ -148,7 +146,6 @@ impl Budgets {
     }
 
     /// Returns the number of answers refused because they were too large on their own.
-    #[must_use]
     pub fn too_large_total(&self) -> u64 {
         self.too_large.load(Ordering::Relaxed)
     }

@@ -147,7 +147,9 @@ impl Collections {
             Some((name, ReadTarget { keys: alias, of }))
         };
         let router = Router::new(own.into_iter().map(named), seed)
-            .with_composite_keys(composite.map(|collection| collection.schema.collection()))
+            .with_composite_keys(
+                composite.map(|own| (own.schema.collection(), own.schema.types().len())),
+            )
             .with_aliases(aliases.into_iter().filter_map(alias));
         Ok(Self { list, router })
     }
@@ -159,7 +161,6 @@ impl Collections {
     }
 
     /// Returns the collection of that number.
-    #[must_use]
     #[inline]
     pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {
         &self.list[usize::from(id)]
@@ -183,19 +184,16 @@ impl Collections {
     }
 
     /// Returns all, in the order of their numbers.
-    #[must_use]
     pub fn all(&self) -> &[Collection] {
         &self.list
     }
 
     /// Returns their names and sources.
-    #[must_use]
     pub fn names(&self) -> CollectionNames {
         self.list.iter().map(|own| (own.name.clone(), own.source)).collect()
     }
 
     /// Returns their number.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.list.len()
     }

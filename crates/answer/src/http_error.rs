@@ -3,29 +3,9 @@
 //! A failed read passes through three types: `SourceError` (what the engine reports; the log gets
 //! its text), `LookupError` (why the lookup has no record) and [`HttpError`].
 //!
-//! Reference `http`: # Status codes
+//! Reference `http`: # HTTP
 //!
-//! Errors are `application/problem+json` (RFC 9457); causes are only in the log.
-//!
-//! - **400**: malformed id, batch, deadline, framing; malformed, foreign or ungranted position;
-//!   batch beyond a rate limit.
-//! - **401**: [credential](access.md) missing or refused: see `WWW-Authenticate`.
-//! - **403**: the credential's roles lack the grant; a preflight request of a foreign origin.
-//! - **404**: no such record, collection or path: see `title`; another tenant's record.
-//! - **405**: other methods: see `Allow`.
-//! - **408**: head or body late; closes.
-//! - **412**: `If-Match` does not hold.
-//! - **413**: answer above `answer_bytes`: ask for fewer ids.
-//! - **413, 414, 431**: body, target or header above its
-//!   [limit](reference/configuration.md#limits); closes, but for a body over HTTP/2.
-//! - **429**: [rate limit](rate-limits.md#responses); too many refused credentials;
-//!   `connections_per_client` (closes); with `Retry-After`.
-//! - **500**: the database cannot read the record (damage, an overflow in a view), or it has no
-//!   JSON form: see the log. [Other records](overload.md#one-bad-record) are not affected.
-//! - **503**: a limit, [shedding](overload.md#shedding), open breaker, unreadable database, feed
-//!   behind with `when_stale = "refuse"`; with `Retry-After`.
-//! - **504**: database or position too late.
-//! - **505**: other HTTP versions.
+//! Statuses of errors and what to do: [errors](reference/errors.md).
 
 use bytes::Bytes;
 use hotrow_cache::LookupError;
@@ -36,6 +16,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::credential::Denial;
+use crate::error_type::ErrorType;
 use crate::rate_fields::TooMany;
 use crate::shed::{self, ConnectionDisposition};
 
@@ -49,6 +30,15 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub enum HttpError {
     /// The path does not exist.
     NoSuchPath,
+    /// The path does not exist, and another one is probably meant.
+    WrongPath(String),
+    /// The path is one of the other address of this process.
+    OtherAddress {
+        /// `admin` or `data`.
+        name: &'static str,
+        /// Its port.
+        port: u16,
+    },
     /// The collection does not exist.
     NoSuchCollection,
     /// The changes of the collection cannot be followed.
@@ -61,6 +51,8 @@ pub enum HttpError {
     BadBatch(String),
     /// The selection of fields is malformed or not permitted.
     BadFields(String),
+    /// The query has a parameter that the path does not know.
+    UnknownParameter(String),
     /// A header's value is malformed or not permitted.
     BadHeader(&'static str),
     /// The body is malformed or did not arrive in full.
@@ -115,59 +107,37 @@ pub enum HttpError {
 
 impl HttpError {
     /// Returns the status of the answer.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
-        match self {
-            Self::NoSuchPath | Self::NoSuchCollection | Self::NotFollowed => StatusCode::NOT_FOUND,
-            Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
-            Self::BadId(_)
-            | Self::BadBatch(_)
-            | Self::BadFields(_)
-            | Self::BadHeader(_)
-            | Self::BadBody(_) => StatusCode::BAD_REQUEST,
-            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
-            Self::Forbidden(_) | Self::NotGranted(_) => StatusCode::FORBIDDEN,
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodyTooLarge(_) | Self::AnswerTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NoBodyRoom | Self::Overloaded(_) | Self::Unavailable(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            Self::CircuitOpen { .. } | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-        }
+        self.error_type().status()
     }
 
-    fn title(&self) -> &'static str {
+    /// Returns what kind of error it is.
+    pub fn error_type(&self) -> ErrorType {
         match self {
-            Self::NoSuchPath => "No such path",
-            Self::NoSuchCollection => "No such collection",
-            Self::NotFollowed => "Changes are not served",
-            Self::BadId(_) => "Bad id",
-            Self::BadBatch(_) => "Bad batch",
-            Self::BadFields(_) => "Bad fields",
-            Self::BadHeader(_) => "Bad header",
-            Self::BadBody(_) => "Bad body",
-            Self::PreconditionFailed(_) => "Precondition failed",
-            Self::Forbidden(_) | Self::NotGranted(_) => "Forbidden",
-            Self::Unauthorized(_) => "Unauthorized",
-            Self::Method(_) => "Method not allowed",
-            Self::BodyTooLarge(_) => "Body too large",
-            Self::AnswerTooLarge { .. } => "Answer too large",
-            Self::NoBodyRoom => "Overloaded",
-            Self::Overloaded(_) => "Overloaded",
-            Self::Unavailable(_) => "Not available",
-            Self::Timeout(_) => "Timed out",
-            Self::Unreadable => "Record not readable",
-            Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
-                "Too many requests"
+            Self::NoSuchPath | Self::WrongPath(_) | Self::OtherAddress { .. } => {
+                ErrorType::NoSuchPath
             }
-            Self::CircuitOpen { .. } => "Not available",
-            Self::Shed(_) => "Overloaded",
+            Self::NoSuchCollection => ErrorType::NoSuchCollection,
+            Self::NotFollowed => ErrorType::NotFollowed,
+            Self::BadId(_) => ErrorType::BadId,
+            Self::BadBatch(_) => ErrorType::BadBatch,
+            Self::BadFields(_) => ErrorType::BadFields,
+            Self::BadHeader(_) => ErrorType::BadHeader,
+            Self::BadBody(_) => ErrorType::BadBody,
+            Self::UnknownParameter(_) => ErrorType::UnknownParameter,
+            Self::PreconditionFailed(_) => ErrorType::PreconditionFailed,
+            Self::Forbidden(_) | Self::NotGranted(_) => ErrorType::Forbidden,
+            Self::Unauthorized(_) => ErrorType::Unauthorized,
+            Self::Method(_) => ErrorType::MethodNotAllowed,
+            Self::BodyTooLarge(_) => ErrorType::ContentTooLarge,
+            Self::AnswerTooLarge { .. } => ErrorType::AnswerTooLarge,
+            Self::NoBodyRoom | Self::Overloaded(_) | Self::Shed(_) => ErrorType::Overloaded,
+            Self::Unavailable(_) | Self::CircuitOpen { .. } => ErrorType::NotAvailable,
+            Self::Timeout(_) => ErrorType::TimedOut,
+            Self::Unreadable => ErrorType::Unreadable,
+            Self::TooManyRequests(_) | Self::TooManyFailures { .. } | Self::TooManyFollowers => {
+                ErrorType::TooManyRequests
+            }
         }
     }
 
@@ -179,7 +149,12 @@ impl HttpError {
                  as %2F"
                     .into()
             }
-            Self::NoSuchCollection => "this server serves no collection of that name".into(),
+            Self::OtherAddress { name, port } => {
+                format!("this path is one of the {name} address, port {port}")
+            }
+            Self::NoSuchCollection => {
+                "this server serves no collection of that name; GET / lists those it serves".into()
+            }
             Self::NotFollowed => {
                 "the changes of this collection cannot be followed (collections.NAME.changes)"
                     .into()
@@ -190,9 +165,11 @@ impl HttpError {
                     .into()
             }
             Self::BadId(error) => error.to_string(),
-            Self::BadBatch(detail) | Self::BadFields(detail) | Self::Forbidden(detail) => {
-                detail.clone()
-            }
+            Self::BadBatch(detail)
+            | Self::BadFields(detail)
+            | Self::WrongPath(detail)
+            | Self::UnknownParameter(detail)
+            | Self::Forbidden(detail) => detail.clone(),
             Self::BadHeader(detail)
             | Self::BadBody(detail)
             | Self::PreconditionFailed(detail)
@@ -236,13 +213,12 @@ impl HttpError {
     }
 
     /// Returns the whole answer.
-    #[must_use]
     pub fn response(&self) -> Response<Body> {
         if let Self::Shed(disposition) = self {
             return shed::response(*disposition);
         }
         let status = self.status();
-        let mut response = problem(status, self.title(), &self.detail());
+        let mut response = problem(status, self.error_type(), &self.detail());
         match self {
             Self::Method(allowed) => {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
@@ -308,12 +284,10 @@ impl From<&LookupError<ReadFailure>> for HttpError {
     }
 }
 
-/// Returns a problem document. `type` is `about:blank`: the status says it all (RFC 9457, section
-/// 4.2.1).
-#[must_use]
-pub fn problem(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
+/// Returns a problem document.
+pub fn problem(status: StatusCode, of: ErrorType, detail: &str) -> Response<Body> {
     let document = serde_json::json!({
-        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+        "type": of.link(), "title": of.title(), "status": status.as_u16(), "detail": detail,
     });
     let mut response = Response::new(Body::Bytes(Bytes::from(document.to_string())));
     *response.status_mut() = status;

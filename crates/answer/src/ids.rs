@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hotrow_types::key::{Key, KeyError, KeySchema};
 
 use crate::http_error::HttpError;
-use crate::seen::Seen;
+use crate::repeat_filter::RepeatFilter;
 use hotrow_config::Limits;
 
 /// Ids of a batch: each name once, as requested, and each key once.
@@ -21,7 +21,7 @@ pub struct Ids {
     pub keys: Vec<Key>,
     /// Of the keys, in their order, as the cache has them.
     pub hashes: Vec<u64>,
-    seen: Seen,
+    seen: RepeatFilter,
     hasher: FixedState,
     /// Longest name in bytes.
     name_bytes_max: usize,
@@ -88,7 +88,7 @@ impl Ids {
             named: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
             hashes: Vec::with_capacity(ids),
-            seen: Seen::with_capacity(ids),
+            seen: RepeatFilter::with_capacity(ids),
             hasher: hasher.clone(),
             name_bytes_max,
         }

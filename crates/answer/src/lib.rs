@@ -3,8 +3,8 @@
 //!
 //! Reading order: [`request`], [`context`], [`route`], [`credential`], [`read_requirement`] (what
 //! is asked); [`collections`], [`sight`], [`budgets`] (by what it is judged); [`answer`],
-//! [`record_answer`], [`respond`], [`body`], [`http_error`], [`shed`], [`cors`] (what is answered);
-//! [`activity`], [`rejection`] (the connection that carries both); [`metrics`].
+//! [`record_answer`], [`respond`], [`body`], [`http_error`], [`error_type`], [`shed`], [`cors`]
+//! (what is answered); [`activity`], [`rejection`] (the connection that carries both); [`metrics`].
 
 pub mod activity;
 pub mod answer;
@@ -17,6 +17,7 @@ pub mod commands;
 pub mod context;
 pub mod cors;
 pub mod credential;
+pub mod error_type;
 pub mod http_error;
 pub mod ids;
 pub mod memory;
@@ -29,12 +30,12 @@ pub mod receive;
 pub mod record_answer;
 pub mod rejection;
 pub mod render;
+mod repeat_filter;
 pub mod request;
 pub mod respond;
 pub mod retry_after;
 pub mod route;
 pub mod scan_detector;
-mod seen;
 pub mod shed;
 pub mod tenant_filter;
 pub mod units;

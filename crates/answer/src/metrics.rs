@@ -206,19 +206,16 @@ impl WorkerMetrics {
     }
 
     /// Returns the number of connections that ended for `cause`.
-    #[must_use]
     pub fn closed_count(&self, cause: CloseCause) -> u64 {
         self.closed[cause as usize].get()
     }
 
     /// Returns the number of clients that took nothing of what waits for them at the last sweep.
-    #[must_use]
     pub fn unread_clients(&self) -> u64 {
         self.unread_clients.load(Ordering::Relaxed)
     }
 
     /// Returns the approximate number of open connections.
-    #[must_use]
     pub fn open(&self) -> u64 {
         // `closed` is read first: a connection opened in between counts as open, never as minus
         // one.

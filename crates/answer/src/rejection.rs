@@ -8,6 +8,8 @@ use httpdate::HttpDate;
 
 use hotrow_config::Limits;
 
+use crate::error_type::ErrorType;
+
 /// Reason for which a connection's input is not read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
@@ -47,29 +49,19 @@ impl Rejection {
     /// Returns the status of the answer.
     #[must_use]
     pub fn status(self) -> u16 {
-        match self {
-            Self::Malformed(Malformed::Version) => 505,
-            Self::Malformed(_) => 400,
-            Self::HeadTime | Self::BodyTime => 408,
-            Self::BodyBytes => 413,
-            Self::TargetBytes => 414,
-            Self::HeadBytes | Self::HeadFields => 431,
-            Self::ClientConnections => 429,
-            Self::Connections => 503,
-        }
+        self.error_type().status().as_u16()
     }
 
-    /// Returns the standard reason phrase of the status (RFC 9110, RFC 6585).
-    fn title(self) -> &'static str {
-        match self.status() {
-            408 => "Request Timeout",
-            413 => "Content Too Large",
-            414 => "URI Too Long",
-            429 => "Too Many Requests",
-            431 => "Request Header Fields Too Large",
-            503 => "Service Unavailable",
-            505 => "HTTP Version Not Supported",
-            _ => "Bad Request",
+    fn error_type(self) -> ErrorType {
+        match self {
+            Self::Malformed(Malformed::Version) => ErrorType::VersionNotSupported,
+            Self::Malformed(_) => ErrorType::BadRequest,
+            Self::HeadTime | Self::BodyTime => ErrorType::RequestTimeout,
+            Self::BodyBytes => ErrorType::ContentTooLarge,
+            Self::TargetBytes => ErrorType::UriTooLong,
+            Self::HeadBytes | Self::HeadFields => ErrorType::HeaderTooLarge,
+            Self::ClientConnections => ErrorType::TooManyRequests,
+            Self::Connections => ErrorType::Overloaded,
         }
     }
 
@@ -100,9 +92,11 @@ impl Rejection {
     /// Returns the body of the answer: problem+json (RFC 9457).
     pub fn problem(self, limits: &Limits) -> String {
         // Neither title nor detail needs escaping in JSON; a test checks that.
+        let of = self.error_type();
         format!(
-            "{{\"type\":\"about:blank\",\"title\":\"{}\",\"status\":{},\"detail\":\"{}\"}}",
-            self.title(),
+            "{{\"type\":\"{}\",\"title\":\"{}\",\"status\":{},\"detail\":\"{}\"}}",
+            of.link(),
+            of.title(),
             self.status(),
             self.detail(limits)
         )
@@ -113,11 +107,11 @@ impl Rejection {
     #[must_use]
     pub fn answer(self, limits: &Limits, unix_s: u64, to_head: bool) -> Vec<u8> {
         let status = self.status();
-        let title = self.title();
+        let reason = self.error_type().status().canonical_reason().unwrap_or_default();
         let body = self.problem(limits);
         let retry = if matches!(status, 429 | 503) { "retry-after: 1\r\n" } else { "" };
         let mut answer = format!(
-            "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}"
+            "HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\n{retry}"
         );
         // Writing to a String cannot fail.
         let _ = write!(

@@ -57,7 +57,6 @@ impl Provenance {
 
 /// Answers 412 with the tag of the record, or of the sender's view of it, by its `hash`. It holds
 /// for this request's condition only, so no cache may reuse it.
-#[must_use]
 pub fn precondition_failed(
     record: &Record,
     hash: Option<u64>,
@@ -88,7 +87,8 @@ pub fn capabilities(methods: &'static str) -> Response<Body> {
 
 /// Prebuilt, because an attacker may request missing ids as fast as others request records.
 pub(crate) const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
-    \"status\":404,\"title\":\"No such record\",\"type\":\"about:blank\"}";
+    \"status\":404,\"title\":\"No such record\",\
+    \"type\":\"/docs/reference/errors.md#no-such-record\"}";
 
 /// Adds the headers of every answer with data.
 pub fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Option<HeaderValue>) {

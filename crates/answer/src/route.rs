@@ -1,11 +1,12 @@
 //! Routing: from a request's method and path to the requested data.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use hotrow_types::key::{CollectionId, percent_decode};
 use http::Method;
 
+use crate::error_type::PAGE_PATH;
 use crate::http_error::HttpError;
 
 const ITEM_METHODS: &str = "GET, HEAD";
@@ -35,7 +36,14 @@ pub enum Route<'a> {
     Capabilities,
     /// The description of the API.
     Description,
+    /// The collections: `/`.
+    Index,
+    /// A page, a style or a script that is the same for everyone: its path.
+    File(&'static str),
 }
+
+/// Paths of what is the same for everyone; none can be that of a record.
+const FILES: [&str; 4] = ["/openapi.html", "/openapi.js", "/openapi.css", PAGE_PATH];
 
 /// Collection whose records are requested, and what the request names them by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +75,7 @@ impl Route<'_> {
                 Some(target.of)
             }
             Self::Changes(id, _) => Some(*id),
-            Self::Capabilities | Self::Description => None,
+            Self::Capabilities | Self::Description | Self::Index | Self::File(_) => None,
         }
     }
 }
@@ -84,14 +92,27 @@ pub fn without_path(method: &Method, path: &str) -> Result<Route<'static>, HttpE
     }
 }
 
+/// Routes a request for a document that can only be read.
+fn fixed<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, HttpError> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(route),
+        _ => Err(HttpError::Method(ITEM_METHODS)),
+    }
+}
+
+/// Returns the file at a path without its first slash.
+fn file(path: &str) -> Option<Route<'static>> {
+    FILES.into_iter().find(|file| file[1..] == *path).map(Route::File)
+}
+
 /// The collections by name.
 #[derive(Debug)]
 pub struct Router {
     names: HashMap<String, CollectionId, FixedState>,
     /// By path, such as `users/by/email`.
     aliases: HashMap<String, ReadTarget, FixedState>,
-    /// Collections whose keys have several columns.
-    composite: HashSet<CollectionId, FixedState>,
+    /// Collections whose keys have several columns, with their number.
+    composite: HashMap<CollectionId, usize, FixedState>,
     /// The description of the API has a path here.
     serves_description: bool,
 }
@@ -102,7 +123,7 @@ impl Router {
         let mut names = HashMap::with_hasher(FixedState::with_seed(seed));
         names.extend(named);
         let aliases = HashMap::with_hasher(FixedState::with_seed(seed));
-        let composite = HashSet::with_hasher(FixedState::with_seed(seed));
+        let composite = HashMap::with_hasher(FixedState::with_seed(seed));
         Self { names, aliases, composite, serves_description: false }
     }
 
@@ -115,9 +136,12 @@ impl Router {
         self
     }
 
-    /// Notes which collections have keys of several columns.
-    pub(crate) fn with_composite_keys(mut self, ids: impl Iterator<Item = CollectionId>) -> Self {
-        self.composite.extend(ids);
+    /// Notes which collections have keys of several columns, and of how many.
+    pub(crate) fn with_composite_keys(
+        mut self,
+        keys: impl Iterator<Item = (CollectionId, usize)>,
+    ) -> Self {
+        self.composite.extend(keys);
         self
     }
 
@@ -146,6 +170,11 @@ impl Router {
         own.or_else(|| self.aliases.get(name).copied())
     }
 
+    /// Returns whether the description of the API has a path here.
+    pub fn serves_description(&self) -> bool {
+        self.serves_description
+    }
+
     /// Routes a request.
     ///
     /// # Errors
@@ -159,18 +188,15 @@ impl Router {
         let Some(path) = path.strip_prefix('/') else { return without_path(method, path) };
         let (name, id) = path.split_once('/').map_or((path, None), |(name, id)| (name, Some(id)));
         if name.is_empty() {
-            return Err(HttpError::NoSuchPath);
+            let is_index = id.is_none();
+            return if is_index { fixed(method, Route::Index) } else { Err(HttpError::NoSuchPath) };
         }
         let reads = matches!(*method, Method::GET | Method::HEAD);
         if id.is_some_and(|id| id.contains('/')) {
             return self.route_to_alias(method, reads, path, query);
         }
         if self.serves_description && name == DESCRIPTION && id.is_none() {
-            return if reads {
-                Ok(Route::Description)
-            } else {
-                Err(HttpError::Method(ITEM_METHODS))
-            };
+            return fixed(method, Route::Description);
         }
         if name == CHANGES
             && let Some(of) = id
@@ -181,7 +207,10 @@ impl Router {
                 _ => Err(HttpError::Method(CHANGES_METHODS)),
             };
         }
-        let target = ReadTarget::own(self.collection(name)?);
+        let target = match self.collection(name) {
+            Ok(of) => ReadTarget::own(of),
+            Err(problem) => return file(path).map_or(Err(problem), |file| fixed(method, file)),
+        };
         match id {
             Some(id) if reads => Ok(Route::Item(target, id)),
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
@@ -202,9 +231,28 @@ impl Router {
             Some(target) if reads => Ok(Route::Item(*target, value)),
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
             None => {
-                let target = self.aliases.get(path).ok_or(HttpError::NoSuchPath)?;
+                let Some(target) = self.aliases.get(path) else {
+                    return match file(path) {
+                        Some(file) => fixed(method, file),
+                        None => Err(self.no_such_path(path)),
+                    };
+                };
                 self.route_to_several(method, reads, *target, query)
             }
+        }
+    }
+
+    /// Returns why a path of more than two segments, without its first slash, does not exist.
+    #[cold]
+    fn no_such_path(&self, path: &str) -> HttpError {
+        let (name, id) = path.split_once('/').unwrap_or((path, ""));
+        let columns = self.collection(name).ok().and_then(|id| self.composite.get(&id));
+        match columns {
+            Some(count) if id.split('/').count() == *count => HttpError::WrongPath(format!(
+                "a key of {count} columns has commas between them: /{name}/{}",
+                id.replace('/', ",")
+            )),
+            _ => HttpError::NoSuchPath,
         }
     }
 
@@ -217,7 +265,7 @@ impl Router {
     ) -> Result<Route<'a>, HttpError> {
         match () {
             () if *method == Method::POST => Ok(Route::BatchPost(target)),
-            () if self.composite.contains(&target.keys) => {
+            () if self.composite.contains_key(&target.keys) => {
                 Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
             }
             () if reads => Ok(Route::BatchGet(target, query)),
@@ -246,7 +294,7 @@ mod tests {
         let aliases = [("users/by/email".to_owned(), route), ("users/by/n".to_owned(), composite)];
         let router = router(&["users", "by"])
             .with_aliases(aliases.into_iter())
-            .with_composite_keys(std::iter::once(composite.keys));
+            .with_composite_keys(std::iter::once((composite.keys, 2)));
         let get = |path| router.route(&Method::GET, path, Some("ids=1"));
         let item = |id| Ok(Route::Item(route, id));
         assert_eq!(get("/users/by/email/a%2Fb"), item("a%2Fb"));
@@ -280,9 +328,14 @@ mod tests {
         assert_eq!(get("/%70rices/7"), Ok(Route::Item(own(1), "7")));
         assert_eq!(get("/products/"), Ok(Route::Item(own(0), "")));
         assert_eq!(get("/products"), Ok(Route::BatchGet(own(0), None)));
-        for path in ["/", "", "*", "//7", "/products/7/", "/products/7/8"] {
+        for path in ["", "*", "//7", "/products/7/", "/products/7/8"] {
             assert_eq!(get(path), Err(HttpError::NoSuchPath), "{path}");
         }
+        assert_eq!(get("/"), Ok(Route::Index));
+        for path in FILES {
+            assert_eq!(get(path), Ok(Route::File(path)));
+        }
+        assert_eq!(router.route(&Method::POST, "/", None), Err(HttpError::Method("GET, HEAD")));
         for path in ["/product/7", "/products%2F7", "/Products/7", "/%zz/7", "/%FF/7"] {
             assert_eq!(get(path), Err(HttpError::NoSuchCollection), "{path}");
         }
@@ -300,7 +353,7 @@ mod tests {
 
     #[test]
     fn keys_of_several_columns_are_posted() {
-        let composite = std::iter::once(CollectionId(1));
+        let composite = std::iter::once((CollectionId(1), 2));
         let router = router(&["products", "prices"]).with_composite_keys(composite);
         let put = |path| router.route(&Method::PUT, path, None);
         assert_eq!(put("/products"), Err(HttpError::Method("GET, HEAD, POST")));
@@ -313,6 +366,10 @@ mod tests {
         }
         let post = router.route(&Method::POST, "/prices", None);
         assert_eq!(post, Ok(Route::BatchPost(own(1))));
+        let get = |path| router.route(&Method::GET, path, None).unwrap_err().detail();
+        let expected = "a key of 2 columns has commas between them: /prices/B,1";
+        assert_eq!(get("/prices/B/1"), expected);
+        assert_eq!(get("/prices/B/1/2"), HttpError::NoSuchPath.detail());
     }
 
     #[test]

@@ -134,7 +134,6 @@ impl ShedCounts {
     }
 
     /// Returns the refusals at this level (not normal), of this kind and priority.
-    #[must_use]
     pub fn get(&self, level: Level, kind: Kind, priority: Priority) -> u64 {
         self.0[usize::from(level == Level::Critical)][kind as usize][priority as usize].get()
     }
@@ -145,7 +144,8 @@ pub(crate) const DETAIL: &str =
     "the service is overloaded and refuses low-priority and costly requests first; see Retry-After";
 
 /// The whole document, built once.
-const DOCUMENT: &[u8] = b"{\"type\":\"about:blank\",\"title\":\"Overloaded\",\"status\":503,\
+const DOCUMENT: &[u8] =
+    b"{\"type\":\"/docs/reference/errors.md#overloaded\",\"title\":\"Overloaded\",\"status\":503,\
     \"detail\":\"the service is overloaded and refuses low-priority and costly requests first; \
     see Retry-After\"}";
 
@@ -167,12 +167,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::error_type::ErrorType;
 
     #[test]
     fn the_prebuilt_answer_equals_a_built_one() {
         let document: serde_json::Value = serde_json::from_slice(DOCUMENT).unwrap();
         assert_eq!(document["detail"], DETAIL);
-        assert_eq!((&document["type"], &document["status"]), (&"about:blank".into(), &503.into()));
+        assert_eq!(document["type"], ErrorType::Overloaded.link());
+        assert_eq!(document["status"], 503);
         let close = |disposition| response(disposition).headers().contains_key(CONNECTION);
         assert_eq!(
             (close(ConnectionDisposition::KeepAlive), close(ConnectionDisposition::Close)),

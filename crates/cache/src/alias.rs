@@ -28,7 +28,6 @@ const MEMBER_LENGTH_BYTES: usize = 4;
 
 /// Returns the record of an alias: the key that it names, and the members by which the row confirms
 /// it.
-#[must_use]
 pub fn alias_record(key: &Key, members: &[&[u8]]) -> Vec<u8> {
     let key = key.as_bytes();
     // KEY_BYTES_MAX fits.

@@ -141,19 +141,16 @@ impl<E: Clone> BatchLoader<E> {
     }
 
     /// Returns the collection of the keys.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         self.collection
     }
 
     /// Returns the longest wait among the flights of the query in flight, when it was put together.
-    #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
     /// Returns what became of the rows of the last query whose waiters were answered.
-    #[must_use]
     pub fn fills(&self) -> Fills {
         self.fills
     }
@@ -172,7 +169,6 @@ impl<E: Clone> BatchLoader<E> {
     }
 
     /// Returns the interest in the query in flight.
-    #[must_use]
     pub fn interest(&self) -> Interest<E> {
         Interest(self.query.clone())
     }

@@ -160,7 +160,6 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the entry if it may be served at `now`. Queues nothing and does not count as a use.
-    #[must_use]
     pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Freshness)> {
         // The order matters; `served` gives the reason.
         let staleness = self.effective_staleness(key.collection(), now);
@@ -175,7 +174,6 @@ impl<E: Clone> Cache<E> {
     /// Returns the time up to which a copy of `record` may be kept by who is informed of changes:
     /// its expiry, if memory holds this very record and would answer with it. Otherwise the record
     /// may lack a change that was delivered before. Counts as no use.
-    #[must_use]
     pub fn keeps_until(&self, key: &Key, record: &Record, now: Nanos) -> Option<Nanos> {
         let (held, freshness) = self.peek(key, now)?;
         let (collection, _) = self.collection(key.collection());
@@ -187,7 +185,6 @@ impl<E: Clone> Cache<E> {
 
     /// Queues a refresh of a record that was served with [`Freshness::Expired`]. On `true`, call
     /// [`Cache::batch_loader`].
-    #[must_use]
     pub fn refresh(&self, key: &Key) -> bool {
         let (collection, stats) = self.collection(key.collection());
         let mut fetches = collection.fetch_queue.lock();
@@ -202,7 +199,6 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the entry that may be served because its read failed (`stale_if_error`).
-    #[must_use]
     pub fn stale_if_error(&self, key: &Key, now: Nanos) -> Option<Record> {
         let (collection, _) = self.collection(key.collection());
         self.store
@@ -273,14 +269,12 @@ impl<E: Clone> Cache<E> {
 
     /// Returns the age of the answer: the lesser of the feed's staleness and the time since the
     /// read. The feed does not vouch for a record that was read before a gap.
-    #[must_use]
     #[inline]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
         self.ages(record.collection(), now).of(record)
     }
 
     /// Returns what makes the ages of a collection's answers at one moment: [`Cache::age`] of many.
-    #[must_use]
     #[inline]
     pub fn ages(&self, id: CollectionId, now: Nanos) -> Ages {
         let (collection, _) = self.collection(id);
@@ -293,27 +287,23 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns whether a row that a source read, or its absence, is what the record says.
-    #[must_use]
     pub fn equals_row(&self, record: &Record, row: Option<&[u8]>) -> bool {
         record.equals_row(self.policy(record.collection()), row)
     }
 
     /// Returns the hash by which the key is stored, for sketches and samples.
-    #[must_use]
     pub fn hash(&self, key: &Key) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(key)
     }
 
     /// Returns what makes [`Cache::hash`], for callers that hold keys with their hashes.
-    #[must_use]
     pub fn hasher(&self) -> &FixedState {
         &self.hasher
     }
 
     /// Returns the memory of the tables that find and rank the entries, in bytes. Includes
     /// remembered evicted keys, excludes the records.
-    #[must_use]
     pub fn policy_bytes(&self) -> u64 {
         self.store.policy_bytes()
     }
@@ -329,7 +319,6 @@ impl<E: Clone> Cache<E> {
 
     /// Returns the capacity in force, in bytes; less than was configured by what does not divide
     /// among the shards.
-    #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.store.capacity_bytes()
     }
@@ -342,7 +331,6 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the counters of one collection.
-    #[must_use]
     pub fn stats(&self, collection: CollectionId) -> Snapshot {
         self.collection(collection).1.snapshot()
     }
@@ -355,7 +343,6 @@ impl<E: Clone> Cache<E> {
 
     /// Returns whether a safeguard is in place, for safeguards outside this crate; for tests.
     #[cfg(feature = "failpoints")]
-    #[must_use]
     pub fn has(&self, safeguard: Safeguard) -> bool {
         self.safeguards.has(safeguard)
     }

@@ -137,7 +137,6 @@ impl Config {
     }
 
     /// Returns the settings of a source where there is only one.
-    #[must_use]
     pub fn only_source(&self) -> SourceSettings {
         SourceSettings {
             invalidation_mode: self.invalidation_mode,
@@ -148,7 +147,6 @@ impl Config {
     }
 
     /// Returns the settings that may change.
-    #[must_use]
     pub fn settings(&self) -> Settings {
         Settings {
             when_stale: self.when_stale,

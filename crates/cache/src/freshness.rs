@@ -80,7 +80,6 @@ pub struct Ages {
 
 impl Ages {
     /// Returns the age of a record of the collection.
-    #[must_use]
     #[inline]
     pub fn of(&self, record: &Record) -> Duration {
         let read_at = match record.is_of_standby() {

@@ -28,7 +28,6 @@ pub enum NotReached {
 impl<E: Clone> Cache<E> {
     /// Returns the entry if it satisfies `wanted` without the feed or the database: it proves the
     /// position itself, or the feed has passed the position and left the entry in place.
-    #[must_use]
     pub fn peek_at_least(
         &self,
         key: &Key,
@@ -67,7 +66,6 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the mode of the read, by whether the feed has passed the position.
-    #[must_use]
     pub fn mode_at_least(
         &self,
         collection: CollectionId,

@@ -197,7 +197,6 @@ fn members_of(body: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the hash of a body, from which its entity tag is made.
-#[must_use]
 pub fn hash_of_body(body: &[u8]) -> u64 {
     xxh3_64(body)
 }
@@ -270,26 +269,22 @@ impl Record {
     }
 
     /// Returns whether the database had the record.
-    #[must_use]
     pub fn presence(&self) -> Presence {
         self.0.header.header.kind.presence()
     }
 
     /// Returns the record as JSON; empty when it does not exist.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.0.slice[self.body_at()..self.body_end()]
     }
 
     /// Returns the XXH3 hash of the body, the source of the ETag; equal on all instances.
-    #[must_use]
     pub fn body_hash(&self) -> u64 {
         self.number_at(self.key_len())
     }
 
     /// Returns the tenant to which the record belongs, as [`Tenant::as_bytes`]. `None`: it belongs
     /// to none, or its collection has no tenant column.
-    #[must_use]
     pub fn tenant(&self) -> Option<&[u8]> {
         let at = self.tenant_at()?;
         let tenant = &self.0.slice[at..at + usize::from(self.0.slice[at - 1])];
@@ -298,7 +293,6 @@ impl Record {
 
     /// Returns the record with these columns alone. Its members are searched for if their ends are
     /// not kept.
-    #[must_use]
     pub fn view(&self, columns: &Columns) -> Vec<u8> {
         let members: Vec<&[u8]> = columns.members(self.body(), self.member_ends()).collect();
         let mut view = Vec::with_capacity(bytes_of_view(members.iter().copied()));
@@ -314,7 +308,6 @@ impl Record {
     }
 
     /// Returns the length of [`Record::view`].
-    #[must_use]
     pub fn view_bytes(&self, columns: &Columns) -> usize {
         bytes_of_view(columns.members(self.body(), self.member_ends()))
     }
@@ -335,7 +328,6 @@ impl Record {
     }
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
-    #[must_use]
     #[inline]
     pub fn position(&self) -> Option<Position> {
         if self.token() == Token::None {
@@ -348,14 +340,12 @@ impl Record {
 
     /// Returns whether the read lacks a change that the feed had delivered. Then it proves no
     /// position, not even the log's end (Race B).
-    #[must_use]
     pub fn is_behind(&self) -> bool {
         self.token() == Token::Behind
     }
 
     /// Returns the point up to which the record reflects every commit, if the read itself proves
     /// that.
-    #[must_use]
     pub fn reflects(&self) -> Option<Position> {
         self.position().filter(|_| self.token() == Token::Version)
     }
@@ -371,7 +361,6 @@ impl Record {
     }
 
     /// Returns the time at which the read was sent.
-    #[must_use]
     pub fn read_at(&self) -> Nanos {
         self.0.header.header.read_at
     }
@@ -382,7 +371,6 @@ impl Record {
     }
 
     /// Returns the collection of the record.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         CollectionId(u16::from_be_bytes([self.0.slice[0], self.0.slice[1]]))
     }
@@ -409,7 +397,6 @@ impl Record {
     }
 
     /// Returns the encoded key, as [`Key::as_bytes`] does.
-    #[must_use]
     #[inline]
     pub fn key_bytes(&self) -> &[u8] {
         &self.0.slice[..self.key_len()]

@@ -185,7 +185,6 @@ impl<E: Clone> Cache<E> {
 
     /// Returns a point past everything that a standby's answer may show, if the feed has delivered
     /// all of it (S2). `floor` is what the standby was asked for.
-    #[must_use]
     pub fn delivered_through(
         &self,
         source: SourceId,

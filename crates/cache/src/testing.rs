@@ -28,7 +28,6 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns how many reads of a collection are in flight or queued: none once all is quiet.
-    #[must_use]
     pub fn flights(&self, collection: CollectionId) -> usize {
         self.collection(collection).0.fetch_queue.lock().in_flight.len()
     }

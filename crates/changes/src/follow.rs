@@ -78,7 +78,6 @@ pub struct FollowerGuard {
 
 impl FollowerGuard {
     /// Returns what followers share.
-    #[must_use]
     pub fn follows(&self) -> &Arc<Follows> {
         &self.follows
     }

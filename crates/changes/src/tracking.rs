@@ -120,7 +120,6 @@ impl Tracking {
     }
 
     /// Creates the table of a worker.
-    #[must_use]
     pub fn new_table(&self) -> TrackingTable {
         #[cfg_attr(not(feature = "failpoints"), allow(unused_mut, reason = "nothing is planted"))]
         let mut table = TrackingTable::new(self.bytes_per_worker);
@@ -130,13 +129,11 @@ impl Tracking {
     }
 
     /// Returns the number of sources.
-    #[must_use]
     pub fn source_count(&self) -> usize {
         self.wants_proof.len()
     }
 
     /// Returns the place behind the last released invalidation.
-    #[must_use]
     pub fn log_end(&self) -> u64 {
         self.log.lock().end()
     }

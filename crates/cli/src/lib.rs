@@ -1,13 +1,15 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
 pub mod described;
-pub mod names;
+pub mod help;
 pub mod output;
 pub mod pages;
 pub mod problem;
 pub mod signals;
 pub mod transport_args;
 pub mod version;
+
+pub use hotrow_types::names;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,6 +18,16 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Longest duration of an option: a week.
 pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Commands of `hotrow` that the program `hotrow-lab` runs, with their purposes.
+pub const TOOLS: [(&str, &str); 6] = [
+    ("load", "Load an HTTP server, measure it, and name its limit"),
+    ("capacity", "Find the highest rate that meets an objective, and name the limit"),
+    ("verify", "Check the consistency contract by writes to a table and reads over HTTP"),
+    ("lab", "Compare whole deployments: services with proxies, caches and balancers"),
+    ("top", "Show running instances in the terminal: requests, latency, staleness, refusals"),
+    ("doctor", "Compare this machine's limits with a goal, and print how to raise them"),
+];
 
 /// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +54,6 @@ impl From<Exit> for ExitCode {
 /// in force; `None` is unlimited.
 ///
 /// When raising fails, the old limit stays in force and is returned.
-#[must_use]
 pub fn raise_open_files_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -76,6 +87,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err("must not be longer than a week".to_owned());
     }
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+/// Parses a duration that is longer than zero.
+///
+/// # Errors
+/// As [`duration`], and zero.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(time) }
 }
 
 #[cfg(test)]

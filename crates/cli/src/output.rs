@@ -52,7 +52,6 @@ impl OutputFile {
     }
 
     /// Returns whether both are the same regular file.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let identity = |file: &File| {
             let found = file.metadata().ok().filter(|m| m.file_type().is_file());

@@ -10,6 +10,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use roff::{Roff, roman};
 
+use crate::help::Program;
+
 /// Shells with completions, and the file that each loads for a program.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
@@ -40,11 +42,10 @@ pub struct PagesError {
 ///
 /// # Errors
 /// A file or folder that cannot be written.
-pub fn write(program: &Command, args: &PagesArgs) -> Result<(), PagesError> {
+pub fn write(program: &Program, args: &PagesArgs) -> Result<(), PagesError> {
+    let mut program = program.command.clone();
     let name = program.get_name().to_owned();
     let (manual, date) = (format!("Manual of {name}"), args.date.clone());
-    let mut program = program.clone().disable_help_subcommand(true);
-    program.build();
     let man = created(args.folder.join("man1"))?;
     let title = Title { source: program.render_version().trim().to_owned(), manual, date };
     write_pages(&program, &title, &man)?;
@@ -84,8 +85,7 @@ fn write_pages(command: &Command, title: &Title, folder: &Path) -> Result<(), Pa
     written.map_err(|error| PagesError { path, error })
 }
 
-/// Returns a page. Its examples are in a section of their own, in the lines that they were written
-/// in, which the library would join.
+/// Returns a page. Its examples and what follows them have sections, which the library would join.
 fn page_text(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -98,32 +98,24 @@ fn page_text(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     if command.get_subcommands().any(|inner| !inner.is_hide_set()) {
         page.render_subcommands_section(&mut text)?;
     }
-    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    for part in after.split("\n\n") {
-        section(part, &mut text)?;
+    let parts = [command.get_before_long_help(), command.get_after_long_help()];
+    for part in parts.into_iter().flatten().map(ToString::to_string) {
+        for block in part.split("\n\n").filter(|block| !block.is_empty()) {
+            section(block, &mut text)?;
+        }
     }
     Ok(text)
 }
 
-/// Adds a part of the text after the help: `Examples:` with lines of commands, or one line such as
-/// `Exit status: …`.
-fn section(part: &str, text: &mut Vec<u8>) -> io::Result<()> {
-    let Some((heading, body)) = part.split_once(':') else { return Ok(()) };
+/// Adds a block of lines below a heading with a colon, in the lines that they were written in.
+fn section(block: &str, text: &mut Vec<u8>) -> io::Result<()> {
+    let (heading, lines) = block.split_once(":\n").unwrap_or((block, ""));
     let mut roff = Roff::default();
-    roff.control("SH", [heading.to_uppercase().as_str()]);
-    let lines: Vec<&str> = body.trim_matches('\n').lines().collect();
-    if let [line] = lines.as_slice()
-        && !body.starts_with('\n')
-    {
-        roff.text([roman(line.trim())]);
-    } else {
-        roff.control("nf", []);
-        for line in lines {
-            roff.text([roman(line.trim_end())]);
-        }
-        roff.control("fi", []);
+    roff.control("SH", [heading.to_uppercase().as_str()]).control("nf", []);
+    for line in lines.lines() {
+        roff.text([roman(line)]);
     }
-    roff.to_writer(text)
+    roff.control("fi", []).to_writer(text)
 }
 
 #[cfg(test)]
@@ -132,19 +124,17 @@ mod tests {
 
     use super::*;
 
-    fn program() -> Command {
+    fn program() -> Program {
         let serve = Command::new("serve")
             .about("Serve records")
             .arg(Arg::new("config").long("config").help("The file"))
-            .after_help("Examples:\n  some serve --config 'a\\b'\n  some serve .x");
+            .after_help(
+                "Examples:\n  some serve --config 'a\\b'\n  some serve .x\n\nExit status:\n  0: fine",
+            );
         let hidden = Command::new("pages").hide(true);
-        Command::new("some")
-            .version("1.2.3")
-            .about("A program")
-            .after_help("Exit status: 0 fine, 1 failed.")
-            .subcommand(serve)
-            .subcommand(Command::new("lab").disable_help_flag(true))
-            .subcommand(hidden)
+        let program = Command::new("some").version("1.2.3").about("A program").subcommand(serve);
+        let started = Command::new("lab").disable_help_flag(true);
+        Program::new(program.subcommands([started, hidden]), &[])
     }
 
     fn args(folder: PathBuf) -> PagesArgs {
@@ -165,9 +155,9 @@ mod tests {
         assert!(serve.contains("\\-\\-config") && serve.contains("The file"), "{serve}");
         let examples = serve.split_once(".SH EXAMPLES\n.nf\n").unwrap().1;
         assert!(examples.contains("some serve \\-\\-config \\*(Aqa\\\\b\\*(Aq\n"), "{examples}");
+        assert!(serve.contains(".SH \"EXIT STATUS\"\n.nf\n  0: fine\n.fi"), "{serve}");
         assert!(serve.contains(".TH some-serve 1 2026-01-31 \"some 1.2.3\" \"Manual of some\""));
         let all = fs::read_to_string(man.join("some.1")).unwrap();
-        assert!(all.contains(".SH \"EXIT STATUS\"\n0 fine, 1 failed."), "{all}");
         assert!(all.contains("1.2.3") && !all.contains("pages"), "{all}");
     }
 

@@ -12,8 +12,12 @@ use hotrow_transport::tls::{ClientIdentity, HttpVersion, Tls, TlsError, TlsOptio
 /// Options of the connection, and headers of every request.
 #[derive(Clone, Debug, Args)]
 pub struct TransportArgs {
-    /// A header, as in 'Accept: text/html', or @FILE with one a line; may be repeated. Credentials
-    /// are accepted only in a file
+    /// A header, as in 'Accept: text/html', or @FILE with one a line; may be repeated
+    ///
+    /// Credentials are accepted only in a file, because command lines would show them to all users:
+    /// Authorization, Cookie, Proxy-Authorization, X-API-Key and X-Auth-Token are refused here.
+    /// Host and User-Agent replace the defaults; Connection, Content-Length, Transfer-Encoding,
+    /// Expect and Upgrade are refused. Results contain no header.
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = header)]
     pub header: Vec<HeaderArg>,
     /// Send the token of this file, or of standard input (-), as Authorization: Bearer
@@ -31,6 +35,8 @@ pub struct TransportArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
     /// HTTPS: trust the certificates of this PEM file
+    ///
+    /// It replaces the system's roots and may contain a self-signed server certificate.
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
     /// HTTPS: verify nothing

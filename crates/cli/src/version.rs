@@ -7,7 +7,6 @@
 const ARCHIVED: &str = include_str!("commit.txt");
 
 /// Returns the commit that this program was built from, if the build had it.
-#[must_use]
 pub fn commit() -> Option<&'static str> {
     known(option_env!("HOTROW_COMMIT"), ARCHIVED)
 }
@@ -16,7 +15,6 @@ pub fn commit() -> Option<&'static str> {
 pub const STARTED_BY: &str = "HOTROW_STARTED_BY";
 
 /// Returns version and commit: programs with equal ones belong together.
-#[must_use]
 pub fn identity() -> String {
     format!("{} {}", env!("CARGO_PKG_VERSION"), commit().unwrap_or("unknown"))
 }
@@ -37,7 +35,6 @@ pub fn check_started_by() -> Result<(), String> {
 }
 
 /// Returns the version for `--version`: the number, the commit and the features.
-#[must_use]
 pub fn long(number: &str, features: &[&str]) -> String {
     let commit = commit().unwrap_or("unknown (not built by scripts/dist)");
     let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };

@@ -64,7 +64,6 @@ impl FromStr for Origin {
 
 impl Origin {
     /// Returns its text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -33,7 +33,6 @@ pub enum HttpUrlError {
 
 impl HttpUrl {
     /// Returns whether its requests stay on this machine.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(&*self.host, "localhost" | "127.0.0.1" | "::1")
     }

@@ -61,6 +61,8 @@ pub struct Config {
     pub rate: rate::RateLimits,
     /// `true`: the data listener serves the description of the API too.
     pub describes_on_data: bool,
+    /// `true`: parameters of a query that no path knows are ignored; otherwise they are refused.
+    pub ignores_unknown_parameters: bool,
     /// Origins of foreign pages that may read answers; `None`: none.
     pub cors: Option<cors::Cors>,
     /// Credentials and grants; `None`: every request is allowed.

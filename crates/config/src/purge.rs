@@ -87,7 +87,6 @@ pub enum TargetKind {
 
 impl TargetKind {
     /// Returns its name in the configuration.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
             Self::VarnishXkey => "varnish_xkey",
@@ -120,14 +119,12 @@ pub const SECRET_BYTES_MIN: usize = 16;
 
 impl Purge {
     /// Returns the collections whose changes are sent to a target.
-    #[must_use]
     pub fn purged(&self) -> &[CollectionId] {
         if self.targets.is_empty() { &[] } else { &self.collections }
     }
 
     /// Returns whether a target is asked to purge single URLs. Then only the canonical URL of a
     /// record may be kept.
-    #[must_use]
     pub fn purges_urls(&self) -> bool {
         self.targets.iter().any(|target| matches!(target.kind, TargetKind::Urls { .. }))
     }

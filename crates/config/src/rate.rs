@@ -136,7 +136,6 @@ pub struct Network {
 
 impl Network {
     /// Returns whether the range contains the address; `address` is in its canonical form.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -178,7 +178,6 @@ where
 
 impl Workers {
     /// Returns the workers' counters, for [`hotrow_answer::metrics::expose`].
-    #[must_use]
     pub fn metrics(&self) -> &[Arc<WorkerMetrics>] {
         &self.metrics
     }

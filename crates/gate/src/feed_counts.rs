@@ -19,26 +19,22 @@ pub struct FeedCounts {
 
 impl FeedCounts {
     /// Returns the number of delivered changes.
-    #[must_use]
     pub fn changes_total(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
     /// Returns how often the feed started.
-    #[must_use]
     pub fn starts_total(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
     }
 
     /// Returns gaps by cause, with the label of each.
-    #[must_use]
     pub fn losses_total(&self) -> [(&'static str, u64); 7] {
         LossCause::ALL
             .map(|cause| (cause.label(), self.losses[cause as usize].load(Ordering::Relaxed)))
     }
 
     /// Returns flushes by cause, with the label of each.
-    #[must_use]
     pub fn flushes_total(&self) -> [(&'static str, u64); 4] {
         const LABELS: [&str; 4] = ["bulk", "schema", "unlisted", "gap"];
         std::array::from_fn(|i| (LABELS[i], self.flushes[i].load(Ordering::Relaxed)))

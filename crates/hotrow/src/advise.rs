@@ -1,17 +1,16 @@
 //! `hotrow advise`: how much memory is worth it, as a running service predicts it.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
-use hotrow_transport::fetch::{self, FetchError, FetchedResponse, RequestError};
-use hotrow_transport::target::{TargetError, Url};
-use hotrow_transport::tls::{HttpVersion, Tls};
+use hotrow_cli::transport_args::{TransportArgs, TransportError};
+use hotrow_transport::target::Url;
+use hotrow_transport::tls::HttpVersion;
 use serde::Deserialize;
 
-use hotrow_cli::transport_args::{TransportArgs, TransportError};
+use crate::exchange::{Exchange, ExchangeError};
 
 /// Largest `/status` that is read.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -28,27 +27,16 @@ pub struct AdviseArgs {
     #[arg(long)]
     json: bool,
     /// Time for the whole exchange
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = hotrow_cli::positive_duration)]
     timeout: Duration,
     /// Connection and headers.
     #[command(flatten)]
     transport: TransportArgs,
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
-    let timeout = hotrow_cli::duration(text)?;
-    if timeout.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(timeout) }
-}
-
 /// Reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    /// The URL is wrong, or its host unknown.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The path is wrong.
-    #[error(transparent)]
-    Request(#[from] RequestError),
     /// HTTP/2.
     #[error("--http2 is not for advise, which sends one request over HTTP/1.1; leave it out")]
     Http2,
@@ -56,21 +44,8 @@ pub enum AdviseError {
     #[error("{0}")]
     Transport(String),
     /// There is no answer.
-    #[error("{target}: {error}")]
-    NoAnswer {
-        /// What was asked.
-        target: Url,
-        /// The cause.
-        error: FetchError,
-    },
-    /// Name resolution or the connection took too long.
-    #[error("{target}: no answer within {timeout:?}")]
-    Late {
-        /// What was asked.
-        target: Url,
-        /// The limit.
-        timeout: Duration,
-    },
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The answer's status is not 200.
     #[error(
         "{target} answered {status}; the URL must be that of the admin address, and where \
@@ -78,7 +53,7 @@ pub enum AdviseError {
     )]
     Status {
         /// What was asked.
-        target: Url,
+        target: String,
         /// The status.
         status: u16,
     },
@@ -89,7 +64,7 @@ pub enum AdviseError {
     )]
     OtherForm {
         /// What was asked.
-        target: Url,
+        target: String,
         /// The defect.
         why: String,
     },
@@ -99,9 +74,6 @@ pub enum AdviseError {
     /// Standard output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The system refuses a thread.
-    #[error("no thread for the request could be started: {0}")]
-    Thread(#[from] std::io::Error),
 }
 
 impl From<TransportError> for AdviseError {
@@ -112,13 +84,10 @@ impl From<TransportError> for AdviseError {
 
 impl AdviseError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Http2
-            | Self::Request(_)
-            | Self::Transport(_)
-            | Self::Target(TargetError::Url { .. }) => Exit::Usage,
+            Self::Http2 | Self::Transport(_) => Exit::Usage,
+            Self::Exchange(error) => error.exit(),
             _ => Exit::Failed,
         }
     }
@@ -170,16 +139,9 @@ struct Point {
 /// # Errors
 /// Returns why there is no advice.
 pub fn advise(args: &AdviseArgs) -> Result<(), AdviseError> {
-    let request = Request::new(args)?;
-    let target = request.url.clone();
-    // Name resolution and connecting to a Unix socket have no time limit of their own.
-    let (sender, receiver) = mpsc::channel();
-    let timeout = args.timeout;
-    let run = move || _ = sender.send(request.send(timeout));
-    std::thread::Builder::new().name("advise".to_owned()).spawn(run)?;
-    let response = receiver
-        .recv_timeout(timeout)
-        .map_err(|_| AdviseError::Late { target: target.clone(), timeout })??;
+    let request = request(args)?;
+    let target = request.target();
+    let response = request.run()?;
     if response.status != 200 {
         return Err(AdviseError::Status { target, status: response.status });
     }
@@ -256,35 +218,18 @@ fn table(curve: &Curve) -> String {
     lines.join("\n")
 }
 
-/// A request that is ready to be sent.
-struct Request {
-    url: Url,
-    bytes: Vec<u8>,
-    tls: Option<Tls>,
-}
-
-impl Request {
-    fn new(args: &AdviseArgs) -> Result<Self, AdviseError> {
-        if args.transport.version() == HttpVersion::Http2 {
-            return Err(AdviseError::Http2);
-        }
-        args.transport.check(std::iter::once(&args.url))?;
-        let mut url = Url::parse(&args.url)?;
-        if url.path == "/" {
-            url.path = STATUS_PATH.to_owned();
-        }
-        let headers = args.transport.headers()?;
-        let bytes = fetch::get(&url.path, &url.host_header(), &headers)?;
-        let tls = args.transport.tls(&url, HttpVersion::Http1)?;
-        Ok(Self { url, bytes, tls })
+fn request(args: &AdviseArgs) -> Result<Exchange, AdviseError> {
+    if args.transport.version() == HttpVersion::Http2 {
+        return Err(AdviseError::Http2);
     }
-
-    fn send(&self, timeout: Duration) -> Result<FetchedResponse, AdviseError> {
-        let address = self.url.resolve(timeout)?;
-        let request = fetch::Request { bytes: &self.bytes, answer_has_body: true };
-        fetch::fetch(&address, self.tls.as_ref(), request, timeout, BODY_BYTES_MAX)
-            .map_err(|error| AdviseError::NoAnswer { target: self.url.clone(), error })
+    args.transport.check(std::iter::once(&args.url))?;
+    let mut url = Url::parse(&args.url).map_err(ExchangeError::from)?;
+    if url.path == "/" {
+        url.path = STATUS_PATH.to_owned();
     }
+    let (headers, timeout) = (args.transport.headers()?, args.timeout);
+    let tls = args.transport.tls.options(HttpVersion::Http1);
+    Ok(Exchange { url, unix: None, headers, tls, timeout, body_bytes_max: BODY_BYTES_MAX })
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
-//! `hotrow check`: every problem of a configuration file.
+//! `hotrow check`: every problem of a configuration file, and of the database for it.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 
-use crate::config::{self, Overrides, Resolved, SourceConfig};
+use crate::config::auto::Auto;
+use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::init::auto::{self, AutoError};
+use crate::serve::{self, ServeError};
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -14,32 +17,80 @@ pub struct CheckArgs {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Check the file alone; the database is not asked
+    #[arg(long)]
+    offline: bool,
 }
 
-/// Runs `hotrow check`.
+/// Runs `hotrow check`: the file, then the database as at a start, without adding anything to it.
+/// The exit status is 3 if nothing answered there.
 ///
 /// # Errors
 /// Returns every problem of the file.
-pub fn check(args: &CheckArgs) -> Result<(), AutoError> {
-    let resolved = auto::load(&args.config, &Overrides::default(), None)?.resolved;
-    let certificates = config::check_files(&resolved, &args.config)?;
-    for warning in &resolved.warnings {
-        print_line(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));
+pub fn check(args: &CheckArgs) -> Result<Exit, ConfigError> {
+    let file = args.config.display();
+    let offline = config::load_offline(&args.config, &Overrides::default())?;
+    let certificates = config::check_files(&offline, &args.config)?;
+    let (checked, exit) = match args.offline {
+        true if Auto::of(&config::read_file(&args.config)?).is_some() => {
+            warn(args, &offline);
+            (
+                "the file is fine; the database has the collections, and was not asked".into(),
+                Exit::Fine,
+            )
+        }
+        true => {
+            warn(args, &offline);
+            (
+                format!("the file is fine; the database was not asked; {}", summary(&offline)),
+                Exit::Fine,
+            )
+        }
+        false => in_database(args)?,
+    };
+    match exit {
+        Exit::Fine => print_line(std::io::stdout(), &format!("{file}: {checked}")),
+        _ => print_line(std::io::stderr(), &format!("{file}: {checked}")),
     }
-    print_line(
-        std::io::stdout(),
-        &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
-    );
     for (table, certificates) in certificates {
         let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
         let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
-        let file = args.config.display();
         print_line(
             std::io::stdout(),
             &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
         );
     }
-    Ok(())
+    Ok(exit)
+}
+
+/// Checks the database, and returns what to say with the exit status.
+fn in_database(args: &CheckArgs) -> Result<(String, Exit), ConfigError> {
+    let unreachable = |why: String| {
+        (format!("the file is fine; the database was not reached: {why}"), Exit::Missed)
+    };
+    let refused =
+        |why: String| (format!("the file is fine; the database is not ready: {why}"), Exit::Failed);
+    let resolved = match auto::load(&args.config, &Overrides::default(), None) {
+        Ok(loaded) => loaded.resolved,
+        Err(AutoError::Config(error)) => return Err(error),
+        Err(AutoError::Catalogue { what, is_unreachable: true, .. }) => {
+            return Ok(unreachable(what));
+        }
+        Err(AutoError::Catalogue { what, .. }) => return Ok(refused(what)),
+    };
+    warn(args, &resolved);
+    let summary = summary(&resolved);
+    Ok(match serve::trial(resolved) {
+        Ok(()) => (format!("fine; {summary}"), Exit::Fine),
+        Err(ServeError::Unreachable(why)) => unreachable(why),
+        Err(error) => refused(error.to_string()),
+    })
+}
+
+fn warn(args: &CheckArgs, resolved: &Resolved) {
+    for warning in &resolved.warnings {
+        print_line(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));
+    }
 }
 
 /// Days before its end at which a certificate should be renewed.

@@ -1,111 +1,119 @@
 //! Command line: the arguments of every command, and the commands without a module of their own.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use hotrow_cli::Exit;
+use hotrow_cli::help::{Group, Program};
 use hotrow_cli::output::print_line;
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
+use hotrow_cli::{Exit, TOOLS};
 use hotrow_config::transport::Transport;
 
-use crate::advise::{AdviseArgs, AdviseError};
-use crate::check::CheckArgs;
+use crate::advise::{AdviseArgs, AdviseError, advise};
+use crate::check::{CheckArgs, check};
 use crate::config::address::ListenAddress;
 use crate::config::{ConfigError, Overrides};
-use crate::demo;
-use crate::describe::DescribeArgs;
-use crate::health::{HealthArgs, HealthError};
+use crate::demo::{self, DemoError};
+use crate::describe::{DescribeArgs, describe};
+use crate::health::{HealthArgs, HealthError, health};
 use crate::init::auto::{self, AutoError, Loaded};
 use crate::init::origin::ConnectionString;
-use crate::init::{InitArgs, InitError};
-use crate::key::{KeyArgs, NoRandomness};
+use crate::init::{InitArgs, InitError, init};
+use crate::key::{KeyArgs, NoRandomness, key};
 use crate::logging;
 #[cfg(feature = "hub")]
-use crate::relay::{RelayArgs, RelayError};
+use crate::relay::{RelayArgs, RelayError, relay};
 use crate::reload::{self, ConfigFile};
 use crate::serve::{self, Host, ServeError};
 use crate::serve_url::{self, UrlArgs, UrlError};
-use crate::tool::{ToolArgs, ToolError};
-use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
+use crate::tool::ToolError;
+use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs, uninstall_triggers};
 
-/// Records by id over HTTP, at memory speed, never staler than promised.
+/// Records by id over HTTP, at memory speed, never staler than promised
 #[derive(Debug, Parser)]
 #[command(name = "hotrow", version, long_version = LONG_VERSION.as_str())]
-#[command(arg_required_else_help = true)]
-#[command(after_help = EXIT_STATUS)]
+#[command(arg_required_else_help = true, after_help = HELP)]
 pub struct Cli {
     /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, 3 an \
-    objective was missed, 130 interrupted.";
+const HELP: &str = "Examples:
+  hotrow serve --demo
+  hotrow serve postgres://hotrow@db/shop
+  hotrow init --from postgres://hotrow@db/shop --output hotrow.toml
+  hotrow serve --config hotrow.toml
+
+Exit status of hotrow:
+  0: fine
+  1: failed
+  2: wrong usage or configuration
+  3: an objective was missed
+  130: interrupted";
+
+/// Commands by what they are for.
+const GROUPS: [Group; 4] = [
+    ("Serve", &["serve", "relay"]),
+    ("Prepare", &["init", "check", "key", "uninstall-triggers"]),
+    ("Operate", &["health", "top", "advise", "doctor"]),
+    ("Tools", &["load", "capacity", "verify", "lab"]),
+];
+
+/// Returns the command line, with the commands that `hotrow-lab` runs.
+pub fn program() -> Program {
+    let tools =
+        TOOLS.map(|(name, about)| clap::Command::new(name).about(about).disable_help_flag(true));
+    Program::new(Cli::command().subcommands(tools), &GROUPS)
+}
 
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the tables of a database, the collections of a configuration file, or a demonstration
+    /// Serve a database, the collections of a file, or a demonstration
     #[command(after_help = "Examples:\n  hotrow serve sqlite:shop.db\n  \
         hotrow serve env:DATABASE_URL --ttl 5s\n  hotrow serve --demo\n  \
         hotrow serve --config hotrow.toml --data :8080")]
     Serve(ServeArgs),
     /// Follow the database once, and publish its changes for servers
     #[cfg(feature = "hub")]
-    #[command(after_help = "Example:\n  hotrow relay --config hotrow.toml")]
+    #[command(after_help = "Examples:\n  hotrow relay --config hotrow.toml")]
     Relay(RelayArgs),
-    /// Check a configuration file and list every problem in it
-    #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
+    /// Check a configuration file, and the database as at a start; list every problem
+    #[command(after_help = "Examples:\n  hotrow check --config hotrow.toml\n  \
+        hotrow check --config hotrow.toml --offline\n\nExit status of hotrow check:\n  \
+        3: the file is fine, and the database was not reached")]
     Check(CheckArgs),
     /// Write a configuration file from a database's catalogue
     #[command(after_help = INIT_EXAMPLES)]
     Init(Box<InitArgs>),
-    /// Probe a running service: exit status 0 if it is alive or, with --ready, ready
+    /// Probe a running service: status 0 if it is alive or, with --ready, ready
     #[command(
         after_help = "Examples:\n  hotrow health\n  hotrow health --config hotrow.toml --ready\n  \
         hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
     )]
     Health(HealthArgs),
-    /// Ask a running service how much memory is worth it: its hit ratio at other capacities
+    /// Ask a running service how much memory is worth it: hit ratios at other capacities
     #[command(after_help = "Examples:\n  hotrow advise\n  hotrow advise --token-file admin.token \
         http://10.0.0.1:8081\n  hotrow advise --json")]
     Advise(AdviseArgs),
     /// Make API keys
-    #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
+    #[command(after_help = "Examples:\n  hotrow key new --name billing --role reader")]
     Key(KeyArgs),
-    /// Remove what `watch = "triggers"` added to a database: the change log and its triggers
+    /// Remove the change log and triggers of `watch = "triggers"` from a database
     #[command(after_help = "Examples:\n  hotrow uninstall-triggers --config hotrow.toml\n  \
         hotrow uninstall-triggers --database shop.db")]
     UninstallTriggers(UninstallTriggersArgs),
-    /// Load an HTTP server, measure it, and name its limit
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow load --help")]
-    Load(ToolArgs),
-    /// Find the highest rate that meets an objective, or the best number of connections, and name
-    /// the limit
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow capacity --help")]
-    Capacity(ToolArgs),
-    /// Check the consistency contract: write to a reserved table, read over HTTP, and check every
-    /// response
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow verify --help")]
-    Verify(ToolArgs),
-    /// Show running instances in the terminal: requests, latency, hit ratio, staleness, refusals
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow top --help")]
-    Top(ToolArgs),
-    /// Compare this machine's limits with a goal, and print how to raise them
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow doctor --help")]
-    Doctor(ToolArgs),
-    /// Compare whole deployments: services with proxies, caches and balancers
-    #[command(disable_help_flag = true, after_help = "Example:\n  hotrow lab list")]
-    Lab(ToolArgs),
     /// Write the resolved configuration for hotrow-lab, with its secrets
-    #[command(hide = true, after_help = "Example:\n  hotrow describe --config hotrow.toml")]
+    #[command(hide = true)]
     Describe(DescribeArgs),
     /// Write the manual pages and shell completions; for packages
-    #[command(hide = true, after_help = "Example:\n  hotrow pages target/pages")]
+    #[command(hide = true)]
     Pages(PagesArgs),
 }
 
@@ -170,123 +178,95 @@ fn demo_writes(text: &str) -> Result<NonZeroU32, String> {
         .ok_or_else(|| format!("must be a whole number between 1 and {most}"))
 }
 
-/// Failure of a command, by subsystem.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The database's catalogue gives no collections.
-    #[error(transparent)]
-    Catalogue(AutoError),
-    /// Serving could not start or could not continue.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// The relay could not start or could not continue.
-    #[cfg(feature = "hub")]
-    #[error(transparent)]
-    Relay(RelayError),
-    /// The database of `serve URL` is not served.
-    #[error(transparent)]
-    Url(UrlError),
-    /// The demonstration could not be set up.
-    #[error(transparent)]
-    Demo(#[from] demo::DemoError),
-    /// The triggers could not be removed.
-    #[error(transparent)]
-    UninstallTriggers(UninstallError),
-    /// No configuration file could be written.
-    #[error(transparent)]
-    Init(#[from] InitError),
-    /// The probed service is not healthy.
-    #[error(transparent)]
-    Health(#[from] HealthError),
-    /// There is no advice.
-    #[error(transparent)]
-    Advise(#[from] AdviseError),
-    /// The pages could not be written.
-    #[error(transparent)]
-    Pages(#[from] PagesError),
-    /// No key could be made.
-    #[error(transparent)]
-    Key(#[from] NoRandomness),
-    /// The workshop could not be started.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-}
-
-impl From<UrlError> for Failure {
-    fn from(error: UrlError) -> Self {
-        match error {
-            UrlError::Config(error) => Self::Config(error),
-            UrlError::Serve(error) => Self::Serve(error),
-            error => Self::Url(error),
-        }
-    }
-}
-
-impl From<AutoError> for Failure {
-    fn from(error: AutoError) -> Self {
-        match error {
-            AutoError::Config(error) => Self::Config(error),
-            error @ AutoError::Catalogue { .. } => Self::Catalogue(error),
-        }
-    }
-}
-
-#[cfg(feature = "hub")]
-impl From<RelayError> for Failure {
-    fn from(error: RelayError) -> Self {
-        match error {
-            RelayError::Config(error) => error.into(),
-            error => Self::Relay(error),
-        }
-    }
-}
-
-impl From<UninstallError> for Failure {
-    fn from(error: UninstallError) -> Self {
-        match error {
-            UninstallError::Config(error) => Self::Config(error),
-            error @ UninstallError::Database(_) => Self::UninstallTriggers(error),
-        }
-    }
+/// Failure of a command: its last line and the exit status.
+#[derive(Debug)]
+pub struct Failure {
+    line: String,
+    exit: Exit,
 }
 
 impl Failure {
+    fn of(command: &str, error: &impl Display, exit: Exit) -> Self {
+        Self { line: format!("hotrow{command}: {error}"), exit }
+    }
+
     /// Reports the failure on standard error and returns the exit status.
-    #[must_use]
     pub fn report(self) -> Exit {
-        match self {
-            Self::Config(_) => {
-                print_line(std::io::stderr(), &self.to_string());
-                Exit::Usage
-            }
-            Self::Url(ref url) => {
-                print_line(std::io::stderr(), &self.to_string());
-                match url {
-                    UrlError::Database(e) => e.exit(),
-                    _ => Exit::Usage,
+        if self.exit != Exit::Interrupted {
+            logging::last_line(&self.line);
+        }
+        self.exit
+    }
+}
+
+/// Makes failures of the errors of commands.
+macro_rules! failures {
+    ($($(#[$attribute:meta])* $error:ty: $name:ident => $failure:expr;)+) => {
+        $(
+            $(#[$attribute])*
+            impl From<$error> for Failure {
+                fn from($name: $error) -> Self {
+                    $failure
                 }
             }
-            Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
-            Self::Init(e) => {
-                print_line(std::io::stderr(), &format!("hotrow init: {e}"));
-                e.exit()
-            }
-            Self::Health(e) => {
-                print_line(std::io::stderr(), &format!("hotrow health: {e}"));
-                e.exit()
-            }
-            Self::Advise(e) => {
-                print_line(std::io::stderr(), &format!("hotrow advise: {e}"));
-                e.exit()
-            }
-            other => {
-                logging::last_line(&format!("hotrow: {other}"));
-                Exit::Failed
-            }
+        )+
+    };
+}
+
+failures! {
+    ConfigError: error => Self { line: error.to_string(), exit: Exit::Usage };
+    AutoError: error => match error {
+        AutoError::Config(error) => error.into(),
+        error @ AutoError::Catalogue { .. } => Self::of("", &error, Exit::Failed),
+    };
+    ServeError: error => Self::of("", &error, Exit::Failed);
+    #[cfg(feature = "hub")]
+    RelayError: error => match error {
+        RelayError::Config(error) => error.into(),
+        error => Self::of("", &error, Exit::Failed),
+    };
+    UrlError: error => match error {
+        UrlError::Config(error) => error.into(),
+        UrlError::Serve(error) => error.into(),
+        UrlError::Database(ref of) => Self { exit: of.exit(), line: error.to_string() },
+        UrlError::Triggers => Self { line: error.to_string(), exit: Exit::Usage },
+    };
+    DemoError: error => match error {
+        DemoError::Interrupted => Self::of("", &error, Exit::Interrupted),
+        error => Self::of("", &error, Exit::Failed),
+    };
+    UninstallError: error => match error {
+        UninstallError::Config(error) => error.into(),
+        error => Self::of("", &error, Exit::Failed),
+    };
+    InitError: error => Self::of(" init", &error, error.exit());
+    HealthError: error => Self::of(" health", &error, error.exit());
+    AdviseError: error => Self::of(" advise", &error, error.exit());
+    PagesError: error => Self::of("", &error, Exit::Failed);
+    NoRandomness: error => Self::of("", &error, Exit::Failed);
+    ToolError: error => Self::of("", &error, Exit::Failed);
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The cause of its failure.
+    pub fn run(self) -> Result<Exit, Failure> {
+        match self {
+            Self::Serve(args) => serve(&args)?,
+            #[cfg(feature = "hub")]
+            Self::Relay(args) => relay(&args)?,
+            Self::Check(args) => return Ok(check(&args)?),
+            Self::Init(args) => return Ok(init(&args)?),
+            Self::Health(args) => health(&args)?,
+            Self::Advise(args) => advise(&args)?,
+            Self::Key(args) => key(&args)?,
+            Self::UninstallTriggers(args) => uninstall_triggers(&args)?,
+            Self::Describe(args) => describe(&args)?,
+            Self::Pages(args) => pages::write(&program(), &args)?,
         }
+        Ok(Exit::Fine)
     }
 }
 
@@ -294,9 +274,9 @@ impl Failure {
 ///
 /// # Errors
 /// Returns the cause if serving could not start or could not continue.
-pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
+fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let address = |of: Option<ListenAddress>| of.map(|ListenAddress(address)| address);
-    let overrides = Overrides { data: address(args.data), admin: address(args.admin) };
+    let overrides = Overrides { data: address(args.data), admin: address(args.admin), keys: None };
     // The last lines of the log are not lost.
     let on_abort = OnAbort::act(logging::flush);
     let host = Host::start(on_abort.clone())?;
@@ -306,7 +286,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let Some(file) = &args.what.config else {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
-    let Loaded { resolved, text, file_text, collections, .. } = auto::load(file, &overrides, None)?;
+    let Loaded { resolved, text, file_text, collections, overrides, .. } =
+        auto::load(file, &overrides, None)?;
     let scheme_of = |of: &Transport| if of.tls.is_some() { "https" } else { "http" };
     let scheme = scheme_of(&resolved.server.transport);
     let admin_scheme = scheme_of(&resolved.server.admin_transport);
@@ -325,14 +306,6 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let hash = reload::hash(&file_text);
     let file = ConfigFile { path: file.clone(), overrides, text, hash, collections };
     Ok(serve::run(resolved, Some(file), host, ready)?)
-}
-
-/// Runs `hotrow pages`.
-///
-/// # Errors
-/// Returns the file that could not be written.
-pub fn write_pages(args: &PagesArgs) -> Result<(), Failure> {
-    Ok(pages::write(&Cli::command(), args)?)
 }
 
 #[cfg(test)]
@@ -358,6 +331,7 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1 --data localhost:8080",
             "hotrow check --config f",
+            "hotrow check --config f --offline",
             "hotrow init --from sqlite:f",
             "hotrow init --from env:A --output f --force --schema a,b --tables c --url-env B --json",
             "hotrow health",
@@ -368,8 +342,6 @@ mod tests {
             "hotrow advise unix:/s",
             "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
-            "hotrow load",
-            "hotrow verify --anything x --help",
             "hotrow describe --config f",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
@@ -400,18 +372,6 @@ mod tests {
             ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {
             assert_eq!(kind(bad), Err(why), "{bad}");
-        }
-    }
-
-    #[test]
-    fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(
-                help.contains(&format!("hotrow {}", command.get_name())),
-                "{}",
-                command.get_name()
-            );
         }
     }
 }

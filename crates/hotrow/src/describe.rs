@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use hotrow_cli::described::{Described, DescribedCollection, DescribedEmbed, DescribedSource};
 use hotrow_cli::output::print_line;
-use hotrow_source::spec::{CollectionConfig, EmbedConfig, KeyTypeName};
+use hotrow_source::spec::{CollectionConfig, EmbedConfig};
 
 use crate::config::{Overrides, Resolved, SourceConfig};
 use crate::init::auto::{self, AutoError};
@@ -69,7 +69,7 @@ fn collection(records: &CollectionConfig, all: &[CollectionConfig]) -> Described
         name: records.name.clone(),
         table: records.table.clone(),
         key: records.key.clone(),
-        key_types: records.key_types.iter().map(|name| key_type(*name).to_owned()).collect(),
+        key_types: records.key_types.iter().map(|name| name.word().to_owned()).collect(),
         aliases: all.iter().filter_map(alias).collect(),
         embed: records.embed.iter().map(embed).collect(),
     }
@@ -83,15 +83,5 @@ fn embed(embed: &EmbedConfig) -> DescribedEmbed {
         on: embed.on.clone(),
         order_by: order.collect(),
         limit: embed.limit,
-    }
-}
-
-fn key_type(name: KeyTypeName) -> &'static str {
-    match name {
-        KeyTypeName::Integer => "integer",
-        KeyTypeName::Text => "text",
-        KeyTypeName::Uuid => "uuid",
-        KeyTypeName::ObjectId => "objectid",
-        KeyTypeName::Bytes => "bytes",
     }
 }

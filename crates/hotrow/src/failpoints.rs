@@ -136,7 +136,6 @@ impl Failpoints {
 
     /// Returns the rules of the hub that are in force.
     #[cfg(feature = "hub")]
-    #[must_use]
     pub fn rules_in_force(&self) -> hotrow_hub_nats::config::Rules {
         // Once per process.
         hotrow_hub_nats::config::Rules::without(self.rules.clone().leak())
@@ -144,7 +143,6 @@ impl Failpoints {
 
     /// Returns the rules of a resumed feed that are in force.
     #[cfg(feature = "mysql")]
-    #[must_use]
     pub fn resume_rules_in_force(&self) -> hotrow_source_mysql::resume_rules::ResumeRules {
         // Once per process.
         hotrow_source_mysql::resume_rules::ResumeRules::without(self.resume_rules.clone().leak())
@@ -152,7 +150,6 @@ impl Failpoints {
 
     /// Returns the rules of embedded rows that are in force.
     #[cfg(feature = "mysql")]
-    #[must_use]
     pub fn embedded_rules_in_force(&self) -> hotrow_source_mysql::embedded_rules::EmbeddedRules {
         // Once per source.
         let disabled = self.embedded_rules.clone().leak();
@@ -160,7 +157,6 @@ impl Failpoints {
     }
 
     /// Returns whether a safeguard is disabled.
-    #[must_use]
     pub fn disables(&self, safeguard: Safeguard) -> bool {
         self.safeguards.contains(&safeguard)
     }

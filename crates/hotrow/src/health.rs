@@ -1,22 +1,20 @@
 //! `hotrow health`: one request to a health endpoint, for the probes of containers and supervisors.
 //! It needs neither a shell nor curl, so it works in an image that has only this program.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
+use hotrow_cli::transport_args::TlsArgs;
 use hotrow_config::transport::Transport;
-use hotrow_transport::fetch::{self, FetchError, FetchedResponse, Request, RequestError};
-use hotrow_transport::target::{Address, TargetError, Url};
-use hotrow_transport::tls::{HttpVersion, Tls, TlsError, TlsOptions};
+use hotrow_transport::target::Url;
+use hotrow_transport::tls::HttpVersion;
 
 use crate::config::{self, ConfigError, Overrides};
-use hotrow_cli::transport_args::TlsArgs;
+use crate::exchange::{Exchange, ExchangeError};
 
 /// The admin address when a configuration names none.
 const DEFAULT_URL: &str = "http://127.0.0.1:8081";
@@ -42,16 +40,11 @@ pub struct HealthArgs {
     #[arg(long)]
     ready: bool,
     /// Time for the whole probe
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = hotrow_cli::positive_duration)]
     timeout: Duration,
     /// Options of HTTPS.
     #[command(flatten)]
     tls: TlsArgs,
-}
-
-fn timeout(text: &str) -> Result<Duration, String> {
-    let timeout = hotrow_cli::duration(text)?;
-    if timeout.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(timeout) }
 }
 
 /// Reason why the service does not count as healthy.
@@ -60,31 +53,9 @@ pub enum HealthError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The URL is wrong, or its host unknown.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The path is wrong.
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    /// TLS cannot be configured.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     /// There is no answer.
-    #[error("{target}: {error}")]
-    NoAnswer {
-        /// What was probed.
-        target: String,
-        /// The cause.
-        error: FetchError,
-    },
-    /// Name resolution or the connection took too long.
-    #[error("{target}: no answer within {timeout:?}")]
-    Late {
-        /// What was probed.
-        target: String,
-        /// The limit.
-        timeout: Duration,
-    },
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The answer's status is not 2xx.
     #[error("{target} answered {status}: {body}")]
     Unhealthy {
@@ -95,21 +66,15 @@ pub enum HealthError {
         /// The beginning of the body.
         body: String,
     },
-    /// The system refuses a thread.
-    #[error("no thread for the probe could be started: {0}")]
-    Thread(#[from] io::Error),
 }
 
 impl HealthError {
     /// Returns the exit status: 2 if the command line or the configuration is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::Request(_) | Self::Target(TargetError::Url { .. }) => {
-                Exit::Usage
-            }
-            Self::Tls(error) if error.is_usage() => Exit::Usage,
-            _ => Exit::Failed,
+            Self::Config(_) => Exit::Usage,
+            Self::Exchange(error) => error.exit(),
+            Self::Unhealthy { .. } => Exit::Failed,
         }
     }
 }
@@ -119,18 +84,9 @@ impl HealthError {
 /// # Errors
 /// Returns why the service does not count as healthy.
 pub fn health(args: &HealthArgs) -> Result<(), HealthError> {
-    let probe = Probe::new(args)?;
-    let (target, timeout) = (probe.target(), probe.timeout);
-    // Name resolution and connecting to a Unix socket have no time limit of their own. The process
-    // ends while the thread may still wait.
-    let (sender, receiver) = mpsc::channel();
-    let run = move || {
-        let _ = sender.send(probe.send());
-    };
-    std::thread::Builder::new().name("probe".to_owned()).spawn(run)?;
-    let response = receiver
-        .recv_timeout(timeout)
-        .map_err(|_| HealthError::Late { target: target.clone(), timeout })??;
+    let probe = probe(args)?;
+    let target = probe.target();
+    let response = probe.run()?;
     if !(200..300).contains(&response.status) {
         let (status, body) = (response.status, shown(&response.text()));
         return Err(HealthError::Unhealthy { target, status, body });
@@ -139,52 +95,19 @@ pub fn health(args: &HealthArgs) -> Result<(), HealthError> {
     Ok(())
 }
 
-/// A request that is ready to be sent.
-struct Probe {
-    url: Url,
-    unix: Option<PathBuf>,
-    request: Vec<u8>,
-    tls: TlsOptions,
-    timeout: Duration,
-}
-
-impl Probe {
-    fn new(args: &HealthArgs) -> Result<Self, HealthError> {
-        let (url, unix) = match (&args.url, &args.config) {
-            (Some(url), _) => (url.clone(), args.unix.clone()),
-            (None, Some(file)) => configured(file)?,
-            (None, None) => (DEFAULT_URL.to_owned(), args.unix.clone()),
-        };
-        let mut url = Url::parse(&url)?;
-        if url.path == "/" {
-            url.path = if args.ready { "/readyz" } else { "/healthz" }.to_owned();
-        }
-        let request = fetch::get(&url.path, &url.host_header(), &[])?;
-        let tls = args.tls.options(HttpVersion::Http1);
-        Ok(Self { url, unix, request, tls, timeout: args.timeout })
+fn probe(args: &HealthArgs) -> Result<Exchange, HealthError> {
+    let (url, unix) = match (&args.url, &args.config) {
+        (Some(url), _) => (url.clone(), args.unix.clone()),
+        (None, Some(file)) => configured(file)?,
+        (None, None) => (DEFAULT_URL.to_owned(), args.unix.clone()),
+    };
+    let mut url = Url::parse(&url).map_err(ExchangeError::from)?;
+    if url.path == "/" {
+        url.path = if args.ready { "/readyz" } else { "/healthz" }.to_owned();
     }
-
-    /// Returns what is probed, for messages.
-    fn target(&self) -> String {
-        match &self.unix {
-            Some(path) => format!("{} {}", path.display(), self.url.path),
-            None => self.url.to_string(),
-        }
-    }
-
-    fn send(&self) -> Result<FetchedResponse, HealthError> {
-        let address = match &self.unix {
-            Some(path) => Address::Unix(path.clone()),
-            None => self.url.resolve(self.timeout)?,
-        };
-        let tls = match self.url.secure {
-            true => Some(Tls::new(&self.url.host, &self.tls)?),
-            false => None,
-        };
-        let request = Request { bytes: &self.request, answer_has_body: true };
-        fetch::fetch(&address, tls.as_ref(), request, self.timeout, BODY_BYTES_MAX)
-            .map_err(|error| HealthError::NoAnswer { target: self.target(), error })
-    }
+    let tls = args.tls.options(HttpVersion::Http1);
+    let (headers, timeout) = (Vec::new(), args.timeout);
+    Ok(Exchange { url, unix, headers, tls, timeout, body_bytes_max: BODY_BYTES_MAX })
 }
 
 /// Returns the URL of a configuration's admin API, and its Unix socket. That is preferred: it needs
@@ -238,9 +161,8 @@ mod tests {
 
     #[test]
     fn wrong_usage_and_an_unhealthy_service_have_different_statuses() {
-        let exit = |url: &str| Url::parse(url).map_err(HealthError::from).unwrap_err().exit();
+        let exit = |url: &str| Url::parse(url).map_err(ExchangeError::from).unwrap_err().exit();
         assert_eq!(exit("ftp://a"), Exit::Usage);
-        let late = HealthError::Late { target: String::new(), timeout: Duration::ZERO };
-        assert_eq!(late.exit(), Exit::Failed);
+        assert_eq!(ExchangeError::Late(String::new(), Duration::ZERO).exit(), Exit::Failed);
     }
 }

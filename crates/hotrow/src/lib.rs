@@ -12,6 +12,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod describe;
+pub mod exchange;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
 mod fit;

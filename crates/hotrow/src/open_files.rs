@@ -40,7 +40,6 @@ pub enum Fit {
 }
 
 /// Compares the needed open files with a limit.
-#[must_use]
 pub fn fit(wanted: &OpenFileNeeds, limit: Option<u64>) -> Fit {
     let Some(limit) = limit else { return Fit::Fits };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);

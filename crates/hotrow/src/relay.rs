@@ -70,7 +70,7 @@ fn subsystem(error: impl std::fmt::Display) -> RelayError {
 /// The cause if it could not start or could not continue.
 pub fn relay(args: &RelayArgs) -> Result<(), RelayError> {
     let host = Host::start(OnAbort::act(logging::flush))?;
-    let overrides = Overrides { data: None, admin: args.admin };
+    let overrides = Overrides { admin: args.admin, ..Overrides::default() };
     let mut resolved = auto::load(&args.config, &overrides, None)?.resolved;
     let hub = resolved.hub.take().ok_or(RelayError::NoHub)?;
     #[cfg(feature = "failpoints")]

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::accept_queue;
 use crate::catalog_checks;
-use crate::config::Resolved;
+use crate::config::{Resolved, SourceConfig};
 #[cfg(feature = "failpoints")]
 use crate::failpoints::Failpoints;
 use crate::fit;
@@ -188,6 +188,22 @@ fn compose(
     // The supervisor catches panics; the shutdown applies between two runs too.
     following.into_iter().for_each(|feed| _ = feed.join());
     served
+}
+
+/// Opens the databases as a start does, and checks what the file says of their columns. Nothing is
+/// added to a database.
+///
+/// # Errors
+/// The first database that cannot be served or reached.
+pub(crate) fn trial(resolved: Resolved) -> Result<(), ServeError> {
+    #[cfg(feature = "hub")]
+    let hub = (resolved.hub, resolved.cache.max_staleness);
+    #[cfg(not(feature = "hub"))]
+    let hub = ();
+    let mut configs = resolved.sources;
+    configs.iter_mut().for_each(SourceConfig::try_only);
+    let (sources, _) = open_all(&resolved.server, configs, &hub, &Host::for_trial())?;
+    catalog_checks::check(&resolved.server, &sources).map_err(subsystem)
 }
 
 /// Reload of the configuration, before the service runs.

@@ -8,19 +8,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::Args;
-use hotrow_cli::version;
+use hotrow_cli::{TOOLS, version};
 
 /// Name of the program.
 const PROGRAM: &str = "hotrow-lab";
-
-/// Arguments of a command of `hotrow-lab`.
-#[derive(Debug, Args)]
-pub struct ToolArgs {
-    /// Arguments of the command; see its --help
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    arguments: Vec<OsString>,
-}
 
 /// `hotrow-lab` cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -41,21 +32,22 @@ pub enum ToolError {
     },
 }
 
-/// Replaces this process by `hotrow-lab`, with `command` before the arguments. Returns only when
-/// that fails.
-#[must_use]
-pub fn start(command: Option<&str>, args: &ToolArgs) -> ToolError {
+/// Replaces this process by `hotrow-lab` if the arguments name a command of it. Returns only when
+/// they do not, or when that fails.
+pub fn start(arguments: &[OsString]) -> Option<ToolError> {
+    let (name, rest) = arguments.get(1..)?.split_first()?;
+    TOOLS.iter().find(|(tool, _)| name == tool)?;
     let program = match std::env::current_exe() {
         Ok(own) => own.with_file_name(PROGRAM),
-        Err(error) => return ToolError::Start { program: PROGRAM.into(), error },
+        Err(error) => return Some(ToolError::Start { program: PROGRAM.into(), error }),
     };
     let error = Command::new(&program)
-        .args(command)
-        .args(&args.arguments)
+        .args(Some(name).filter(|name| *name != "lab"))
+        .args(rest)
         .env(version::STARTED_BY, version::identity())
         .exec();
-    if error.kind() == io::ErrorKind::NotFound {
-        return ToolError::Missing(program);
-    }
-    ToolError::Start { program, error }
+    Some(match error.kind() {
+        io::ErrorKind::NotFound => ToolError::Missing(program),
+        _ => ToolError::Start { program, error },
+    })
 }

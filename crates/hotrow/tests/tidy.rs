@@ -51,6 +51,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ARCHITECTURE.md names the crates", documents::architecture),
     ("ARCHITECTURE.md lists the files of a hit and a miss", paths::paths),
     ("targets of links exist", documents::links),
+    ("docs/SUMMARY.md names each page", documents::contents),
     ("docs/reference is what the code says", reference::reference),
     ("the runbook has a section for each alert", monitoring::alerts),
     ("rules, dashboard and runbook use documented metrics", monitoring::metrics),

@@ -40,7 +40,6 @@ impl<'a> Authority<'a> {
     }
 
     /// Returns the IP address if the host is one.
-    #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         let text = std::str::from_utf8(self.host).ok()?;
         match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
@@ -50,7 +49,6 @@ impl<'a> Authority<'a> {
     }
 
     /// Returns the port number, or `default` without a port.
-    #[must_use]
     pub fn port_or(&self, default: u32) -> u32 {
         self.port.filter(|digits| !digits.is_empty()).map_or(default, number)
     }

@@ -48,7 +48,6 @@ impl BodyDecoder {
     }
 
     /// Returns whether the body is complete.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         match &self.0 {
             Position::Left(bytes) => *bytes == 0,

@@ -71,7 +71,6 @@ pub struct FieldsBuf {
 
 impl FieldsBuf {
     /// Returns the fields.
-    #[must_use]
     pub fn as_fields(&self) -> Fields<'_> {
         Fields { bytes: &self.bytes, places: &self.places }
     }

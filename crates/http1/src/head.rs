@@ -276,14 +276,12 @@ impl HeadParser {
 
 impl<'a> Head<'a> {
     /// Returns the method: a token, compared with regard to case.
-    #[must_use]
     pub fn method(&self) -> &'a [u8] {
         let (start, end, _) = self.parser.request_line;
         &self.bytes[start as usize..end as usize]
     }
 
     /// Returns the request target as it was sent.
-    #[must_use]
     pub fn target(&self) -> &'a str {
         let (_, before, end) = self.parser.request_line;
         // `target::is_sound` has checked that it is UTF-8.
@@ -292,26 +290,22 @@ impl<'a> Head<'a> {
 
     /// Returns path and query of the target, both as they were sent. The path of `*` is `*`; a
     /// target of CONNECT has none.
-    #[must_use]
     pub fn path_and_query(&self) -> (&'a str, Option<&'a str>) {
         target::path_and_query(self.target())
     }
 
     /// Returns the header fields.
-    #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         Fields::new(self.bytes, &self.parser.fields)
     }
 
     /// Returns whether the client lets the connection stay open (RFC 9112 section 9.3).
-    #[must_use]
     pub fn keeps_alive(&self) -> bool {
         !self.parser.close && (self.version == Version::Http11 || self.parser.keep_alive)
     }
 
     /// Returns whether the client waits for `100 Continue` before it sends the body (RFC 9110
     /// section 10.1.1).
-    #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.parser.expects_continue && self.version == Version::Http11
     }
@@ -319,7 +313,6 @@ impl<'a> Head<'a> {
 
 /// Returns whether a message that begins with `bytes` is a HEAD request, as far as it has arrived:
 /// its answer has no body, with any status (RFC 9110 section 9.3.2).
-#[must_use]
 pub fn is_head_request(bytes: &[u8]) -> bool {
     // Empty lines before a request are ignored, see [`HeadParser::parse`].
     let first = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());

@@ -41,7 +41,6 @@ pub struct Limits {
 
 /// Returns whether names may contain the byte (RFC 9110 section 5.6.2). The load generator has its
 /// own version, so that an error of one shows in the other.
-#[must_use]
 pub fn is_token(byte: u8) -> bool {
     search::TOKEN[usize::from(byte)]
 }

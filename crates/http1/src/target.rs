@@ -10,7 +10,6 @@ const TARGET: [bool; 256] = table(b"!$%&'()*+,-./:;=?@[\\]^_{|}~");
 
 /// Returns whether `target` has a form that `method` accepts: a path, a URL, `*` for OPTIONS, a
 /// host and a port for CONNECT; and consists of bytes that a target may have, or of UTF-8.
-#[must_use]
 pub fn is_sound(method: &[u8], target: &[u8]) -> bool {
     let form = match (method, target) {
         (b"CONNECT", _) => is_host_with_port(target),
@@ -27,7 +26,6 @@ fn is_sound_utf8(target: &[u8]) -> bool {
 }
 
 /// Returns path and query of a sound target.
-#[must_use]
 pub fn path_and_query(target: &str) -> (&str, Option<&str>) {
     let origin = match target.as_bytes() {
         [b'/', ..] | b"*" => target,

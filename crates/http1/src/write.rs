@@ -54,7 +54,6 @@ pub fn hexadecimal(out: &mut Vec<u8>, number: u64) {
 
 /// Returns a number as 16 hexadecimal digits.
 #[inline]
-#[must_use]
 pub fn hexadecimal_digits(number: u64) -> [u8; 16] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     std::array::from_fn(|i| DIGITS[(number >> (60 - 4 * i)) as usize & 15])

@@ -224,13 +224,11 @@ impl Connection {
     }
 
     /// Returns whether the client has sent a part of a head, and must send the rest.
-    #[must_use]
     pub fn is_head_open(&self) -> bool {
         self.open_head.is_some()
     }
 
     /// Returns the number of open streams.
-    #[must_use]
     pub fn open_streams(&self) -> usize {
         self.streams.open()
     }
@@ -245,7 +243,6 @@ impl Connection {
     }
 
     /// Returns whether the client knows that the connection ends, and nothing is open.
-    #[must_use]
     pub fn has_left(&self) -> bool {
         matches!(self.leaving, Leaving::After(_)) && self.streams.open() == 0
     }

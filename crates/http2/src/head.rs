@@ -101,25 +101,21 @@ impl HeadText {
     }
 
     /// Returns the text of a head that has ended well.
-    #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// Returns its `Content-Length`.
-    #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.content_length
     }
 
     /// Returns whether it is a HEAD request.
-    #[must_use]
     pub fn is_head_request(&self) -> bool {
         self.method.is_some_and(|method| self.value(method) == b"HEAD")
     }
 
     /// Returns what decoding it has cost: its size as a header list (RFC 9113 section 6.5.2).
-    #[must_use]
     pub fn work(&self) -> usize {
         self.seen_bytes.saturating_add(self.fields * FIELD_BYTES)
     }

@@ -105,13 +105,11 @@ impl HubConfig {
 }
 
 /// Returns whether a text is the address of a server.
-#[must_use]
 pub fn is_address(text: &str) -> bool {
     text.parse::<async_nats::ServerAddr>().is_ok_and(|server| !server.host().is_empty())
 }
 
 /// Returns the tags of collections, in their order.
-#[must_use]
 pub fn tags(collections: &[CollectionConfig], schemas: &[KeySchema]) -> Vec<Tag> {
     let of = |(config, schema): (&CollectionConfig, &KeySchema)| {
         let tag = if config.is_alias { Tag::of_alias } else { Tag::of };

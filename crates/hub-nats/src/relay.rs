@@ -69,7 +69,6 @@ impl Relay {
     }
 
     /// Returns its counters.
-    #[must_use]
     pub fn counts(&self) -> Arc<RelayCounts> {
         Arc::clone(&self.counts)
     }

@@ -69,7 +69,6 @@ pub struct RelayState {
 
 impl RelayCounts {
     /// Returns the state now.
-    #[must_use]
     pub fn state(&self, now: Nanos) -> RelayState {
         let term = self.term.lock().clone();
         let publisher = term.as_ref().map(|term| term.0.publisher.lock());

@@ -29,7 +29,6 @@ pub const NONCE_BYTES: usize = 25;
 const EVENTS_MAX: usize = MESSAGE_BYTES_MAX / 2;
 
 /// Returns the binary form of a message.
-#[must_use]
 pub fn encode(message: &Message) -> Vec<u8> {
     let mut writer = Writer::new();
     let kind = match message.body {
@@ -104,7 +103,6 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
 }
 
 /// Returns the binary form of a nonce.
-#[must_use]
 pub fn encode_nonce(nonce: Nonce) -> [u8; NONCE_BYTES] {
     let mut bytes = [FORM; NONCE_BYTES];
     bytes[1..9].copy_from_slice(&nonce.instance.to_be_bytes());
@@ -113,7 +111,6 @@ pub fn encode_nonce(nonce: Nonce) -> [u8; NONCE_BYTES] {
 }
 
 /// Returns the nonce of these bytes; `None` if they are none.
-#[must_use]
 pub fn decode_nonce(bytes: &[u8]) -> Option<Nonce> {
     let (form, rest) = bytes.split_first()?;
     let (instance, rest) = rest.split_first_chunk::<8>()?;
@@ -348,7 +345,6 @@ fn read_gtid(reader: &mut Reader<'_>) -> Result<Gtid, DecodeError> {
 
 impl Event {
     /// Returns the collection that the event is about.
-    #[must_use]
     pub fn collection(&self) -> Tag {
         match self {
             Self::Change { collection, .. }
@@ -359,13 +355,11 @@ impl Event {
     }
 
     /// Returns whether a table changed its shape.
-    #[must_use]
     pub fn is_of_schema(&self) -> bool {
         matches!(self, Self::Flush { cause: FlushReason::Schema, .. })
     }
 
     /// Returns an upper bound of its encoded length, its collection included.
-    #[must_use]
     pub fn bytes_max(&self) -> usize {
         const FIXED: usize = 39;
         FIXED

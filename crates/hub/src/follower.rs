@@ -143,13 +143,11 @@ impl Follower {
     }
 
     /// Returns whether the server follows a chain without a loss.
-    #[must_use]
     pub fn is_joined(&self) -> bool {
         self.is_joined
     }
 
     /// Returns the chain and the counter of the last message.
-    #[must_use]
     pub fn place(&self) -> Option<(Generation, u64)> {
         self.followed.map(|followed| (followed.generation, followed.counter))
     }

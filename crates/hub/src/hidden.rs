@@ -61,7 +61,6 @@ impl Hidden {
     }
 
     /// Returns the changes that remain; `None` if they are not known, or more than `most`.
-    #[must_use]
     pub fn list(&self, most: usize) -> Option<Vec<Mark>> {
         let known = !self.unsettled && self.overflow.is_empty() && self.marks.len() <= most;
         known.then(|| self.marks.clone())

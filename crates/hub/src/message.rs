@@ -202,7 +202,6 @@ pub struct Loss {
 
 impl Mark {
     /// Returns whether a read of `visible` saw the change.
-    #[must_use]
     pub fn is_in(&self, visible: &Visible) -> bool {
         match (self, visible) {
             (Self::Transaction(xid), Visible::Snapshot(snapshot)) => snapshot.contains(*xid),
@@ -213,7 +212,6 @@ impl Mark {
     }
 
     /// Returns whether a read of `visible` saw this change and every earlier one that ever commits.
-    #[must_use]
     pub fn is_passed_by(&self, visible: &Visible) -> bool {
         match (self, visible) {
             // Transactions are numbered at their start: a lower one may commit later.
@@ -236,7 +234,6 @@ impl Mark {
     }
 
     /// Returns an upper bound of its encoded length.
-    #[must_use]
     pub(crate) fn bytes_max(&self) -> usize {
         match self {
             Self::Transaction(_) | Self::Commit(_) => 9,
@@ -265,7 +262,6 @@ impl Visible {
     }
 
     /// Returns it as a version in the log of this incarnation.
-    #[must_use]
     pub fn version(&self, incarnation: u64) -> Version {
         match self {
             Self::Snapshot(snapshot) => {
@@ -278,7 +274,6 @@ impl Visible {
 }
 
 /// Cuts a text to [`TEXT_BYTES_MAX`] bytes.
-#[must_use]
 pub fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
 }

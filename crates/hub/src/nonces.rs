@@ -100,7 +100,6 @@ impl Nonces {
     }
 
     /// Returns the instances that asked within the last minute.
-    #[must_use]
     pub fn instances(&self, now: Nanos) -> usize {
         self.places.values().filter(|place| now.since(place.asked_at) < COUNTED_FOR).count()
     }

@@ -276,7 +276,6 @@ impl Publisher {
     }
 
     /// Returns whether a chain must begin before anything can be taken.
-    #[must_use]
     pub fn wants_beginning(&self) -> bool {
         self.feed != Feed::Stopped && !matches!(self.chain, Chain::Open { .. })
     }
@@ -391,20 +390,17 @@ impl Publisher {
 
     /// Returns the point of the log before which the stream has acknowledged every change, for a
     /// feed whose place the database keeps.
-    #[must_use]
     pub fn confirmable(&self) -> u64 {
         self.confirmable.complete
     }
 
     /// Returns where a feed goes on whose place the stream keeps: before it the stream has
     /// acknowledged every change.
-    #[must_use]
     pub fn landmark(&self) -> Option<Landmark> {
         self.confirmable.landmark
     }
 
     /// Returns the chain that is open.
-    #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         match self.chain {
             Chain::Open { generation, .. } => Some(generation),
@@ -413,20 +409,17 @@ impl Publisher {
     }
 
     /// Returns the bytes of events that wait.
-    #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.queue_bytes
     }
 
     /// Returns the number of instances that asked within the last minute.
-    #[must_use]
     pub fn instances(&self, now: Nanos) -> usize {
         self.nonces.instances(now)
     }
 }
 
 /// Returns the mark of a change that messages can carry; `None` for those of other engines.
-#[must_use]
 pub fn mark_of(change: hotrow_types::version::ChangeId) -> Option<Mark> {
     use hotrow_types::version::ChangeId;
     match change {

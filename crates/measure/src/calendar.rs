@@ -19,7 +19,6 @@ pub struct CivilDate {
 /// reaches that.
 ///
 /// Source: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-#[must_use]
 pub fn civil_date(days: i64) -> CivilDate {
     const CYCLE_DAYS: i64 = 146_097;
     /// Days from 0000-03-01 to 1970-01-01.
@@ -37,7 +36,6 @@ pub fn civil_date(days: i64) -> CivilDate {
 }
 
 /// Formats seconds since 1970 by `date -u +%Y-%m-%d`, as in `2026-11-21`.
-#[must_use]
 pub fn iso_date(unix_s: u64) -> String {
     // A count of seconds has far fewer days than an `i64` holds.
     let CivilDate { year, month, day } = civil_date((unix_s / 86_400) as i64);
@@ -45,7 +43,6 @@ pub fn iso_date(unix_s: u64) -> String {
 }
 
 /// Formats the time of day of seconds since 1970, in UTC, as in `23:59:58`.
-#[must_use]
 pub fn iso_time(unix_s: u64) -> String {
     let second = unix_s % 86_400;
     format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)

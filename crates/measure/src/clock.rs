@@ -47,7 +47,6 @@ impl Nanos {
 
 /// Returns the CPU time of the calling thread since it began, user and system. It measures the cost
 /// of an observer itself.
-#[must_use]
 pub fn thread_cpu() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     // Neither part is ever negative.

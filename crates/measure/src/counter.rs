@@ -26,7 +26,6 @@ impl Counter {
     }
 
     /// Returns the approximate current count. Any thread may call this.
-    #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -1,7 +1,6 @@
 //! Figures as text, written in one way by all programs.
 
 /// Formats a whole number with commas between thousands; a value that is not a number is a dash.
-#[must_use]
 pub fn grouped(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();

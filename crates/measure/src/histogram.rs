@@ -93,25 +93,21 @@ impl Histogram {
     }
 
     /// Returns the number of samples.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Returns the exact sum of the samples.
-    #[must_use]
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
     /// Returns the largest sample, exact; 0 without samples.
-    #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
     /// Returns the mean, exact but for the rounding of the division; `None` without samples.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
@@ -119,14 +115,12 @@ impl Histogram {
     /// Returns the smallest value that at least `quantile` (0 to 1) of the samples do not exceed,
     /// at most 1/[`SUB_BUCKETS`] too high and never above [`Histogram::max`]; `None` without
     /// samples. This is the nearest-rank definition: 0 gives the smallest sample, 1 the largest.
-    #[must_use]
     pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
         self.value_at_rank(rank_of(quantile, self.count))
     }
 
     /// Returns the `rank`-th smallest sample (the smallest is the first), with the error of
     /// [`Histogram::value_at_quantile`]; `None` when there are fewer.
-    #[must_use]
     pub fn value_at_rank(&self, rank: u64) -> Option<u64> {
         if rank == 0 || rank > self.count {
             return None;
@@ -143,7 +137,6 @@ impl Histogram {
 
     /// Returns how many samples are at most `value`. All samples in the bucket of `value` count as
     /// at most `value`.
-    #[must_use]
     pub fn count_up_to(&self, value: u64) -> u64 {
         self.buckets[..=index_of(value)].iter().sum()
     }
@@ -184,7 +177,6 @@ impl SharedHistogram {
     /// Returns an approximate copy; any thread may call this. Its count is that of its buckets. Sum
     /// and maximum may lag or lead by the samples recorded during the copy. The sum saturates at
     /// 2⁶⁴ − 1.
-    #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let buckets: Box<[u64]> = self.buckets.iter().map(|n| n.load(Relaxed)).collect();
         let count = buckets.iter().sum();
@@ -198,7 +190,6 @@ impl SharedHistogram {
 }
 
 /// Returns the nearest rank of `quantile` (0 to 1) among `count` samples: from 1 to `count`.
-#[must_use]
 pub fn rank_of(quantile: f64, count: u64) -> u64 {
     ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1))
 }

@@ -7,7 +7,6 @@ pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the number of a state: a bijection, so that distinct states have distinct numbers.
 #[inline]
-#[must_use]
 pub const fn mix(state: u64) -> u64 {
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -45,7 +45,6 @@ impl Sketch {
     }
 
     /// Returns the estimated number of distinct hashes; the module header states the error.
-    #[must_use]
     pub fn estimate(&self) -> u64 {
         const M: f64 = REGISTERS as f64;
         let mut with_rank = [0u32; RANK_MAX as usize + 1];
@@ -121,7 +120,6 @@ impl SharedSketch {
     }
 
     /// Returns an approximate copy. Any thread may call this.
-    #[must_use]
     pub fn snapshot(&self) -> Sketch {
         Sketch(self.0.iter().map(|register| register.load(Relaxed)).collect())
     }

@@ -84,7 +84,6 @@ pub enum ComparisonVerdict {
 
 /// Returns the middle value, or the mean of the two middle values; `None` without values. Values
 /// must be numbers.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
@@ -92,7 +91,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// Returns the value below which a share of `quantile` (0 to 1) lies, interpolated between
 /// neighbours (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, the
 /// default of R and NumPy); `None` without values. Values must be numbers.
-#[must_use]
 pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -108,7 +106,6 @@ fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
 
 /// Returns the median with its interval; `None` without values. Values that are not finite are left
 /// out.
-#[must_use]
 pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     let mut values: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     let n = values.len();
@@ -127,7 +124,6 @@ pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
 
 /// Compares paired values, one pair per round: `(this, that)`. Pairs without two finite positive
 /// numbers are left out; `None` without any pair.
-#[must_use]
 pub fn compare_paired(pairs: &[(f64, f64)], seed: u64) -> Option<Comparison> {
     let pairs: Vec<(f64, f64)> =
         pairs.iter().copied().filter(|(a, b)| positive(*a) && positive(*b)).collect();
@@ -146,7 +142,6 @@ pub fn compare_paired(pairs: &[(f64, f64)], seed: u64) -> Option<Comparison> {
 
 /// Compares unpaired values. Reports a difference only when Mann–Whitney finds one too (p below
 /// 0.05). Values that are not finite and positive are left out; `None` when a side is empty.
-#[must_use]
 pub fn compare(these: &[f64], those: &[f64], seed: u64) -> Option<Comparison> {
     let kept =
         |values: &[f64]| values.iter().copied().filter(|v| positive(*v)).collect::<Vec<f64>>();

@@ -43,19 +43,16 @@ impl TopKeys {
     }
 
     /// Returns the most keys that are kept.
-    #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// Returns the weight of all additions, decayed.
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.total
     }
 
     /// Returns the bound of the error of every count.
-    #[must_use]
     pub fn error_max(&self) -> f64 {
         self.total / self.capacity as f64
     }
@@ -92,7 +89,6 @@ impl TopKeys {
     }
 
     /// Returns up to `most` keys, the most frequent first.
-    #[must_use]
     pub fn top(&self, most: usize) -> Vec<&TopKey> {
         let mut keys: Vec<&TopKey> = self.keys.iter().collect();
         keys.sort_by(|a, b| b.count.total_cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
@@ -101,7 +97,6 @@ impl TopKeys {
     }
 
     /// Returns the bytes of the sketch, without the allocator's own.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let keys: usize = self.keys.iter().map(|entry| entry.key.len()).sum();
         self.capacity * (size_of::<u64>() + size_of::<TopKey>()) + keys

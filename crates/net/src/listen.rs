@@ -153,7 +153,6 @@ impl Listeners {
     }
 
     /// Returns the address for clients of the Redis protocol, with the port that was taken.
-    #[must_use]
     pub fn redis(&self) -> Option<SocketAddr> {
         self.redis.as_deref().map(Self::address)
     }
@@ -206,7 +205,6 @@ impl Listeners {
     }
 
     /// Returns the address, with the port that was taken.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -9,8 +9,8 @@ use hotrow_answer::route::CHANGES;
 
 /// Adds the path of a collection's changes, if they may be followed.
 pub(crate) fn add(paths: &mut Map<String, Value>, collection: &Collection, facts: &Facts) {
-    let Collection { name, schema, tenancy, .. } = collection;
-    if !facts.follow.collections.contains(&schema.collection()) || tenancy.is_some() {
+    let Collection { name, schema, .. } = collection;
+    if !facts.is_followed(collection) {
         return;
     }
     let mut parameters = vec![

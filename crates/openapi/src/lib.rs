@@ -5,16 +5,19 @@
 //! costs little more than its bytes.
 
 mod changes;
+mod index;
 mod paths;
 mod responses;
 mod schema;
+pub mod viewer;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hotrow_answer::body::Body;
-use hotrow_answer::collections::Collections;
+use hotrow_answer::collections::{Collection, Collections};
+use hotrow_answer::route::ReadTarget;
 use hotrow_config::Config;
 use hotrow_config::follow::Follow;
 use hotrow_gate::access::Access;
@@ -22,7 +25,7 @@ use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::sources::Sources;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
 use http::{HeaderValue, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -53,6 +56,8 @@ pub struct ApiDescription {
     /// For senders that are limited to columns. Those with other columns replace it, each at the
     /// cost of a new document.
     for_limited_senders: Newest,
+    /// What `/` lists, and the list.
+    newest_index: Mutex<Option<(Vec<ReadTarget>, Bytes)>>,
 }
 
 /// What a description says beside the collections; fixed while the process runs.
@@ -69,6 +74,14 @@ pub(crate) struct Facts {
     credentials: Credentials,
     /// Which changes may be followed.
     follow: Follow,
+}
+
+impl Facts {
+    /// Returns whether the changes of a collection may be followed.
+    fn is_followed(&self, collection: &Collection) -> bool {
+        let id = collection.schema.collection();
+        self.follow.collections.contains(&id) && collection.tenancy.is_none()
+    }
 }
 
 /// Credentials that requests may carry.
@@ -116,6 +129,7 @@ impl ApiDescription {
             for_admin: Newest::default(),
             for_senders: Newest::default(),
             for_limited_senders: Newest::default(),
+            newest_index: Mutex::default(),
         }
     }
 
@@ -252,7 +266,25 @@ impl ApiDescription {
     /// Answers a sender that may read these columns; `None`: all. All collections are shown to
     /// every sender that has been authenticated, and of their fields those that it may read.
     pub fn answer(&self, columns: impl Fn(CollectionId) -> Option<Arc<Columns>>) -> Response<Body> {
-        let mut response = Response::new(Body::Bytes(self.for_sender(columns)));
+        self.json(self.for_sender(columns))
+    }
+
+    /// Answers `GET /`: a page if the client prefers one. See [`ApiDescription::index`].
+    pub fn answer_index(
+        &self,
+        wants_page: bool,
+        may_read: impl Fn(ReadTarget) -> bool,
+    ) -> Response<Body> {
+        let mut response = match wants_page {
+            true => viewer::answer(viewer::PATH),
+            false => self.json(self.index(may_read)),
+        };
+        response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+        response
+    }
+
+    fn json(&self, document: Bytes) -> Response<Body> {
+        let mut response = Response::new(Body::Bytes(document));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let directives = if self.access.is_some() { "private, no-cache" } else { "no-cache" };

@@ -40,6 +40,7 @@ pub(crate) fn add(
         },
         "style": "simple",
         "schema": schema::path_id(&collection.schema),
+        "example": schema::example_path_id(&collection.schema),
     });
     paths.insert(
         format!("/{name}/{{id}}"),
@@ -56,6 +57,7 @@ pub(crate) fn add(
             "style": "form",
             "explode": false,
             "schema": ids,
+            "example": [schema::example_path_id(&collection.schema)],
         });
         for method in ["get", "head"] {
             operations[method] = batch(method);
@@ -124,6 +126,7 @@ fn operation(method: &str, collection: &Collection, target: Target, facts: &Fact
             "required": true,
             "content": { "application/json": {
                 "schema": schema::body_ids(&collection.schema, facts.max_batch),
+                "example": schema::example_body(&collection.schema),
             } },
         });
     }

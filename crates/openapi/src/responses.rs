@@ -21,7 +21,7 @@ const fn problem(
 
 /// Every error of the data API.
 const PROBLEMS: [Problem; 15] = [
-    problem("400", "The id, the batch, a header or the framing is malformed.", &[]),
+    problem("400", "The id, the batch, a parameter, a header or the framing is wrong.", &[]),
     problem("401", "The credential is missing or refused.", &["WWW-Authenticate"]),
     problem("403", "No role of the credential has the grant.", &[]),
     problem("404", "There is no such record.", &["Age", "Hotrow-Cache", "Hotrow-Position"]),

@@ -29,11 +29,13 @@ pub(crate) fn shared() -> Map<String, Value> {
 /// every reader and request.
 pub(crate) fn record(key: &KeySchema, fields: Option<&[FieldSchema]>, are_required: bool) -> Value {
     match fields {
-        Some(fields) if are_required => object(fields),
         Some(fields) => {
             let mut record = object(fields);
-            record["required"] = json!([]);
-            record["description"] = json!("Not every answer has all fields.");
+            record["examples"] = json!([example_record(fields)]);
+            if !are_required {
+                record["required"] = json!([]);
+                record["description"] = json!("Not every answer has all fields.");
+            }
             record
         }
         None => json!({
@@ -90,6 +92,7 @@ fn form(form: &JsonForm) -> Value {
         JsonForm::Boolean => json!({ "type": "boolean" }),
         JsonForm::Text => json!({ "type": "string" }),
         JsonForm::TextLike(example) => json!({ "type": "string", "examples": [example] }),
+        JsonForm::Choice(values) => json!({ "type": "string", "enum": values }),
         JsonForm::Uuid => json!({ "type": "string", "format": "uuid" }),
         JsonForm::Base64 => json!({ "type": "string", "contentEncoding": "base64" }),
         JsonForm::Hex => json!({ "type": "string", "pattern": "^([0-9a-f]{2})*$" }),
@@ -122,6 +125,77 @@ fn range(bound: &JsonForm) -> Value {
             "empty": { "const": true },
         },
     })
+}
+
+/// Returns an id in the form of a path that can be a key of the collection.
+pub(super) fn example_id(key: &KeySchema) -> String {
+    let columns: Vec<&str> = key.types().iter().map(|ty| example_column(*ty)).collect();
+    columns.join(",")
+}
+
+/// Returns the same as a value of [`path_id`].
+pub(super) fn example_path_id(key: &KeySchema) -> Value {
+    let value = |ty: &KeyType| match ty {
+        KeyType::Integer | KeyType::Unsigned => json!(1),
+        KeyType::Canonical(CanonicalForm::Boolean) => json!(true),
+        _ => json!(example_column(*ty)),
+    };
+    match key.types() {
+        [ty] => value(ty),
+        types => types.iter().map(value).collect(),
+    }
+}
+
+/// Returns a batch of it.
+pub(super) fn example_body(key: &KeySchema) -> Value {
+    let columns: Vec<&str> = key.types().iter().map(|ty| example_column(*ty)).collect();
+    match &columns[..] {
+        [one] => json!({ "ids": [one] }),
+        columns => json!({ "ids": [columns] }),
+    }
+}
+
+fn example_column(ty: KeyType) -> &'static str {
+    match ty {
+        KeyType::Integer | KeyType::Unsigned => "1",
+        KeyType::Text(_) => "text",
+        KeyType::Uuid => "5f0c1e9a-3b7d-4c52-8a61-2d9e7f40b1c3",
+        KeyType::ObjectId => "65f1a2b3c4d5e6f708192a3b",
+        KeyType::Bytes => "00ff",
+        KeyType::Canonical(CanonicalForm::Boolean) => "true",
+        KeyType::Canonical(CanonicalForm::Decimal) => "9.5",
+        KeyType::Canonical(CanonicalForm::Date) => "2026-11-20",
+        KeyType::Canonical(CanonicalForm::Timestamp) => "2026-11-20T22:35:09",
+        KeyType::Canonical(CanonicalForm::TimestampUtc) => "2026-11-20T22:35:09Z",
+    }
+}
+
+/// Returns a record, or a part of one, that fits a form.
+fn example(form: &JsonForm) -> Value {
+    match form {
+        JsonForm::Integer | JsonForm::Scalar => json!(1),
+        JsonForm::Number | JsonForm::Real => json!(9.5),
+        JsonForm::Boolean => json!(true),
+        JsonForm::Text => json!("text"),
+        JsonForm::TextLike(example) => json!(example),
+        JsonForm::Choice(values) => json!(values.first()),
+        JsonForm::Uuid => json!(example_column(KeyType::Uuid)),
+        JsonForm::Base64 => json!("AP8="),
+        JsonForm::Hex => json!("00ff"),
+        JsonForm::Array(element) => json!([example(element)]),
+        JsonForm::Range(bound) => {
+            json!({ "lower": example(bound), "upper": null, "bounds": "[)" })
+        }
+        JsonForm::Multirange(bound) => json!([example(&JsonForm::Range(bound.clone()))]),
+        JsonForm::Object(fields) => example_record(fields),
+        JsonForm::Rows { fields, .. } => json!([example_record(fields)]),
+        JsonForm::Any => json!({}),
+    }
+}
+
+/// Returns a record with these fields.
+fn example_record(fields: &[FieldSchema]) -> Value {
+    Value::Object(fields.iter().map(|field| (field.name.clone(), example(&field.form))).collect())
 }
 
 /// Returns the schema of an id in a path. Keys of several columns are a list, which the style
@@ -236,11 +310,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_example_can_be_a_key() {
+        let id = hotrow_types::key::CollectionId(0);
+        let canonical = [
+            CanonicalForm::Boolean,
+            CanonicalForm::Decimal,
+            CanonicalForm::Date,
+            CanonicalForm::Timestamp,
+            CanonicalForm::TimestampUtc,
+        ];
+        let text = KeyType::Text(hotrow_types::key::Collation::Binary);
+        let plain = [KeyType::Integer, KeyType::Unsigned, text, KeyType::Uuid, KeyType::ObjectId];
+        let types = canonical.map(KeyType::Canonical).into_iter().chain(plain);
+        for ty in types.chain([KeyType::Bytes]) {
+            let schema = KeySchema::new(id, vec![ty, KeyType::Integer]);
+            assert!(schema.parse_url(&example_id(&schema)).is_ok(), "{ty:?}");
+        }
+    }
+
+    #[test]
     fn null_is_added_to_any_schema() {
         for (of, schema) in [
             (JsonForm::Integer, json!({ "type": ["integer", "null"] })),
             (JsonForm::Scalar, json!({ "type": ["integer", "number", "string", "null"] })),
             (JsonForm::Any, json!({})),
+            (
+                JsonForm::Choice(vec!["a".to_owned()]),
+                json!({ "anyOf": [{ "type": "string", "enum": ["a"] }, { "type": "null" }] }),
+            ),
         ] {
             assert_eq!(nullable(form(&of)), schema, "{of:?}");
         }

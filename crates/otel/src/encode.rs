@@ -33,7 +33,6 @@ pub struct Rejected {
 
 /// Encodes a message: spans of the process that `resource` describes. Nothing but the message is
 /// allocated.
-#[must_use]
 pub fn request(resource: &[Attribute], program_version: &str, spans: &[Span]) -> Vec<u8> {
     let resource = Resource { attributes: List(resource) };
     let scope = Scope { name: "hotrow", version: program_version };
@@ -47,7 +46,6 @@ pub fn request(resource: &[Attribute], program_version: &str, spans: &[Span]) ->
 
 /// Decodes the body of a successful answer. One that is no such message rejects nothing: the status
 /// counts.
-#[must_use]
 pub fn rejected(answer: &[u8]) -> Rejected {
     let answer: Json = serde_json::from_slice(answer).unwrap_or_default();
     let partial = &answer["partialSuccess"];

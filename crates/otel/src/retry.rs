@@ -40,7 +40,6 @@ pub enum Next {
 
 /// Decides what follows. `attempts`: made so far, this one included. `since`: the first one began.
 /// `random`: 0 to 1, so that instances do not return together.
-#[must_use]
 pub fn next(attempt: Attempt, attempts: u32, since: Duration, random: f64) -> Next {
     let asked = match attempt {
         Attempt::Status { status: 200..=299, .. } => return Next::Done,

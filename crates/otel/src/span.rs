@@ -117,7 +117,6 @@ pub struct Span {
 impl Span {
     /// Returns the bytes that it takes in memory. Shared texts count in full, because they are on
     /// the wire.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         let attributes = self.attributes.iter().map(|attribute| text_bytes(&attribute.value));
         size_of::<Self>()

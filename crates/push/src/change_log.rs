@@ -104,13 +104,11 @@ impl ChangeLog {
     }
 
     /// Returns whether a collection is followed.
-    #[must_use]
     pub fn is_followed(&self, collection: CollectionId) -> bool {
         self.window(collection).is_some()
     }
 
     /// Returns whether changes wait for the proof that they are visible.
-    #[must_use]
     pub fn wants_proof(&self) -> bool {
         !self.pending.is_empty() || matches!(self.state, State::Overflowed(_))
     }
@@ -259,7 +257,6 @@ impl ChangeLog {
 
     /// Registers a follower of a collection, which has everything up to `last`, and sets it to
     /// where its replay begins. `None`: the collection is not followed.
-    #[must_use]
     pub fn open(
         &self,
         collection: CollectionId,
@@ -286,13 +283,11 @@ impl ChangeLog {
 
     /// Returns the point up to which a follower has everything, if it has read all that was
     /// released, and the feed is not lost.
-    #[must_use]
     pub fn resume_point(&self, collection: CollectionId, cursor: &Cursor) -> Option<ResumeId> {
         self.window(collection)?.resume_point(cursor)
     }
 
     /// Returns what is used.
-    #[must_use]
     pub fn usage(&self) -> Usage {
         let windows = || self.windows.iter().flatten();
         Usage {

@@ -96,13 +96,11 @@ impl InvalidationLog {
     }
 
     /// Returns whether changes of a source wait for the proof that they are visible.
-    #[must_use]
     pub fn wants_proof(&self, source: SourceId) -> bool {
         self.unproven.get(source.index()).is_some_and(|own| !own.groups.is_empty())
     }
 
     /// Returns the bytes of changes that wait for the proof.
-    #[must_use]
     pub fn unproven_bytes(&self) -> usize {
         self.unproven.iter().map(|own| own.bytes).sum()
     }
@@ -186,7 +184,6 @@ impl InvalidationLog {
     }
 
     /// Returns the place of a reader that needs nothing of what was released so far.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.first + self.released.len() as u64
     }

@@ -35,7 +35,6 @@ pub enum Purge {
 
 impl Purge {
     /// Returns the collection.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         match self {
             Self::Record(key) => key.collection(),
@@ -354,14 +353,12 @@ impl PurgeQueue {
     }
 
     /// Returns the time at which [`Self::take`] has something, if nothing is added before.
-    #[must_use]
     pub fn next_at(&self) -> Option<Duration> {
         let (due, _) = self.order.first_key_value().map(|(place, _)| *place)?;
         self.in_flight.is_none().then(|| due.max(self.retry_at))
     }
 
     /// Returns how long the oldest entry has been due.
-    #[must_use]
     pub fn overdue_by(&self, now: Duration) -> Duration {
         let waiting = self.order.first_key_value().map(|((due, _), _)| *due);
         let oldest = waiting.into_iter().chain(self.in_flight).min();
@@ -369,19 +366,16 @@ impl PurgeQueue {
     }
 
     /// Returns the number of entries, those that wait for their second purge included.
-    #[must_use]
     pub fn entries(&self) -> usize {
         self.entries.len()
     }
 
     /// Returns the bytes of its records.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns the failed attempts since the last that succeeded.
-    #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }

@@ -20,7 +20,6 @@ const ACCEPT_ENCODING: &str = "accept-encoding";
 
 /// Returns the coding that a request with these values of `Accept-Encoding` gets, if the entry has
 /// both.
-#[must_use]
 pub fn chosen<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Option<hotrow_cache::ContentCoding> {
     use hotrow_cache::ContentCoding::{Gzip, Zstd};
     negotiation::Accepted::parse(fields).best(&[Zstd, Gzip], |_| true)

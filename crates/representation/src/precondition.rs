@@ -32,7 +32,6 @@ enum Comparison {
 
 /// Returns whether the request has conditions; most have none.
 #[inline]
-#[must_use]
 pub fn has_any(headers: Fields<'_>) -> bool {
     headers.contains(IF_MATCH) || headers.contains(IF_NONE_MATCH)
 }
@@ -44,7 +43,6 @@ pub fn has_any(headers: Fields<'_>) -> bool {
 /// the coding of the answer without conditions; if the request names another form alone, the 304
 /// has the tag of that one, because a cache refreshes only the stored answer that a tag names (RFC
 /// 9111 section 4.3.4).
-#[must_use]
 pub fn evaluate(
     headers: Fields<'_>,
     etag: Option<&[u8]>,
@@ -62,7 +60,6 @@ pub fn evaluate(
 /// Returns whether the request's `If-Match` excludes an existing answer without an entity tag, such
 /// as a batch: `*` matches it, a list of tags cannot.
 #[inline]
-#[must_use]
 pub fn excludes_untagged(headers: Fields<'_>) -> bool {
     headers.contains(IF_MATCH) && !headers.get_all(IF_MATCH).any(is_any)
 }

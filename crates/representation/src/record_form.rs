@@ -34,21 +34,18 @@ impl RecordForm {
 
     /// Returns the record.
     #[inline]
-    #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
     }
 
     /// Returns the coding of the body; `None`: as it is.
     #[inline]
-    #[must_use]
     pub fn coding(&self) -> Option<ContentCoding> {
         self.coding
     }
 
     /// Returns the bytes to send.
     #[inline]
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self.coding {
             None => self.record.body(),
@@ -59,7 +56,6 @@ impl RecordForm {
 
 /// Returns what follows the hash in the entity tag of a form.
 #[inline]
-#[must_use]
 pub fn tag_suffix(coding: Option<ContentCoding>) -> &'static str {
     match coding {
         None => "",
@@ -73,7 +69,6 @@ const ETAG_BYTES: usize = 18;
 
 /// Returns the entity tag of a body with this hash.
 #[inline]
-#[must_use]
 pub fn etag(hash: u64) -> [u8; ETAG_BYTES] {
     let mut tag = [b'"'; ETAG_BYTES];
     tag[1..ETAG_BYTES - 1].copy_from_slice(&hexadecimal_digits(hash));

@@ -75,7 +75,6 @@ pub struct ArgumentsBuf {
 
 impl ArgumentsBuf {
     /// Returns the arguments.
-    #[must_use]
     pub fn as_arguments(&self) -> Arguments<'_> {
         Arguments { bytes: &self.bytes, places: &self.places }
     }

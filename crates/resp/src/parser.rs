@@ -54,7 +54,6 @@ impl Parser {
     }
 
     /// Returns the bytes of its memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.line.capacity()
     }
@@ -141,7 +140,6 @@ impl Parser {
     }
 
     /// Returns the arguments of the command that was parsed from `bytes`.
-    #[must_use]
     #[inline]
     pub fn arguments<'a>(&'a self, bytes: &'a [u8]) -> Arguments<'a> {
         Arguments::new(if self.is_line { &self.line } else { bytes }, &self.places)

@@ -44,7 +44,6 @@ pub fn bulk_head(out: &mut Vec<u8>, length: usize) {
 pub const BULK_END: &[u8] = b"\r\n";
 
 /// Returns the reply that says that there is no value.
-#[must_use]
 pub fn null_reply(version: Version) -> &'static [u8] {
     match version {
         Version::Resp2 => b"$-1\r\n",

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hotrow_answer::body::Body;
+use hotrow_answer::error_type::ErrorType;
 use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_answer::metrics::WorkerMetrics;
 use hotrow_answer::request::RequestBody;
@@ -37,10 +38,10 @@ use hotrow_answer::route::{self, METHODS};
 use hotrow_front::connection::serve::HttpService;
 use hotrow_measure::clock::Nanos;
 use hotrow_net::tls::ListenerTls;
-use hotrow_openapi as openapi;
+use hotrow_openapi::{self as openapi, viewer};
 use hotrow_push::Purge;
 use hotrow_service::in_force::{InForce, Snapshot};
-use hotrow_service::shared::Shared;
+use hotrow_service::shared::{ADMIN_PATHS, Shared};
 use hotrow_telemetry::exposition::{Exposition, Labels};
 use hotrow_telemetry::history::History;
 use hotrow_telemetry::lookups::WorkerLookups;
@@ -159,7 +160,7 @@ impl View {
         if !path.starts_with('/') {
             return route::without_path(request.method(), path).map(|_| capabilities(METHODS));
         }
-        let part = page::part(path);
+        let part = page::part(path).or_else(|| viewer::file(path));
         let known = part.is_some()
             || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz" | openapi::PATH)
             || matches!(path, "/history" | "/hot-keys");
@@ -201,8 +202,20 @@ impl View {
                 Some(target) => {
                     access::check_change(request).and_then(|()| self.purge(target, now))
                 }
-                None => Err(HttpError::NoSuchPath),
+                None => Err(self.no_such_path(path)),
             },
+        }
+    }
+
+    /// Returns why a path does not exist here: it may be one of the data address.
+    fn no_such_path(&self, path: &str) -> HttpError {
+        let is_of_data = self.shared.collections.router.route(&Method::GET, path, None).is_ok();
+        match self.shared.ports.get() {
+            Some((port, _)) if is_of_data => HttpError::OtherAddress { name: "data", port: *port },
+            _ => HttpError::WrongPath(format!(
+                "the admin address has /, /openapi.html and {}",
+                ADMIN_PATHS.map(|name| format!("/{name}")).join(", ")
+            )),
         }
     }
 
@@ -263,7 +276,7 @@ impl View {
 pub(crate) fn unauthorised() -> Response<Body> {
     let mut response = problem(
         StatusCode::UNAUTHORIZED,
-        "Token needed",
+        ErrorType::TokenNeeded,
         "send Authorization: Bearer, or Basic with it as password: the configured admin.token",
     );
     response

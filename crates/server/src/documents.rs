@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hotrow_answer::body::Body;
+use hotrow_answer::http_error::HttpError;
 use hotrow_answer::request::RequestBody;
 use hotrow_config::Config;
 use hotrow_front::connection::serve::HttpService;
@@ -14,7 +15,7 @@ use hotrow_net::listen::{ListenError, Listeners};
 use hotrow_net::tls::TlsEndpoint;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::admin::{carries_token, unauthorised};
@@ -61,7 +62,6 @@ impl DocumentsListener {
     }
 
     /// Returns the address, with the port that was taken.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.listeners.address()
     }
@@ -98,13 +98,10 @@ impl DocumentsService {
             return unauthorised();
         }
         let Some(document) = self.documents.document(path) else {
-            return text(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "no such path\n");
+            return HttpError::WrongPath("this address has no such path".to_owned()).response();
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            let mut response = text(status, "text/plain; charset=utf-8", "only GET and HEAD\n");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
+            return HttpError::Method("GET, HEAD").response();
         }
         let status =
             if document.is_fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -185,13 +185,11 @@ impl Reloads {
     }
 
     /// Returns what is known.
-    #[must_use]
     pub fn state(&self) -> ReloadState {
         self.state.lock().clone()
     }
 
     /// Returns whether the last reload was rejected.
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         let state = self.state.lock();
         state.last.as_ref().is_some_and(|(.., last)| last.result == ReloadResult::Rejected)

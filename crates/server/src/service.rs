@@ -59,13 +59,11 @@ pub struct Served {
 impl Served {
     /// Returns the time up to which every worker has made progress; zero while one has no event
     /// loop.
-    #[must_use]
     pub fn progress(&self) -> Nanos {
         self.workers.iter().map(|worker| worker.pace.swept_at()).min().unwrap_or(Nanos(0))
     }
 
     /// Returns a line for operators: whether the instance is ready, or why not.
-    #[must_use]
     pub fn status(&self, now: Nanos) -> String {
         match self.readiness.unmet(now) {
             unmet if unmet.is_empty() => "ready".to_owned(),
@@ -147,19 +145,16 @@ impl Service {
     }
 
     /// Returns the data address, with the port that was taken.
-    #[must_use]
     pub fn data(&self) -> SocketAddr {
         self.data.address()
     }
 
     /// Returns the admin address, with the port that was taken.
-    #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin.address()
     }
 
     /// Returns the address of the Redis protocol, with the port that was taken.
-    #[must_use]
     pub fn redis(&self) -> Option<SocketAddr> {
         self.data.redis()
     }
@@ -204,6 +199,7 @@ impl Service {
         started: impl FnOnce(Served),
     ) -> Result<(), WorkerError> {
         let shared = &in_force.newest().shared;
+        _ = shared.ports.set((self.data().port(), self.admin().port()));
         let readiness = Readiness::new(
             Arc::clone(in_force),
             reloads.clone(),

@@ -115,17 +115,23 @@ impl Authorisation {
         target: ReadTarget,
         request: &ReadRequest<'_>,
     ) -> Result<(), HttpError> {
-        if !target.is_alias() {
-            return Ok(());
-        }
-        let Some(alias) = &self.collections.get(target.keys).alias else { return Ok(()) };
-        // Not those of the request, which a selection of fields may have narrowed.
-        let columns = self.columns(target.of, request.caller.roles);
-        if columns.is_none_or(|own| alias.settings.columns.iter().all(|c| own.has(c))) {
+        // Not the columns of the request, which a selection of fields may have narrowed.
+        if !target.is_alias() || self.may_use_alias(target, request.caller.roles) {
             return Ok(());
         }
         self.metrics.access.count(AccessOutcome::Forbidden);
         Err(NO_ALIAS_GRANT)
+    }
+
+    fn may_use_alias(&self, target: ReadTarget, roles: Roles) -> bool {
+        let Some(alias) = &self.collections.get(target.keys).alias else { return true };
+        let columns = self.columns(target.of, roles);
+        columns.is_none_or(|own| alias.settings.columns.iter().all(|c| own.has(c)))
+    }
+
+    /// Returns whether the sender that was checked last may read a target.
+    pub(crate) fn may_read(&self, target: ReadTarget, roles: Roles) -> bool {
+        self.check_read(target.of, roles).is_ok() && self.may_use_alias(target, roles)
     }
 
     /// Checks that the sender that was checked last may read a collection.

@@ -10,7 +10,32 @@ use hotrow_source::field_schema::FieldSchema;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::percent_decode;
 
+/// Name of the parameter.
+pub(crate) const FIELDS: &str = "fields";
 const PARAMETER: &str = "fields=";
+/// Most characters of an unknown name that a message repeats.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// Checks that the path knows each parameter of the query.
+///
+/// # Errors
+/// 400 for one that it does not know.
+pub(crate) fn check_parameters(
+    query: &str,
+    known: &[&str],
+    collection: &Collection,
+) -> Result<(), HttpError> {
+    let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let mut unknown = names.filter(|name| !name.is_empty() && !known.contains(name));
+    let Some(name) = unknown.next() else { return Ok(()) };
+    let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    let is_offered = |known: &&&str| **known != FIELDS || collection.allow_fields;
+    let offered: Vec<&str> = known.iter().filter(is_offered).copied().collect();
+    Err(HttpError::UnknownParameter(match offered.is_empty() {
+        true => format!("the parameter {name:?} is unknown; this path has none"),
+        false => format!("the parameter {name:?} is unknown; known here: {}", offered.join(", ")),
+    }))
+}
 
 /// Returns the columns of which the answer consists; `None`: those that the sender may see, or all
 /// if these are `None` too. A selection is at most as long as `limits.target_bytes`.

@@ -136,7 +136,7 @@ fn ask(shared: &Shared, method: &str, target: &str) {
                 query,
             ));
         }
-        Ok(Route::BatchPost(_) | Route::Capabilities | Route::Description) | Err(_) => {}
+        Ok(_) | Err(_) => {}
     }
 }
 
@@ -223,6 +223,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         purge: hotrow_config::purge::Purge::default(),
         rate: hotrow_config::rate::RateLimits::default(),
         describes_on_data: false,
+        ignores_unknown_parameters: false,
         cors: None,
         access: None,
         transport: hotrow_config::transport::Transport::default(),

@@ -25,6 +25,7 @@ use hotrow_changes::follow::WorkerFollowers;
 use hotrow_front::connection::serve::write_response;
 use hotrow_http2::hpack::encoder;
 use hotrow_measure::clock::Nanos;
+use hotrow_openapi::viewer;
 use hotrow_telemetry::history::hot_keys::KeySampler;
 use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_telemetry::outcome::CacheOutcome;
@@ -34,7 +35,7 @@ use http::{Method, Response};
 
 use crate::answer_counts::AnswerCounts;
 use crate::authorisation::Authorisation;
-use crate::field_selection::select_fields;
+use crate::field_selection::{FIELDS, check_parameters, select_fields};
 use crate::follow::Following;
 use crate::lookups::LookupCounters;
 use crate::observer::{Arrived, Observer, PendingNote};
@@ -45,6 +46,9 @@ use crate::shared::Shared;
 use crate::step::{Evaluation, Pending, ReceivedIds, Step};
 use crate::targets::{posted, read_one, several};
 use crate::tracking::WorkerTracking;
+
+/// Media type that browsers ask for.
+const HTML: &[u8] = b"text/html";
 
 /// Handler of the data requests of one worker, under the settings in force.
 pub struct Handler {
@@ -169,10 +173,21 @@ impl Handler {
                 ReadRequirement::of_fields(context.headers, context.rights, collection);
         }
         let selection;
-        if let (Some(id), Some(query)) = (collection, query) {
+        if let (Some(id), Some(query), Ok(route)) = (collection, query, &routed) {
             let collection = self.shared.collections.get(id);
             let catalogued = || self.shared.description.fields(id);
-            match select_fields(query, collection, context.columns, catalogued) {
+            let known = match route {
+                Route::BatchGet(..) => &["ids", FIELDS][..],
+                Route::Changes(..) => &["after", "ids"],
+                _ => &[FIELDS],
+            };
+            let checked = match self.shared.ignores_unknown_parameters {
+                true => Ok(()),
+                false => check_parameters(query, known, collection),
+            };
+            let selected = checked
+                .and_then(|()| select_fields(query, collection, context.columns, catalogued));
+            match selected {
                 Ok(selected) => {
                     selection = selected;
                     context.columns = selection.as_ref();
@@ -186,13 +201,20 @@ impl Handler {
             }
         }
         match routed {
-            Err(problem) => Step::refused(problem),
+            Err(problem) => Step::refused(self.shared.explained(problem, path)),
             Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
             Ok(Route::Description) => {
                 let roles = sender.caller.roles;
                 let columns = |id| self.authorisation.columns(id, roles);
                 Step::ready(self.shared.description.answer(columns))
             }
+            Ok(Route::Index) => {
+                let is_html = |value: &[u8]| value.windows(HTML.len()).any(|part| part == HTML);
+                let wants_page = head.fields().get_all("accept").any(is_html);
+                let may_read = |target| self.authorisation.may_read(target, sender.caller.roles);
+                Step::ready(self.shared.description.answer_index(wants_page, may_read))
+            }
+            Ok(Route::File(path)) => Step::ready(viewer::answer(path)),
             Ok(Route::Item(target, text)) => {
                 let parsed = self.shared.collections.get(target.keys).schema.parse_url(text);
                 let collection = self.shared.collections.get(target.of);

@@ -74,7 +74,6 @@ impl InForce {
     }
 
     /// Returns the newest snapshot.
-    #[must_use]
     pub fn newest(&self) -> Arc<Snapshot> {
         Arc::clone(&self.newest.lock())
     }
@@ -86,13 +85,11 @@ impl InForce {
     }
 
     /// Returns the sources.
-    #[must_use]
     pub fn sources(&self) -> Sources {
         self.newest().shared.sources.clone()
     }
 
     /// Returns the bytes of all entries.
-    #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         let Shared { collections, cache, .. } = &self.newest().shared;
         collections.ids().map(|id| cache.stats(id).bytes).sum()

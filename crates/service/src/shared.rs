@@ -2,13 +2,14 @@
 //! it needs; only handlers of requests and the admin side have all of them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::consistency_check::ConsistencyCheck;
 use hotrow_admission::concurrency::limit;
 use hotrow_answer::budgets::{self, Budgets};
 use hotrow_answer::collections::{Collection, Collections};
 use hotrow_answer::cors::Cors;
+use hotrow_answer::http_error::HttpError;
 use hotrow_answer::scan_detector::BaselineHitRatio;
 use hotrow_answer::shed::LoadShedder;
 use hotrow_cache::Cache;
@@ -43,6 +44,20 @@ use http::header::InvalidHeaderValue;
 
 use hotrow_config::{self as config, Config, Limits};
 use hotrow_openapi::ApiDescription;
+
+/// First segments of the paths of the admin address.
+pub const ADMIN_PATHS: [&str; 10] = [
+    "healthz",
+    "history",
+    "hot-keys",
+    "limits",
+    "metrics",
+    "openapi.json",
+    "purge",
+    "readyz",
+    "reload",
+    "status",
+];
 
 /// All shared parts. A clone shares them too.
 #[derive(Clone)]
@@ -87,6 +102,10 @@ pub struct Shared {
     pub(crate) has_server_timing: bool,
     /// Whether the Redis protocol gives answers that HTTP would mark as stale.
     pub redis_allows_stale: bool,
+    /// Parameters of a query that no path knows are ignored.
+    pub(crate) ignores_unknown_parameters: bool,
+    /// Ports of the data and the admin address, once they are taken.
+    pub ports: Arc<OnceLock<(u16, u16)>>,
     /// Access log, if one is configured.
     pub access_log: Option<Arc<AccessLog>>,
     /// Hit ratio at other capacities.
@@ -165,6 +184,8 @@ impl Shared {
             warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             has_server_timing: config.observability.has_server_timing,
             redis_allows_stale: redis_allows_stale(config),
+            ignores_unknown_parameters: config.ignores_unknown_parameters,
+            ports: Arc::default(),
             access_log: None,
             miss_ratio_curve: Arc::new(MissRatioCurve::new(
                 config.workers,
@@ -178,20 +199,30 @@ impl Shared {
     }
 
     /// Returns the counters of a source's feed.
-    #[must_use]
     pub fn feed_counts(&self, source: SourceId) -> &FeedCounts {
         &self.fetcher.sources[source.index()].feed
     }
 
+    /// Returns why a path of the data address does not exist, if it is one of the admin address.
+    #[cold]
+    pub(crate) fn explained(&self, problem: HttpError, path: &str) -> HttpError {
+        let name = path.split('/').nth(1).unwrap_or_default();
+        let is_unknown = matches!(problem, HttpError::NoSuchCollection | HttpError::NoSuchPath);
+        match self.ports.get() {
+            Some((_, port)) if is_unknown && ADMIN_PATHS.contains(&name) => {
+                HttpError::OtherAddress { name: "admin", port: *port }
+            }
+            _ => problem,
+        }
+    }
+
     /// Returns a sink for the feed of a source.
-    #[must_use]
     pub fn sink(&self, source: SourceId) -> CacheSink {
         let reads = (&self.fetcher, &self.refresh);
         CacheSink::new(&self.cache, reads, (self.follows.clone(), self.tracking.clone()), source)
     }
 
     /// Returns the name of a source's thread: that of its work, where there is one source.
-    #[must_use]
     pub fn thread_name(&self, work: &str, source: SourceId) -> String {
         thread_name(work, &self.fetcher.sources, source)
     }
@@ -246,6 +277,7 @@ impl Shared {
             )),
             access,
             has_server_timing: config.observability.has_server_timing,
+            ignores_unknown_parameters: config.ignores_unknown_parameters,
             redis_allows_stale: redis_allows_stale(config),
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             admission: Arc::new(admission(config, rate, shedder, inflight)),

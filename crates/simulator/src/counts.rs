@@ -18,7 +18,6 @@ macro_rules! counts {
             }
 
             /// Returns every count with its name.
-            #[must_use]
             pub fn each(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }

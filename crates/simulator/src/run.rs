@@ -72,7 +72,6 @@ pub struct Violation {
 }
 
 /// Runs a scenario until its end or the first violation.
-#[must_use]
 pub fn run(scenario: &Scenario) -> Report {
     let mut world = World::new(scenario);
     while world.counts.steps < scenario.steps && world.step() {}
@@ -100,7 +99,6 @@ pub fn run(scenario: &Scenario) -> Report {
 
 /// Returns the scenario with the fewest steps that still ends in a violation: replays it with fewer
 /// and fewer of them.
-#[must_use]
 pub fn shrink(scenario: &Scenario) -> Scenario {
     let mut shrunk = *scenario;
     shrunk.steps = run(&shrunk).counts.steps.min(shrunk.steps);

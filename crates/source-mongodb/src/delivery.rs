@@ -30,7 +30,7 @@ pub(crate) struct Delivery<'a> {
 
 /// Content of a batch apart from changes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Taken {
+pub(crate) enum BatchOutcome {
     /// No event: the stream has reached the log's end.
     Nothing,
     /// Events, the last of them of this time.
@@ -64,11 +64,11 @@ impl<'a> Delivery<'a> {
     /// # Errors
     /// Fails if a part of the batch is no event. The affected records are unknown then, so the
     /// batch's token must not be taken.
-    pub(crate) fn take(&mut self, batch: &Batch) -> Result<Taken, Ended> {
+    pub(crate) fn take(&mut self, batch: &Batch) -> Result<BatchOutcome, Ended> {
         let malformed = |_: Malformed| Ended::Malformed(MALFORMED_BATCH.into());
-        let mut taken = Taken::Nothing;
+        let mut taken = BatchOutcome::Nothing;
         for event in batch.events().map_err(malformed)? {
-            if taken == Taken::Nothing {
+            if taken == BatchOutcome::Nothing {
                 // Before the first change, because another server refuses the floor without this
                 // time.
                 if let Some(time) = batch.cluster_time() {
@@ -87,7 +87,7 @@ impl<'a> Delivery<'a> {
 
     /// Handles one event. An unknown event may concern any record, so it is never skipped. It is
     /// not retried either, because a resumed stream would reach it again and again.
-    fn event(&mut self, event: Document<'_>) -> Result<Taken, Ended> {
+    fn event(&mut self, event: Document<'_>) -> Result<BatchOutcome, Ended> {
         let Some(at) = event.timestamp("clusterTime") else {
             return Err(Ended::Lost(
                 LossCause::Unavailable,
@@ -109,7 +109,7 @@ impl<'a> Delivery<'a> {
             }
             Some("invalidate") => {
                 self.flush(None, mark);
-                return Ok(Taken::Invalidated(invalidate_token(event)));
+                return Ok(BatchOutcome::Invalidated(invalidate_token(event)));
             }
             Some("dropDatabase") => self.flush(None, mark),
             // Dropped, renamed, or an event of a newer version: any record of the collection may
@@ -121,7 +121,7 @@ impl<'a> Delivery<'a> {
             }
             _ => self.flush(None, mark),
         }
-        Ok(Taken::Events(at.at()))
+        Ok(BatchOutcome::Events(at.at()))
     }
 
     fn changed(
@@ -231,14 +231,14 @@ mod tests {
     }
 
     /// Returns the calls of the sink for an event about the collections `a` (0) and `b` (1).
-    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Taken, Ended>) {
+    fn delivered(event: &mongodb::bson::Document) -> (Vec<Event>, Result<BatchOutcome, Ended>) {
         delivered_to(&[served(0, "a", None), served(1, "b", None)], event)
     }
 
     fn delivered_to(
         served: &[Served],
         event: &mongodb::bson::Document,
-    ) -> (Vec<Event>, Result<Taken, Ended>) {
+    ) -> (Vec<Event>, Result<BatchOutcome, Ended>) {
         let schemas: Vec<KeySchema> = served.iter().map(Served::schema).collect();
         let identity = Identity { kind: DeploymentKind::ReplicaSet("rs0".into()), id: None };
         let shared = Shared::new(identity);
@@ -292,7 +292,7 @@ mod tests {
                 "documentKey": { "_id": 7 },
             });
             let expected: Vec<Event> = std::iter::once(change(0, "7")).chain(aliases).collect();
-            let taken = Ok(Taken::Events(1 << 32 | 2));
+            let taken = Ok(BatchOutcome::Events(1 << 32 | 2));
             assert_eq!(delivered_to(&all, &event), (expected, taken), "{event}");
         }
     }
@@ -315,7 +315,7 @@ mod tests {
             let mut event = event;
             event.insert("clusterTime", time);
             let expected: Vec<Event> = flushed.into_iter().map(flush).collect();
-            let taken = Ok(Taken::Events(1 << 32 | 2));
+            let taken = Ok(BatchOutcome::Events(1 << 32 | 2));
             assert_eq!(delivered(&event), (expected, taken), "{event}");
         }
         let (_, timeless) = delivered(

@@ -10,7 +10,7 @@ use super::bson::Document;
 use super::error::{self, finding};
 use super::json::Fields;
 use super::keys::{self, KeyShape, SampledType};
-use hotrow_source::preflight::Finding;
+use hotrow_source::preflight::{Finding, suggested};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 
 mod aliases;
@@ -89,10 +89,15 @@ pub(crate) async fn collections(
             });
             continue;
         }
-        let mut findings = check(
-            spec,
-            collection_kinds.iter().find(|(name, _)| *name == spec.table).map(|(_, kind)| kind),
-        );
+        let kind = collection_kinds.iter().find(|(name, _)| *name == spec.table);
+        let mut findings = check(spec, kind.map(|(_, kind)| kind));
+        if kind.is_none()
+            && let Some(finding) = findings.first_mut()
+        {
+            // Without them the finding is still right.
+            let names = database.list_collection_names().await.unwrap_or_default();
+            finding.problem.push_str(&suggested(&spec.table, &names));
+        }
         let shape =
             if findings.is_empty() { shape(database, spec).await? } else { Err(Vec::new()) };
         served.push(match shape {
@@ -282,7 +287,18 @@ async fn sample(
     name: &str,
     fields: BsonDocument,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let pipeline = vec![doc! { "$sample": { "size": SAMPLE } }, doc! { "$project": fields }];
+    let documents = sampled(database, name, Some(fields)).await?;
+    Ok(documents.iter().filter_map(|document| serialize_to_vec(document).ok()).collect())
+}
+
+/// Reads some documents, with these fields or all of them.
+pub(crate) async fn sampled(
+    database: &Database,
+    name: &str,
+    fields: Option<BsonDocument>,
+) -> Result<Vec<BsonDocument>, Error> {
+    let mut pipeline = vec![doc! { "$sample": { "size": SAMPLE } }];
+    pipeline.extend(fields.map(|fields| doc! { "$project": fields }));
     let command =
         doc! { "aggregate": name, "pipeline": pipeline, "cursor": { "batchSize": SAMPLE + 1 } };
     let answer = database.run_command(command).await?;
@@ -291,11 +307,7 @@ async fn sample(
         .and_then(|c| c.get_array("firstBatch"))
         .cloned()
         .unwrap_or_default();
-    Ok(batch
-        .iter()
-        .filter_map(Bson::as_document)
-        .filter_map(|d| serialize_to_vec(d).ok())
-        .collect())
+    Ok(batch.iter().filter_map(Bson::as_document).cloned().collect())
 }
 
 fn sampled_types(
@@ -333,7 +345,7 @@ fn sampled_types(
             }
         });
     }
-    let words: Vec<&str> = types.iter().map(|ty| keys::word(*ty)).collect();
+    let words: Vec<&str> = types.iter().map(|ty| ty.word()).collect();
     tracing::debug!(
         collection = %spec.name,
         key_type = ?words,

@@ -174,17 +174,6 @@ pub(crate) fn sampled_type<'a>(values: impl Iterator<Item = Value<'a>>) -> Sampl
         .map_or(SampledType::Mixed, |(index, _)| SampledType::One(TYPES[*index]))
 }
 
-/// Returns the type's name in the configuration.
-pub(crate) fn word(ty: KeyTypeName) -> &'static str {
-    match ty {
-        KeyTypeName::Integer => "integer",
-        KeyTypeName::Text => "text",
-        KeyTypeName::Uuid => "uuid",
-        KeyTypeName::ObjectId => "objectid",
-        KeyTypeName::Bytes => "bytes",
-    }
-}
-
 /// Returns the document's first value of this name, for a sample.
 pub(crate) fn field<'a>(id: Option<Value<'a>>, name: Option<&str>) -> Option<Value<'a>> {
     match (id, name) {

@@ -8,7 +8,8 @@
 //! Reading order: [`config`], `target` (connection strings), `server` (the deployment), `inspect`
 //! and `keys` (collections and their ids), `alias` (other fields by which documents are looked up),
 //! `reader`, `bson` and `json` (a read), `shared` (state from the feed to the readers); then
-//! `feed`, `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases).
+//! `feed`, `session`, `stream`, `delivery`, `probe` (changes), `indexes` (those of aliases); a
+//! first configuration (`discover`).
 //!
 //! Commands sent to the server, in addition to those of the driver itself (`hello` of its monitors,
 //! `killCursors`, `endSessions`, authentication):
@@ -21,6 +22,8 @@
 //! - At the start: `{listCollections: 1, filter: {name: {$in: […]}}}`. If the type of `_id` is not
 //!   configured, also `{aggregate: c, pipeline: [{$sample: {size: 100}}, {$project: {_id: 1}}],
 //!   cursor: {}}`.
+//! - For a first configuration also `listCollections` without a filter, `$sample` without
+//!   `$project`, and `{count: c}`.
 //! - Read of one key: `{find: c, filter: {_id: v}, projection: {…}, limit: 1, singleBatch: true,
 //!   maxTimeMS: n, readConcern: {level: "majority", afterClusterTime: t}}`; on a mongos `limit: 2`.
 //! - Read of n keys: `{find: c, filter: {_id: {$in: [v, …]}}, projection: {…}, batchSize: n + 1,
@@ -64,6 +67,7 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
+pub use self::discover::discover;
 pub use self::error::{Finding, OpenError, PreflightErrors};
 pub use self::feed::MongoFeed;
 pub use self::target::TargetError;
@@ -73,6 +77,7 @@ mod alias;
 mod bson;
 pub mod config;
 mod delivery;
+mod discover;
 mod error;
 mod feed;
 mod indexes;
@@ -126,7 +131,6 @@ impl fmt::Debug for MongoSource {
 impl MongoSource {
     /// Returns the number of ignored changes since the start: changes of documents whose `_id` is
     /// of another type than the collection's ids, so that no URL names them.
-    #[must_use]
     pub fn ignored_changes_total(&self) -> u64 {
         self.shared.ignored.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::bson::Timestamp;
 use super::config::Tuning;
-use super::delivery::{Delivery, Taken};
+use super::delivery::{BatchOutcome, Delivery};
 use super::error::{Ended, UNAUTHORIZED, code, text};
 use super::indexes::{self, Looked};
 use super::inspect::Served;
@@ -130,7 +130,7 @@ impl Session<'_> {
 
     fn take(&mut self, batch: &Batch) -> Result<(), Ended> {
         let taken = self.delivery.take(batch)?;
-        if let Taken::Invalidated(token) = taken {
+        if let BatchOutcome::Invalidated(token) = taken {
             *self.resume = token;
             return match self.resume {
                 Some(_) => Err(Ended::interrupted("the database was dropped")),
@@ -159,9 +159,9 @@ impl Session<'_> {
     /// found no more events has it searched that whole time. This does not hold for the token of
     /// the first answer, for which it has not searched, nor for a mongos, whose token is that of
     /// the shard furthest behind.
-    fn through_token(&self, token: &Token, taken: &Taken) -> u64 {
+    fn through_token(&self, token: &Token, taken: &BatchOutcome) -> u64 {
         let at = token.at.unwrap_or(0);
-        let has_looked = *taken == Taken::Nothing && self.first.as_ref() != Some(token);
+        let has_looked = *taken == BatchOutcome::Nothing && self.first.as_ref() != Some(token);
         let is_set = matches!(self.identity.kind, DeploymentKind::ReplicaSet(_));
         if has_looked && is_set { at } else { at.saturating_sub(1) }
     }
@@ -224,12 +224,12 @@ impl Session<'_> {
 /// A majority had the operation `asked_through` when the request was sent, so an empty answer has
 /// looked past it. The answer's own time excludes a server that does not have the operation: the
 /// stream stays with its server when another one has become primary.
-fn through_answer(operation_time: Option<u64>, asked_through: u64, taken: &Taken) -> u64 {
+fn through_answer(operation_time: Option<u64>, asked_through: u64, taken: &BatchOutcome) -> u64 {
     match taken {
         // More events of this time may follow.
-        Taken::Events(at) => at.saturating_sub(1),
-        Taken::Nothing if operation_time >= Some(asked_through) => asked_through,
-        Taken::Nothing | Taken::Invalidated(_) => 0,
+        BatchOutcome::Events(at) => at.saturating_sub(1),
+        BatchOutcome::Nothing if operation_time >= Some(asked_through) => asked_through,
+        BatchOutcome::Nothing | BatchOutcome::Invalidated(_) => 0,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use hotrow_source::connection_string::{RAW_DELIMITER, has_raw_delimiter};
 use mongodb::options::{ClientOptions, ConnectionString, ReadConcernLevel, ReadPreference};
 
 /// Parsed and checked connection string.
@@ -25,7 +26,7 @@ impl fmt::Debug for Target {
 pub enum TargetError {
     /// The text cannot be parsed.
     #[error(
-        "the connection string cannot be read: {detail}; \
+        "the connection string {detail}; \
          write `mongodb://user:password@host:27017/database`"
     )]
     Syntax {
@@ -55,8 +56,11 @@ impl Target {
     /// Parses a connection string of either scheme, `mongodb:` or `mongodb+srv:`, without resolving
     /// names.
     pub(crate) fn parse(text: &str) -> Result<Self, TargetError> {
+        if text.split_once("://").is_some_and(|(_, rest)| has_raw_delimiter(rest)) {
+            return Err(TargetError::Syntax { detail: RAW_DELIMITER.into() });
+        }
         let connection = ConnectionString::parse(text).map_err(|e| TargetError::Syntax {
-            detail: without_secrets(&e.kind.to_string(), text),
+            detail: format!("cannot be read: {}", without_secrets(&e.kind.to_string(), text)),
         })?;
         let database = connection.default_database.clone().filter(|name| !name.is_empty());
         let database =

@@ -90,7 +90,7 @@ async fn reads_log_end(
 }
 
 /// Checks the server's settings.
-async fn settings(
+pub(super) async fn settings(
     conn: &mut Conn,
     identity: &Identity,
     config: &Config,

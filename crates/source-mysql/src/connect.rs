@@ -259,7 +259,11 @@ fn refused(target: &Target, host: &Host, e: &Error) -> ConnectError {
                     )
                 }
                 1130 => format!("; create the user `{}` for this machine's address", target.user),
-                1044 | 1049 => format!("; correct the name of the database, `{}`", target.database),
+                1044 => format!(
+                    "; correct the name of the database, `{}`, or grant a privilege on its tables",
+                    target.database
+                ),
+                1049 => format!("; correct the name of the database, `{}`", target.database),
                 1129 => "; run `FLUSH HOSTS` there".into(),
                 1040 => "; raise `max_connections` there or lower `source.reads_in_flight`".into(),
                 _ => String::new(),

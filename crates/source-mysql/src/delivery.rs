@@ -6,8 +6,8 @@
 //! only prepared (XA) is held until its commit; on MariaDB until the engine has committed it too
 //! ([`Delivery::held_commit`]).
 //!
-//! A *doubt* is an event after which tables may differ from the last catalogue check. Until a check
-//! after the doubt, changes of a doubtful table flush its collections.
+//! After some events tables may differ from the last check of the catalogue: a *recheck* is
+//! required. Until it is complete, changes of an unverified table flush its collections.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use hotrow_source::FlushCause;
 
 mod bind;
 mod collect;
-mod doubts;
+mod rechecks;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ mod tx_changes;
 
 use self::bind::{Bound, Followed};
 use self::collect::{Collected, collect};
-use self::doubts::Doubts;
+use self::rechecks::Rechecks;
 use self::statement::{DefinitionKind, Statement};
 pub(crate) use self::tx_changes::ChangeReceivers;
 use self::tx_changes::{PreparedTransactions, TxChanges};
@@ -63,7 +63,7 @@ pub(crate) struct Delivery<'a> {
     delivered: u64,
     /// True within a compressed transaction, whose events have no positions of their own.
     in_payload: bool,
-    doubts: Doubts,
+    rechecks: Rechecks,
 }
 
 /// Transaction whose end has not arrived.
@@ -103,7 +103,7 @@ impl<'a> Delivery<'a> {
             delivered: position.point(),
             position,
             in_payload: false,
-            doubts: Doubts::default(),
+            rechecks: Rechecks::default(),
         };
         delivery.follow(tables, 0);
         delivery
@@ -119,46 +119,46 @@ impl<'a> Delivery<'a> {
         self.position.point()
     }
 
-    /// Replaces the tables after a catalogue check that began when [`Self::doubts`] was
-    /// `doubts_before`.
-    pub(crate) fn follow(&mut self, tables: Vec<Option<Table>>, doubts_before: u64) {
+    /// Replaces the tables after a catalogue check that began when [`Self::rechecks`] was
+    /// `rechecks_before`.
+    pub(crate) fn follow(&mut self, tables: Vec<Option<Table>>, rechecks_before: u64) {
         self.followed = tables.into_iter().map(|table| table.map(Followed::new)).collect();
         // Rows of the current statement are bound to outdated tables.
-        self.bound.values_mut().for_each(Bound::mark_doubtful);
-        self.confirm(doubts_before);
+        self.bound.values_mut().for_each(Bound::mark_unverified);
+        self.confirm(rechecks_before);
     }
 
-    /// Confirms the tables after a catalogue check that began when [`Self::doubts`] was
-    /// `doubts_before`.
-    pub(crate) fn confirm(&mut self, doubts_before: u64) {
-        // Doubts that arose during the check need another check.
-        let is_doubtful = self.doubts.settle(doubts_before);
-        self.followed.iter_mut().flatten().for_each(|f| f.is_doubtful = is_doubtful);
+    /// Confirms the tables after a catalogue check that began when [`Self::rechecks`] was
+    /// `rechecks_before`.
+    pub(crate) fn confirm(&mut self, rechecks_before: u64) {
+        // What was required during the check needs another one.
+        let is_unverified = self.rechecks.complete(rechecks_before);
+        self.followed.iter_mut().flatten().for_each(|f| f.is_unverified = is_unverified);
     }
 
-    /// Returns the number of doubts that a catalogue check sent now settles.
-    pub(crate) fn doubts(&self) -> u64 {
-        self.doubts.seen()
+    /// Returns the number of rechecks that a check sent now completes.
+    pub(crate) fn rechecks(&self) -> u64 {
+        self.rechecks.seen()
     }
 
-    /// Returns true if there are doubts.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubts.is_open()
+    /// Returns true if rechecks are not complete.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.rechecks.is_pending()
     }
 
-    /// Returns true if a catalogue check sent now settles doubts.
+    /// Returns true if a check sent now completes rechecks.
     pub(crate) fn needs_check(&self) -> bool {
-        self.doubts.needs_check()
+        self.rechecks.needs_check()
     }
 
     /// Returns true if a probe is to look whether definitions are visible.
     pub(crate) fn awaits_visibility(&self) -> bool {
-        self.doubts.awaits_visibility()
+        self.rechecks.awaits_visibility()
     }
 
     /// Records that a read that begins now sees at least `visible`.
     pub(crate) fn mark_visible(&mut self, visible: &Version) {
-        self.doubts.mark_visible(visible);
+        self.rechecks.mark_visible(visible);
     }
 
     /// Sets the position after the current event by its header. `end` is the event's end modulo
@@ -192,7 +192,7 @@ impl<'a> Delivery<'a> {
             Event::Prepare { xid, is_one_phase: false } => {
                 let group = self.group.take().ok_or(DeliveryError::OutsideGroup("XA PREPARE"))?;
                 self.prepared.add(xid, group.changes);
-                self.doubts.end_group(None);
+                self.rechecks.end_group(None);
                 self.mark_delivered();
             }
             Event::Table(map) => self.table(&map)?,
@@ -275,12 +275,12 @@ impl<'a> Delivery<'a> {
             Statement::XaRollback(xid) => {
                 xid.and_then(|xid| self.prepared.remove(&xid));
                 self.group = None;
-                self.doubts.end_group(None);
+                self.rechecks.end_group(None);
                 self.mark_delivered();
             }
             Statement::Privileges => {
                 // The privileges on the tables may have changed.
-                self.doubts.raise_of_privileges();
+                self.rechecks.require_for_privileges();
                 self.end_of_statement()?;
             }
             Statement::Definition { kind, has_rows } => {
@@ -303,7 +303,7 @@ impl<'a> Delivery<'a> {
         for collection in 0..self.followed.len() {
             let Some(followed) = self.followed[collection].as_mut() else {
                 // This statement may make the collection servable.
-                self.doubts.raise_of_tables();
+                self.rechecks.require_for_tables();
                 continue;
             };
             let parts =
@@ -321,8 +321,8 @@ impl<'a> Delivery<'a> {
             let cause = match kind {
                 DefinitionKind::Truncate => FlushCause::Bulk,
                 DefinitionKind::Schema => {
-                    followed.is_doubtful = true;
-                    self.doubts.raise_of_tables();
+                    followed.is_unverified = true;
+                    self.rechecks.require_for_tables();
                     FlushCause::Schema
                 }
             };
@@ -359,7 +359,7 @@ impl<'a> Delivery<'a> {
         }
         let mark = gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
         group.changes.deliver(self.receivers, mark, end);
-        self.doubts.end_group(Some(mark));
+        self.rechecks.end_group(Some(mark));
         self.bound.clear();
         self.mark_delivered();
         Ok(())
@@ -380,7 +380,7 @@ impl<'a> Delivery<'a> {
             group.changes.flush(*collection, FlushCause::Schema);
         }
         if !reshaped.is_empty() {
-            self.doubts.raise_of_tables();
+            self.rechecks.require_for_tables();
         }
         Ok(())
     }
@@ -396,10 +396,10 @@ impl<'a> Delivery<'a> {
             }
         }
         // MySQL's log need not have what foreign keys change, and any table may be an ancestor of
-        // one in doubt.
+        // an unverified one.
         if group.gtid.is_some() && rows.operation != Operation::Insert {
             for (collection, followed) in self.followed.iter().enumerate() {
-                if followed.as_ref().is_some_and(|followed| followed.is_doubtful) {
+                if followed.as_ref().is_some_and(|followed| followed.is_unverified) {
                     group.changes.flush(collection, FlushCause::Bulk);
                 }
             }
@@ -412,7 +412,7 @@ impl<'a> Delivery<'a> {
                 continue;
             };
             let collected = match followed.part(target.part) {
-                Some(table) if !followed.is_doubtful => {
+                Some(table) if !followed.is_unverified => {
                     group.has_children |= target.part > 0;
                     let out = &mut group.changes;
                     collect(rows, bound, target, table, schema, self.receivers.rules, out)
@@ -423,8 +423,8 @@ impl<'a> Delivery<'a> {
                 group.changes.flush(target.collection, FlushCause::Bulk);
             }
             if collected == Collected::Mismatch && !rows.is_unreadable() {
-                followed.is_doubtful = true;
-                self.doubts.raise_of_tables();
+                followed.is_unverified = true;
+                self.rechecks.require_for_tables();
             }
         }
         if rows.ends_statement {

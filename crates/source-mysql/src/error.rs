@@ -43,6 +43,12 @@ pub enum ConnectError {
     },
 }
 
+impl hotrow_source::preflight::OpenFailure for ConnectError {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Timeout { .. })
+    }
+}
+
 impl ConnectError {
     /// Returns whether the server refused the credential: access denied, an expired password, a
     /// locked account.

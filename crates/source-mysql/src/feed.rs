@@ -52,7 +52,6 @@ pub struct MysqlFeed {
 impl MysqlFeed {
     /// Returns the receiver of a change hub's changes for this database, which are passed on to
     /// `sink`.
-    #[must_use]
     pub fn hub_sink(&self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
         Arc::new(HubSink { shared: Arc::clone(&self.shared), sink })
     }

@@ -25,6 +25,7 @@ pub(crate) use self::foreign_keys::Ancestor;
 pub(crate) use self::names::{TableName, account, current_user, quote, text};
 pub(crate) use self::view::View;
 
+use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
 use hotrow_source::spec::CollectionConfig;
@@ -152,6 +153,31 @@ pub(crate) async fn tables(
         );
     }
     Ok(tables)
+}
+
+/// Looks up the primary keys of tables. What is no table has none; the checks say why.
+///
+/// # Errors
+/// Errors of the driver.
+pub(crate) async fn default_keys(
+    conn: &mut Conn,
+    identity: &Identity,
+    database: &str,
+    specs: &[CollectionConfig],
+) -> Result<DefaultKeys, Error> {
+    let mut found = DefaultKeys::default();
+    for spec in specs {
+        let wanted = catalog::table_name(spec, database, identity);
+        let Ok(facts) = catalog::facts(conn, identity, spec, &wanted).await? else { continue };
+        // Without a unique index the checks name that alone.
+        if facts.kind != "VIEW" && !facts.unique.is_empty() {
+            let primary = facts.unique.iter().find(|index| index.name == PRIMARY);
+            let primary = primary.map(|index| index.columns.iter().flatten().cloned().collect());
+            let id = facts.column(default_key::ID).map(|(_, column)| column.name.as_str());
+            found.note(spec, id, primary.unwrap_or_default());
+        }
+    }
+    Ok(found)
 }
 
 /// Inspects the table of one collection.

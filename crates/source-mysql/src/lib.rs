@@ -33,7 +33,7 @@ use hotrow_source::spec::{CollectionConfig, Follow};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
-pub use self::discover::discover;
+pub use self::discover::{apply, default_keys, discover};
 pub use self::error::ConnectError;
 pub use self::feed::MysqlFeed;
 pub use self::target::TargetError;

@@ -73,8 +73,8 @@ pub(crate) fn watched(tables: &[Option<Table>]) -> Option<u64> {
 
 /// Reply of a catalogue check.
 struct CatalogReply {
-    /// [`Delivery::doubts`] at the time of the request.
-    doubts: u64,
+    /// [`Delivery::rechecks`] at the time of the request.
+    rechecks: u64,
     /// Time before the first query of the check.
     sent_at: Nanos,
     outcome: CatalogCheck,
@@ -125,9 +125,9 @@ impl FeedPlace<'_> {
         }
     }
 
-    fn report_watched(&self, is_doubtful: bool) {
+    fn report_watched(&self, is_unverified: bool) {
         if let Some(place) = self.place {
-            place.watching(self.watched.filter(|_| !is_doubtful));
+            place.watching(self.watched.filter(|_| !is_unverified));
         }
     }
 }
@@ -171,7 +171,7 @@ impl Session<'_> {
             self.report_progress(&mut reported);
             let is_behind = self.delivery.delivered() < self.kept.inspected_at;
             if !is_checking && !is_behind && self.delivery.needs_check() {
-                is_checking = requests.try_send(self.delivery.doubts()).is_ok();
+                is_checking = requests.try_send(self.delivery.rechecks()).is_ok();
             }
             let is_wanted = self.sink.wants_visibility()
                 || self.delivery.awaits_visibility()
@@ -209,20 +209,20 @@ impl Session<'_> {
                     }
                     self.newest_end.set(end);
                 }
-                Some(CatalogReply { doubts, sent_at, outcome }) = replies.recv() => {
+                Some(CatalogReply { rechecks, sent_at, outcome }) = replies.recv() => {
                     is_checking = false;
                     match outcome {
-                        CatalogCheck::Unchanged => self.delivery.confirm(doubts),
+                        CatalogCheck::Unchanged => self.delivery.confirm(rechecks),
                         CatalogCheck::Changed(tables) => {
                             self.kept.watched = watched(&tables);
-                            self.delivery.follow(tables, doubts);
+                            self.delivery.follow(tables, rechecks);
                         }
                     }
-                    self.kept.report_watched(self.delivery.is_doubtful());
+                    self.kept.report_watched(self.delivery.is_unverified());
                     self.catalog.confirm(sent_at);
                 }
                 _ = check_tick.tick(), if !is_checking && !is_behind => {
-                    is_checking = requests.try_send(self.delivery.doubts()).is_ok();
+                    is_checking = requests.try_send(self.delivery.rechecks()).is_ok();
                 }
                 () = wait_until(early_at) => {
                     early_probe.sent();
@@ -276,7 +276,7 @@ impl Session<'_> {
     fn take(&mut self, raw: &Raw) -> Result<(), Ended> {
         let header = raw.header();
         let kind = header.event_type_raw();
-        let was_doubtful = self.delivery.is_doubtful();
+        let was_unverified = self.delivery.is_unverified();
         self.kept.landmarks.begin(raw, self.delivery.position());
         self.delivery.ends_at(header.log_pos());
         let event =
@@ -288,7 +288,7 @@ impl Session<'_> {
                 Event::decode(kind, raw.data()).map_err(DeliveryError::from)?
             };
         self.delivery.take(event)?;
-        if self.delivery.is_doubtful() && !was_doubtful {
+        if self.delivery.is_unverified() && !was_unverified {
             self.kept.report_watched(true);
         }
         self.pass_landmark();
@@ -321,11 +321,11 @@ async fn catalog_checks(
     mut requests: mpsc::Receiver<u64>,
     replies: mpsc::Sender<CatalogReply>,
 ) -> Ended {
-    while let Some(doubts) = requests.recv().await {
+    while let Some(rechecks) = requests.recv().await {
         let sent_at = Nanos::now();
         match watcher.check().await {
             Ok(outcome) => {
-                if replies.send(CatalogReply { doubts, sent_at, outcome }).await.is_err() {
+                if replies.send(CatalogReply { rechecks, sent_at, outcome }).await.is_err() {
                     break;
                 }
             }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_source::connection_string::Password;
 pub use hotrow_source::connection_string::TargetError;
+use hotrow_source::connection_string::{Password, RAW_DELIMITER, has_raw_delimiter};
 use hotrow_types::key::percent_decode;
 
 /// Default port.
@@ -70,6 +70,9 @@ impl Target {
     pub(crate) fn parse(text: &str) -> Result<Self, TargetError> {
         let rest = ["mysql://", "mariadb://"].iter().find_map(|scheme| text.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| syntax("begins with neither `mysql://` nor `mariadb://`"))?;
+        if has_raw_delimiter(rest) {
+            return Err(syntax(RAW_DELIMITER));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));

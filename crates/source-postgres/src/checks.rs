@@ -34,7 +34,8 @@ pub(super) async fn feed(
     findings.extend(of_server);
     let Some(session) = session else { return Ok(findings) };
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
-    let repair = if findings.is_empty() { Repair::Without(&[]) } else { Repair::Later };
+    let repair =
+        if findings.is_empty() && !config.is_trial { Repair::Without(&[]) } else { Repair::Later };
     let survey = Survey::take(&session.client, config, repair).await.map_err(failed)?;
     findings.extend(survey.findings);
     for refused in survey.tables.into_iter().filter_map(Result::err).flatten() {
@@ -94,7 +95,7 @@ pub(super) async fn server(
 }
 
 /// Checks the server's settings.
-async fn settings(
+pub(super) async fn settings(
     client: &Client,
     slot: Option<&KeptSlot>,
 ) -> Result<Vec<Finding>, tokio_postgres::Error> {

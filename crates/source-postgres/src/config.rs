@@ -18,6 +18,8 @@ pub struct Config {
     pub publication: String,
     /// `true`: the publication is created or completed where the account may.
     pub completes_publication: bool,
+    /// A trial of a start: the publication is checked and stays as it is.
+    pub is_trial: bool,
     /// Slot that keeps the feed's place; `None`: a temporary one for each session. Only a feed with
     /// a [`hotrow_source::place::Place`] uses it.
     pub slot: Option<KeptSlot>,

@@ -2,12 +2,14 @@
 //! those of a start, without the creation of the publication.
 
 mod listing;
+mod setup;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_source::background::Background;
-use hotrow_source::discovery::{self, Configure, Discovered, Request};
+use hotrow_source::default_key::DefaultKeys;
+use hotrow_source::discovery::{self, Configure, Discovered, Engine, Request};
 use hotrow_source::preflight;
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
@@ -15,11 +17,9 @@ use tokio_postgres::Client;
 use super::config::Config;
 use super::connect::{self, Session};
 use super::error::full_text;
-use super::inspect::{self, Table, concurrently};
-use super::publication::{self, Checked, Repair, Wanted};
-use super::survey::wanted;
+use super::inspect;
 use super::target::Target;
-use super::{Finding, OpenError, checks, set};
+use super::{CHECKS_TIMEOUT, OpenError, set};
 
 /// Lists the tables of a database, and checks each with the settings that `configure` chooses. The
 /// collections of `config` are not used. Blocks for up to the connection time-out of each host plus
@@ -33,125 +33,80 @@ pub fn discover(
     configure: &Configure<'_>,
 ) -> Result<Discovered, OpenError> {
     let (readers, for_feed) = preflight::targets(&config.server, Target::parse)?;
-    let background = Background::start("postgres", &Supervisor::default())?;
-    let settings = config.server.session(request.timeout);
-    let database = readers.dbname.clone();
+    let (background, session) = connected(&config, request.timeout)?;
     let limit = request.timeout;
-    let wanted_tables = request.clone();
+    let asked = request.clone();
+    let to_check = request.clone();
     let (session, listed) = background.run(async move {
-        let session =
-            connect::primary(&readers, settings, None).await.map_err(OpenError::Unreachable)?;
-        let listed =
-            preflight::within(limit, listing::list(&session.client, &wanted_tables)).await?;
+        let listed = preflight::within(limit, listing::list(&session.client, &asked)).await?;
         Ok::<_, OpenError>((session, listed))
     })?;
+    let database = readers.dbname;
     let database = format!("PostgreSQL {}, database {database}", session.identity.major);
     let listing::Listed { oids, tables, is_cut } = listed;
     let configs = configure(&tables);
     config.server.collections.clone_from(&configs);
     let config = Arc::new(config);
     let checked = background.run(async move {
-        preflight::within(limit, check(&session, &config, &for_feed, &oids)).await
+        let checks = setup::check(&session, &config, &for_feed, &oids, &to_check);
+        preflight::within(limit, checks).await
     })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Postgres,
         database,
         tables: discovery::joined(tables, configs, checked.of_tables),
         is_cut,
         findings: checked.of_all,
         unknown,
+        lacks_positions: None,
     })
+}
+
+/// Looks up the keys of these collections, of which the configuration names none. Blocks for up to
+/// the connection time-out of each host plus half a minute.
+///
+/// # Errors
+/// The database cannot be reached, or does not answer.
+pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
+    let specs = config.server.collections_named(names);
+    let (background, session) = connected(config, CHECKS_TIMEOUT)?;
+    background.run(async move {
+        let found = inspect::default_keys(&session.client, &specs).await;
+        found.map_err(|e| failed(&e))
+    })
+}
+
+/// Runs statements one after another, each in a transaction of its own. Blocks as long as
+/// [`default_keys`].
+///
+/// # Errors
+/// The database cannot be reached, or refuses a statement. Those before it are done.
+pub fn apply(config: &Config, statements: Vec<String>) -> Result<(), OpenError> {
+    let (background, session) = connected(config, CHECKS_TIMEOUT)?;
+    background.run(async move {
+        // Sessions of this engine read only.
+        let writable = "SET default_transaction_read_only = off".to_owned();
+        for sql in std::iter::once(writable).chain(statements) {
+            session.client.batch_execute(&sql).await.map_err(|e| failed(&e))?;
+        }
+        Ok(())
+    })
+}
+
+/// Opens a session whose statements have this time limit.
+fn connected(config: &Config, limit: Duration) -> Result<(Background, Session), OpenError> {
+    let (target, _) = preflight::targets(&config.server, Target::parse)?;
+    let background = Background::start("postgres", &Supervisor::default())?;
+    let settings = config.server.session(limit);
+    let session = background.run(async move {
+        connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)
+    })?;
+    Ok((background, session))
 }
 
 fn failed(e: &tokio_postgres::Error) -> OpenError {
     OpenError::Failed { detail: full_text(e) }
-}
-
-/// Findings of a discovery.
-struct Findings {
-    of_tables: Vec<Vec<Finding>>,
-    of_all: Vec<Finding>,
-}
-
-/// Runs the checks of a start; `oids`: those of the tables that the collections should be.
-async fn check(
-    session: &Session,
-    config: &Config,
-    for_feed: &Target,
-    oids: &[u32],
-) -> Result<Findings, OpenError> {
-    let specs = &config.server.collections;
-    let inspected = inspect::tables(&session.client, specs).await.map_err(|e| failed(&e))?;
-    let is_other = |i: usize, table: &Table| oids.get(i).is_some_and(|oid| *oid != table.oid);
-    let (served, mut of_tables) = discovery::divided(inspected, specs, is_other);
-    let served = served.iter().map(|(i, table)| wanted(&specs[*i].name, table)).collect();
-    let (mut of_all, feed_session) = checks::server(config, for_feed, &session.identity).await?;
-    let Some(feed_session) = feed_session else { return Ok(Findings { of_tables, of_all }) };
-    let name = &config.publication;
-    let checked = published(&feed_session.client, name, served).await.map_err(|e| failed(&e))?;
-    for (collection, finding) in checked.of_tables {
-        if let Some(i) = specs.iter().position(|spec| spec.name == collection) {
-            of_tables[i].push(finding);
-        }
-    }
-    of_all.extend(checked.of_all);
-    Ok(Findings { of_tables, of_all })
-}
-
-/// Findings about the publication.
-#[derive(Default)]
-struct Published {
-    of_tables: Vec<(String, Finding)>,
-    of_all: Vec<Finding>,
-}
-
-/// Checks the publication for these tables. A finding about the publication as a whole may apply to
-/// some tables only: to those of another owner, or to partitioned ones. Then each table is checked
-/// alone.
-async fn published(
-    client: &Client,
-    name: &str,
-    served: Vec<Wanted>,
-) -> Result<Published, tokio_postgres::Error> {
-    let mut found = Published::default();
-    let all = publication::check(client, name, &served, Repair::Later).await?;
-    let whole = all.findings.clone();
-    let served = found.note(all, served);
-    if whole.is_empty() {
-        return Ok(found);
-    }
-    let alone = served.iter().map(async |table| {
-        publication::check(client, name, std::slice::from_ref(table), Repair::Later).await
-    });
-    let alone = concurrently(alone).await.into_iter().collect::<Result<Vec<Checked>, _>>()?;
-    if alone.iter().all(|checked| !checked.findings.is_empty()) {
-        found.of_all = whole;
-        return Ok(found);
-    }
-    let mut fine = Vec::new();
-    for (table, checked) in served.into_iter().zip(alone) {
-        if checked.findings.is_empty() {
-            fine.push(table);
-        } else {
-            let of_table = checked.findings.into_iter();
-            found.of_tables.extend(of_table.map(|f| (table.collection.clone(), f)));
-        }
-    }
-    let together = publication::check(client, name, &fine, Repair::Later).await?;
-    found.of_all.clone_from(&together.findings);
-    found.note(together, fine);
-    Ok(found)
-}
-
-impl Published {
-    /// Notes the findings of single tables, and returns the tables without one.
-    fn note(&mut self, checked: Checked, tables: Vec<Wanted>) -> Vec<Wanted> {
-        self.of_tables.extend(checked.lacking.into_iter().chain(checked.narrowed));
-        let has_finding = |table: &Wanted| {
-            self.of_tables.iter().any(|(collection, _)| *collection == table.collection)
-        };
-        tables.into_iter().filter(|table| !has_finding(table)).collect()
-    }
 }
 
 /// Sets the time limit of the session's statements.

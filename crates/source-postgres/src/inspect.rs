@@ -20,6 +20,7 @@ mod view;
 use std::future::poll_fn;
 use std::task::Poll;
 
+use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
@@ -207,6 +208,14 @@ impl Table {
     }
 }
 
+/// Whether a table without the account's privileges is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Privileges {
+    Checked,
+    /// They will be granted.
+    Assumed,
+}
+
 /// Inspects the tables of all collections. Each result is a table, or the reasons that it cannot be
 /// served.
 ///
@@ -215,11 +224,36 @@ impl Table {
 pub(crate) async fn tables(
     client: &Client,
     specs: &[CollectionConfig],
+    privileges: Privileges,
 ) -> Result<Vec<Result<Table, Refused>>, Error> {
     // The configuration allows fewer collections than a number of 16 bits has values.
+    let numbered = specs.iter().enumerate();
     let inspections =
-        specs.iter().enumerate().map(|(i, spec)| table(client, CollectionId(i as u16), spec));
+        numbered.map(|(i, spec)| table(client, CollectionId(i as u16), spec, privileges));
     concurrently(inspections).await.into_iter().collect()
+}
+
+/// Looks up the primary keys of tables. What is no table has none; the checks say why.
+///
+/// # Errors
+/// An error of the driver.
+pub(crate) async fn default_keys(
+    client: &Client,
+    specs: &[CollectionConfig],
+) -> Result<DefaultKeys, Error> {
+    let mut found = DefaultKeys::default();
+    let all = concurrently(specs.iter().map(|spec| catalog::facts(client, spec))).await;
+    for (spec, facts) in specs.iter().zip(all) {
+        let Ok(facts) = facts? else { continue };
+        // Without a unique index the checks name that alone.
+        if matches!(facts.relkind, 'r' | 'p') && !facts.indexes.is_empty() {
+            let primary = facts.indexes.iter().find(|index| index.primary);
+            let primary = primary.map(|index| facts.columns_of(index).map(str::to_owned).collect());
+            let id = facts.column(default_key::ID).map(|column| column.name.as_str());
+            found.note(spec, id, primary.unwrap_or_default());
+        }
+    }
+    Ok(found)
 }
 
 /// Runs queries of one connection concurrently: they are sent without waiting for each other's
@@ -249,6 +283,7 @@ pub(crate) async fn table(
     client: &Client,
     collection: CollectionId,
     spec: &CollectionConfig,
+    privileges: Privileges,
 ) -> Result<Result<Table, Refused>, Error> {
     let facts = match catalog::facts(client, spec).await? {
         Ok(facts) => facts,
@@ -288,7 +323,7 @@ pub(crate) async fn table(
     });
     let of_record = chosen.as_deref().unwrap_or_default();
     findings.extend(rules::check_names(spec, &types, of_record));
-    if let Some(key) = &key {
+    if let (Some(key), Privileges::Checked) = (&key, privileges) {
         findings.extend(rules::check_privileges(spec, &facts, key, of_record));
     }
     let parent = key.as_deref().unwrap_or_default();

@@ -40,6 +40,8 @@ use hotrow_source::json::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Scalar(Scalar),
+    /// A text, one of these labels.
+    Enum(Vec<String>),
     Array(Box<Shape>),
     Range(Box<Shape>),
     Multirange(Box<Shape>),
@@ -130,6 +132,7 @@ fn write(out: &mut Vec<u8>, shape: &Shape, value: Option<&[u8]>) -> Written {
     make_room(out, bytes)?;
     match shape {
         Shape::Scalar(scalar) => write_scalar(out, *scalar, value),
+        Shape::Enum(_) => write_scalar(out, Scalar::Text, value),
         Shape::Array(element) => nested::array(out, element, value),
         Shape::Range(subtype) => nested::range(out, subtype, value),
         Shape::Multirange(subtype) => nested::multirange(out, subtype, value),

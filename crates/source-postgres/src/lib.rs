@@ -27,7 +27,7 @@ use hotrow_types::version::Position;
 use hotrow_measure::clock::Nanos;
 
 use self::config::{CollectionConfig, Config, Follow, Tuning};
-use self::inspect::Table;
+use self::inspect::{Privileges, Table};
 use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
 use self::standby::Standbys;
@@ -42,7 +42,7 @@ use hotrow_source::{
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
 
-pub use self::discover::discover;
+pub use self::discover::{apply, default_keys, discover};
 pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;
@@ -220,8 +220,9 @@ async fn check(
 ) -> Result<Vec<Table>, OpenError> {
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let mut findings = Vec::new();
-    let inspected =
-        inspect::tables(&session.client, &config.server.collections).await.map_err(failed)?;
+    let specs = &config.server.collections;
+    let inspected = inspect::tables(&session.client, specs, Privileges::Checked).await;
+    let inspected = inspected.map_err(failed)?;
     let tables: Vec<Table> = preflight::served(inspected, &mut findings);
     let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
     OpenError::unless_found(findings, tables)

@@ -101,7 +101,6 @@ pub enum Old<'a> {
 
 impl<'a> Old<'a> {
     /// Returns the columns.
-    #[must_use]
     pub fn tuple(&self) -> Tuple<'a> {
         match self {
             Self::Key(tuple) | Self::Full(tuple) => *tuple,
@@ -173,7 +172,6 @@ impl<'a> Message<'a> {
 }
 
 /// Returns the table of a row's message, even if the message is cut off after its head.
-#[must_use]
 pub fn relation_of_row(bytes: &[u8]) -> Option<u32> {
     let (kind, rest) = bytes.split_first()?;
     let oid = rest.first_chunk::<4>()?;

@@ -164,6 +164,30 @@ fn add_sql(name: &str, lacking: &[&Wanted]) -> String {
     format!("ALTER PUBLICATION {} ADD TABLE {};", quote_identifier(name), tables.join(", "))
 }
 
+/// Returns one finding about all collections whose table is not published.
+pub(crate) fn all_lacking(
+    name: &str,
+    wanted: &[Wanted],
+    lacking: &[(String, Finding)],
+) -> Option<Finding> {
+    let is_lacking =
+        |w: &&Wanted| lacking.iter().any(|(collection, _)| *collection == w.collection);
+    let tables: Vec<&Wanted> = wanted.iter().filter(is_lacking).collect();
+    let what = || format!("the publication `{name}` lacks {} of the tables", tables.len());
+    (!tables.is_empty()).then(|| Finding::new(what(), add_sql(name, &tables)))
+}
+
+/// Returns the SQL that adds a table, unless it is published.
+pub(crate) async fn addition(
+    client: &Client,
+    name: &str,
+    wanted: &Wanted,
+) -> Result<Option<String>, Error> {
+    let checked = inspect(client, name, std::slice::from_ref(wanted)).await?;
+    let is_published = !checked.version.is_empty() && checked.lacking.is_empty();
+    Ok((!is_published).then(|| add_sql(name, &[wanted])))
+}
+
 /// Two collections may share a table; SQL wants it once.
 fn distinct<'a>(wanted: impl Iterator<Item = &'a Wanted>) -> Vec<String> {
     let mut tables: Vec<String> = wanted.map(Wanted::sql).collect();

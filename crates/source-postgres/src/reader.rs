@@ -14,7 +14,7 @@ use tokio_postgres::Error;
 
 use super::PostgresSource;
 use super::error::full_text;
-use super::inspect;
+use super::inspect::{self, Privileges};
 use super::json::JsonError;
 use super::plan::{ReadPlan, fence};
 use super::pool::{Connection, Lease, fault, is_unrepresentable};
@@ -141,8 +141,9 @@ impl PostgresSource {
         connection.drop_prepared(index);
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
+        let client = &connection.session.client;
         let inspection =
-            inspect::table(&connection.session.client, CollectionId(index as u16), spec);
+            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
         match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => {
                 let table = table.map_err(|findings| preflight::one_line(&findings));
@@ -178,8 +179,9 @@ impl PostgresSource {
         };
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
+        let client = &connection.session.client;
         let inspection =
-            inspect::table(&connection.session.client, CollectionId(index as u16), spec);
+            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
         let table = match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => table.map_err(|findings| preflight::one_line(&findings)),
             Ok(Err(e)) => {

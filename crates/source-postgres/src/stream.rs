@@ -77,6 +77,12 @@ pub enum ConnectError {
     },
 }
 
+impl hotrow_source::preflight::OpenFailure for ConnectError {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Network { .. } | Self::Timeout { .. })
+    }
+}
+
 impl ConnectError {
     /// Returns whether the server refused the credential: class 28 of its codes.
     pub(crate) fn is_login(&self) -> bool {

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error};
 use super::Finding;
 use super::config::{Config, Follow};
 use super::delivery::{Followed, Role};
-use super::inspect::{self, Embedded, Refused, Table, TableKind};
+use super::inspect::{self, Embedded, Privileges, Refused, Table, TableKind};
 use super::publication::{self, Checked, Partitioned, Repair, Wanted};
 
 /// State of the catalogue. Equal surveys are served alike.
@@ -43,7 +43,8 @@ impl Survey {
         config: &Config,
         repair: Repair<'_>,
     ) -> Result<Self, Error> {
-        let mut tables = inspect::tables(client, &config.server.collections).await?;
+        let mut tables =
+            inspect::tables(client, &config.server.collections, Privileges::Checked).await?;
         let wanted: Vec<Wanted> = tables
             .iter()
             .zip(&config.server.collections)

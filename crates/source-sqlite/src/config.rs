@@ -33,6 +33,8 @@ pub struct Config {
     pub path: PathBuf,
     /// Method of change detection.
     pub watch: Watch,
+    /// A trial of a start: what is added to the database is removed again.
+    pub is_trial: bool,
     /// Number of reader threads, each with a connection of its own.
     pub reads_in_flight: usize,
     /// Time limit of one query, including waits for locks.

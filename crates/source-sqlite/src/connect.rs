@@ -161,7 +161,9 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, prior: PriorState) -> Resul
     }
     let collections = &*config.collections;
     let watch = config.watch;
-    let settings = SurveySettings { collections, watch, tuning, on_refusal: prior.on_refusal };
+    let is_trial = config.is_trial;
+    let on_refusal = prior.on_refusal;
+    let settings = SurveySettings { collections, watch, tuning, on_refusal, is_trial };
     let installed = install(&conn, settings, prior.log, at.file).map_err(|e| match e {
         Refused::Rule(e) => e,
         Refused::Driver(e) => driver(e),
@@ -193,7 +195,7 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, prior: PriorState) -> Resul
 ///
 /// A writer may end at any time and remove the `-wal` and `-shm` files; then this process has to
 /// create them. SQLite itself reports only "unable to open database file", and only then.
-fn check_folder(config: &Config, at: &Located) -> Result<(), OpenError> {
+pub(crate) fn check_folder(config: &Config, at: &Located) -> Result<(), OpenError> {
     let folder = at.real.parent().unwrap_or(&at.real);
     let access = Access::WRITE_OK | Access::EXEC_OK;
     rustix::fs::accessat(CWD, folder, access, AtFlags::EACCESS).map_err(|e| {
@@ -203,7 +205,12 @@ fn check_folder(config: &Config, at: &Located) -> Result<(), OpenError> {
 }
 
 /// Names the files beside the database if they are the cause of the error.
-fn unusable(config: &Config, at: &Located, header: &Header, e: &rusqlite::Error) -> OpenError {
+pub(crate) fn unusable(
+    config: &Config,
+    at: &Located,
+    header: &Header,
+    e: &rusqlite::Error,
+) -> OpenError {
     let is_about_files = matches!(
         e.sqlite_error_code(),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied)

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use hotrow_source::default_key::DefaultKeys;
 use hotrow_source::discovery::{
-    self, COLUMNS_MAX, Configure, Discovered, ListedColumn, ListedTable, Request,
+    self, COLUMNS_MAX, Configure, Discovered, Engine, ListedColumn, ListedTable, Request,
 };
 use hotrow_source::preflight::Finding;
 use hotrow_types::key::CollectionId;
@@ -14,7 +15,7 @@ use super::config::{CollectionConfig, Config, Watch};
 use super::connect;
 use super::error::OpenError;
 use super::file::Header;
-use super::inspect::{Refused, inspect};
+use super::inspect::{self, Refused};
 use super::names::{LOG_TABLE, META_TABLE, quote};
 
 /// Table, view or virtual table of the file.
@@ -52,21 +53,67 @@ pub fn discover(
     relations.truncate(request.tables_max);
     let statistics = statistics(&tx).map_err(driver)?;
     let listed = relations.into_iter().map(|relation| list(&tx, relation, &statistics));
-    let tables = listed.collect::<rusqlite::Result<Vec<_>>>().map_err(driver)?;
+    let mut tables = listed.collect::<rusqlite::Result<Vec<_>>>().map_err(driver)?;
     if tables.iter().map(|table| table.columns.len()).sum::<usize>() > COLUMNS_MAX {
         return Err(other(format!("its tables have more than {COLUMNS_MAX} columns; name fewer")));
     }
+    if request.is_for_setup {
+        let found = foreign_keys(&tx, &tables).map_err(driver)?;
+        discovery::note_children(&mut tables, found);
+    }
     let configs = configure(&tables);
-    let findings = configs.iter().map(|spec| check(&tx, spec));
+    let is_writable =
+        connect::check_folder(&config, &at).is_ok() && !conn.is_readonly("main").map_err(driver)?;
+    let watch = if request.is_for_setup && is_writable { Watch::Triggers } else { Watch::None };
+    let findings = configs.iter().map(|spec| check(&tx, spec, watch));
     let findings = findings.collect::<rusqlite::Result<Vec<_>>>().map_err(driver)?;
+    let mode: String =
+        conn.query_row("PRAGMA main.journal_mode", [], |row| row.get(0)).map_err(driver)?;
+    let of_all = (watch == Watch::Triggers && mode != "wal").then(|| {
+        Finding::new(
+            format!("the journal mode is `{mode}`; a change log needs WAL"),
+            "PRAGMA journal_mode = WAL;",
+        )
+    });
     let unknown = request.unknown(&tables);
     Ok(Discovered {
+        engine: Engine::Sqlite,
         database: format!("SQLite, file {}", config.path.display()),
         tables: discovery::joined(tables, configs, findings),
         is_cut,
-        findings: Vec::new(),
+        findings: of_all.into_iter().collect(),
         unknown,
+        lacks_positions: (!is_writable).then_some("the file or its folder cannot be written to"),
     })
+}
+
+/// Runs statements one after another.
+///
+/// # Errors
+/// The file cannot be opened, or refuses a statement.
+pub fn apply(config: &Config, statements: &[String]) -> Result<(), OpenError> {
+    let conn = connect::open(&connect::locate(&config.path)?, config.read_timeout)?;
+    let driver = |e: rusqlite::Error| OpenError::from_driver(&config.path, &e);
+    statements.iter().try_for_each(|sql| conn.execute_batch(sql)).map_err(driver)
+}
+
+/// Looks up the keys of these collections, of which the configuration names none.
+///
+/// # Errors
+/// The file cannot be opened or read.
+pub fn default_keys(config: &Config, names: &[String]) -> Result<DefaultKeys, OpenError> {
+    let at = connect::locate(&config.path)?;
+    let conn = connect::open(&at, config.read_timeout)?;
+    let header = Header::read(&conn)
+        .map_err(|detail| OpenError::NotADatabase { path: config.path.clone(), detail })?;
+    let mut found = DefaultKeys::default();
+    for spec in config.collections.iter().filter(|spec| names.contains(&spec.name)) {
+        inspect::default_key(&conn, spec, &mut found).map_err(|e| match e {
+            Refused::Rule(e) => e,
+            Refused::Driver(e) => connect::unusable(config, &at, &header, &e),
+        })?;
+    }
+    Ok(found)
 }
 
 /// Returns tables, views and virtual tables, without what belongs to SQLite, to a virtual table or
@@ -129,6 +176,7 @@ fn list(
         columns: columns(conn, &name)?,
         keys: if is_table { keys(conn, &name)? } else { Vec::new() },
         name,
+        ..ListedTable::default()
     })
 }
 
@@ -186,29 +234,40 @@ fn keys(conn: &Connection, table: &str) -> rusqlite::Result<Vec<Vec<String>>> {
     Ok(keys)
 }
 
-/// Runs the checks of a start on one table.
-fn check(conn: &Connection, spec: &CollectionConfig) -> rusqlite::Result<Vec<Finding>> {
-    // The collection's number matters only to answers.
-    match inspect(conn, CollectionId(0), spec, Watch::None) {
-        Ok(_) => Ok(Vec::new()),
-        Err(Refused::Rule(e)) => Ok(vec![Finding::new(e.to_string(), remedy(&e, spec))]),
-        Err(Refused::Driver(e)) => Err(e),
+/// Returns the foreign keys of one column, each with the places of the tables.
+fn foreign_keys(
+    conn: &Connection,
+    tables: &[ListedTable],
+) -> rusqlite::Result<Vec<(usize, usize, String, String)>> {
+    let place = |name: &str| tables.iter().position(|table| table.name.eq_ignore_ascii_case(name));
+    let mut statement = conn.prepare(
+        "SELECT min(\"table\"), min(\"from\"), min(\"to\") \
+         FROM pragma_foreign_key_list(?1, 'main') GROUP BY id HAVING count(*) = 1 ORDER BY id",
+    )?;
+    let mut found = Vec::new();
+    for (child, table) in tables.iter().enumerate() {
+        let mut rows = statement.query([&table.name])?;
+        while let Some(row) = rows.next()? {
+            let Some(parent) = place(&row.get::<_, String>(0)?) else { continue };
+            // Without a column it is the primary key, the first of the keys.
+            let primary = || tables[parent].keys.first()?.first().cloned();
+            let Some(to) = row.get::<_, Option<String>>(2)?.or_else(primary) else { continue };
+            found.push((parent, child, row.get(1)?, to));
+        }
     }
+    Ok(found)
 }
 
-/// Returns the SQL that removes the problem, where SQL can; the messages have the other remedies.
-fn remedy(problem: &OpenError, spec: &CollectionConfig) -> String {
-    match problem {
-        OpenError::KeyNotUnique { table, .. } => {
-            let name = format!("{table}_{}", spec.key.join("_"));
-            let columns: Vec<String> = spec.key.iter().map(|column| quote(column)).collect();
-            format!(
-                "CREATE UNIQUE INDEX {} ON {}({});",
-                quote(&name),
-                quote(table),
-                columns.join(", ")
-            )
-        }
-        _ => String::new(),
+/// Runs the checks of a start on one table.
+fn check(
+    conn: &Connection,
+    spec: &CollectionConfig,
+    watch: Watch,
+) -> rusqlite::Result<Vec<Finding>> {
+    // The collection's number matters only to answers.
+    match inspect::inspect(conn, CollectionId(0), spec, watch) {
+        Ok(_) => Ok(Vec::new()),
+        Err(Refused::Rule(e)) => Ok(vec![Finding::new(e.to_string(), "")]),
+        Err(Refused::Driver(e)) => Err(e),
     }
 }

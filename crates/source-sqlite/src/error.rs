@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hotrow_source::preflight::Finding;
 use rusqlite::ErrorCode;
 
 /// Failure to serve a database. Each message names the object, the rule and the remedy.
@@ -188,6 +189,9 @@ pub enum OpenError {
         /// Existing unique keys.
         have: String,
     },
+    /// A collection without `key`, whose table has no evident one.
+    #[error("{0}")]
+    DefaultKey(String),
     /// The number of key columns or key types is wrong.
     #[error("collection `{collection}`: {detail}")]
     KeyShape {
@@ -323,7 +327,17 @@ pub(crate) fn fault(e: &rusqlite::Error) -> Fault {
     }
 }
 
+impl hotrow_source::preflight::OpenFailure for OpenError {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Locked { .. })
+    }
+}
+
 impl OpenError {
+    pub(crate) fn default_key(finding: &Finding) -> Self {
+        Self::DefaultKey(format!("{}; {}", finding.problem, finding.remedy))
+    }
+
     /// Converts an error that the driver returned while a database was opened or inspected.
     pub(crate) fn from_driver(path: &std::path::Path, e: &rusqlite::Error) -> Self {
         let path = path.to_path_buf();

@@ -17,11 +17,12 @@ mod sql;
 mod view;
 
 use hotrow_source::field_schema::FieldSchema;
-use hotrow_source::preflight::listed;
+use hotrow_source::preflight::{listed, suggested};
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
 
 pub(crate) use self::embedded::Embedded;
+pub(crate) use self::keys::note_default as default_key;
 pub(crate) use self::view::View;
 #[cfg(test)]
 pub(crate) use self::view::witness;
@@ -249,7 +250,7 @@ fn find_relation(conn: &Connection, spec: &CollectionConfig) -> Inspected<Relati
         return Err(OpenError::NoTable {
             collection: spec.name.clone(),
             table: spec.table.clone(),
-            have: listed(&have),
+            have: format!("{}{}", listed(&have), suggested(&spec.table, &have)),
         }
         .into());
     };
@@ -332,7 +333,7 @@ impl Facts {
                 table: spec.table.clone(),
                 column: name.into(),
                 setting,
-                have: listed(&have),
+                have: format!("{}{}", listed(&have), suggested(&spec.table, &have)),
             })
         })
     }

@@ -25,7 +25,7 @@ use self::shared::Shared;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_supervisor::Supervisor;
 
-pub use self::discover::discover;
+pub use self::discover::{apply, default_keys, discover};
 pub use self::error::OpenError;
 pub use self::feed::SqliteFeed;
 pub use self::log::Removed;

@@ -45,6 +45,7 @@ pub(crate) struct SurveySettings<'a> {
     pub(crate) watch: Watch,
     pub(crate) tuning: &'a Tuning,
     pub(crate) on_refusal: OnRefusal,
+    pub(crate) is_trial: bool,
 }
 
 /// Reaction to a collection that cannot be served.
@@ -241,7 +242,13 @@ pub(crate) fn install(
         survey.tables[i] = Err(e);
     }
     settings.check(&survey)?;
-    tx.commit()?;
+    match settings.is_trial {
+        true => {
+            survey.log = None;
+            tx.rollback()?;
+        }
+        false => tx.commit()?,
+    }
     Ok(Installed { survey, reinstalled })
 }
 

@@ -293,8 +293,13 @@ impl<'a> Session<'a> {
         let SessionContext { config, tuning, shared, schemas, sink } = self.context;
         let collections = &*config.collections;
         let watch = config.watch;
-        let settings =
-            SurveySettings { collections, watch, tuning, on_refusal: OnRefusal::Continue };
+        let settings = SurveySettings {
+            collections,
+            watch,
+            tuning,
+            on_refusal: OnRefusal::Continue,
+            is_trial: false,
+        };
         if config.watch == Watch::Triggers && !self.log_is_there()? {
             return Err(Ended::new(LossCause::NotWatched, "the change log is missing").into());
         }

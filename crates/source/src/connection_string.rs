@@ -15,6 +15,25 @@ impl fmt::Debug for Password {
     }
 }
 
+/// Detail of a connection string for which [`has_raw_delimiter`] holds.
+pub const RAW_DELIMITER: &str = "has `@`, `/`, `#` or `?` in a user or a password, where they must \
+    be percent-encoded (%40, %2F, %23, %3F)";
+
+/// Returns whether a user or a password has a delimiter of URLs as it is, so that programs read
+/// different hosts from the string. `rest`: the text after `://`.
+pub fn has_raw_delimiter(rest: &str) -> bool {
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, after) = rest.split_at(end);
+    let credentials = authority.rsplit_once('@').map_or("", |(credentials, _)| credentials);
+    // Behind a `?` an `@` may be in the value of a parameter.
+    let path_end = if after.starts_with('?') { after.find('=') } else { after.find('?') };
+    let path = &after[..path_end.unwrap_or(after.len())];
+    let is_password = |port: &str| port.bytes().any(|byte| !byte.is_ascii_digit());
+    let port = authority.rsplit_once(':').filter(|_| !authority.contains(['@', '[', ',']));
+    let is_cut = after.contains('@') && port.is_some_and(|(_, port)| is_password(port));
+    credentials.contains(['@', '#']) || path.contains('@') || is_cut
+}
+
 /// Error of a connection string. No message contains a value that could be a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {

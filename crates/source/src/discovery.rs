@@ -23,6 +23,11 @@ pub struct Request {
     pub tables_max: usize,
     /// Time limit of the listing, and again of the checks, once a server is reached.
     pub timeout: Duration,
+    /// What an administrator can set up is a finding about the whole database, for one block of
+    /// SQL. Otherwise each table is judged as the account sees it now.
+    pub is_for_setup: bool,
+    /// Account that will serve, if it is another one than that of the connection string.
+    pub role: Option<String>,
 }
 
 /// A table, view or other relation as the catalogue lists it.
@@ -44,6 +49,23 @@ pub struct ListedTable {
     pub columns: Vec<ListedColumn>,
     /// Unique keys without optional columns, the one that suits the feed best first.
     pub keys: Vec<Vec<String>>,
+    /// Foreign keys of one column that refer to it.
+    pub children: Vec<ListedChild>,
+    /// Number of documents from which the columns are known, where no catalogue has them.
+    pub sampled: Option<usize>,
+}
+
+/// A foreign key of one column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedChild {
+    /// Name of the table that has it.
+    pub name: String,
+    /// Value of the setting `table` that names it.
+    pub table: String,
+    /// Its column there.
+    pub on: String,
+    /// Column that it refers to.
+    pub to: String,
 }
 
 /// A column as the catalogue lists it.
@@ -60,9 +82,24 @@ pub struct ListedColumn {
 /// Chooses the settings of each listed table, in the same order.
 pub type Configure<'a> = dyn Fn(&[ListedTable]) -> Vec<CollectionConfig> + 'a;
 
+/// Kind of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL or MariaDB.
+    Mysql,
+    /// MongoDB.
+    Mongodb,
+}
+
 /// Result of a discovery.
 #[derive(Clone, Debug)]
 pub struct Discovered {
+    /// Kind of the database.
+    pub engine: Engine,
     /// Product and database, for people.
     pub database: String,
     /// Tables, ordered by schema and name, byte by byte.
@@ -73,6 +110,8 @@ pub struct Discovered {
     pub findings: Vec<Finding>,
     /// Names of [`Request::tables`] that no table has.
     pub unknown: Vec<String>,
+    /// Why changes cannot be followed one by one, so that answers have no positions.
+    pub lacks_positions: Option<&'static str>,
 }
 
 /// A listed table with the settings chosen for it.
@@ -88,13 +127,11 @@ pub struct DiscoveredTable {
 
 impl Request {
     /// Returns whether a table was asked for by its name.
-    #[must_use]
     pub fn selects(&self, schema: &str, name: &str) -> bool {
         self.tables.is_empty() || self.tables.iter().any(|wanted| names(wanted, schema, name))
     }
 
     /// Returns the names of tables that none of these has.
-    #[must_use]
     pub fn unknown(&self, tables: &[ListedTable]) -> Vec<String> {
         let is_known =
             |wanted: &&String| tables.iter().any(|table| names(wanted, &table.schema, &table.name));
@@ -106,6 +143,24 @@ impl Request {
 fn names(wanted: &str, schema: &str, name: &str) -> bool {
     wanted == name
         || wanted.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(name)
+}
+
+/// Notes for each table the foreign keys that refer to it: the place of the table, of the one that
+/// has the key, the column there, and the column that it refers to. Only tables with a primary key
+/// can be embedded.
+pub fn note_children(
+    tables: &mut [ListedTable],
+    foreign_keys: impl IntoIterator<Item = (usize, usize, String, String)>,
+) {
+    for (parent, child, on, to) in foreign_keys {
+        let Some(of) = tables.get(child).filter(|of| !of.keys.is_empty() && parent != child) else {
+            continue;
+        };
+        let child = ListedChild { name: of.name.clone(), table: of.table.clone(), on, to };
+        if let Some(parent) = tables.get_mut(parent) {
+            parent.children.push(child);
+        }
+    }
 }
 
 /// Returns the finding for a table whose setting names another one.
@@ -122,7 +177,6 @@ fn hidden_by_another(collection: &str, table: &str) -> Finding {
 /// Divides the inspected tables into those that can be served, each with the index of its
 /// collection, and the findings of each collection. `is_other`: the table of this index is another
 /// one than was listed.
-#[must_use]
 pub fn divided<T>(
     inspected: Vec<Result<T, Vec<Finding>>>,
     specs: &[CollectionConfig],
@@ -143,7 +197,6 @@ pub fn divided<T>(
 }
 
 /// Joins the listed tables with the settings chosen for them and the findings of each.
-#[must_use]
 pub fn joined(
     listed: Vec<ListedTable>,
     configs: Vec<CollectionConfig>,
@@ -165,6 +218,8 @@ mod tests {
             tables: tables.iter().map(ToString::to_string).collect(),
             tables_max: 1,
             timeout: Duration::from_secs(1),
+            is_for_setup: false,
+            role: None,
         };
         assert!(request(&[]).selects("public", "a"));
         assert!(request(&["a"]).selects("public", "a"));

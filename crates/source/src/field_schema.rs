@@ -28,6 +28,8 @@ pub enum JsonForm {
     /// A text in the form that the example shows. Rare values may have another one, for instance
     /// an infinite date.
     TextLike(&'static str),
+    /// One of these texts.
+    Choice(Vec<String>),
     /// A UUID with hyphens.
     Uuid,
     /// Bytes in base64 with padding.

@@ -25,7 +25,6 @@ pub enum JsonError {
 }
 
 /// Returns `"name":`, the label of a column, so that it is escaped once.
-#[must_use]
 pub fn label(name: &str) -> Box<[u8]> {
     let mut label = Vec::new();
     write_text(&mut label, name.as_bytes());

@@ -313,6 +313,7 @@ pub mod background;
 pub mod catalog_watermark;
 pub mod connection_string;
 pub mod database_name;
+pub mod default_key;
 pub mod discovery;
 pub mod feed_loop;
 pub mod field_schema;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use hotrow_types::names::nearest;
+
 use crate::background::ThreadError;
 pub use crate::finding::Finding;
 use crate::spec::ServerConfig;
@@ -32,6 +34,25 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
         /// Message of the server or the system.
         detail: String,
     },
+}
+
+/// A failure to serve a database, or to connect to one of its hosts.
+pub trait OpenFailure: fmt::Display {
+    /// Returns whether nothing answered, so that nothing is known about the database.
+    fn is_unreachable(&self) -> bool;
+}
+
+impl<Target: fmt::Display, Connect: OpenFailure> OpenFailure for OpenError<Target, Connect> {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(hosts) if hosts.iter().all(OpenFailure::is_unreachable))
+    }
+}
+
+/// The driver of MongoDB reports a text, of a deployment in which no server could be selected.
+impl OpenFailure for String {
+    fn is_unreachable(&self) -> bool {
+        true
+    }
 }
 
 /// Parses the connection strings of the readers and of the feed. Without a `feed_url` both are the
@@ -89,13 +110,11 @@ impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenErro
 }
 
 /// Returns errors as one line.
-#[must_use]
 pub fn joined<E: fmt::Display>(errors: &[E]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns findings as one line for a log.
-#[must_use]
 pub fn one_line(findings: &[Finding]) -> String {
     let lines: Vec<String> =
         findings.iter().map(|f| format!("{} ({})", f.problem, f.remedy)).collect();
@@ -115,7 +134,6 @@ pub fn readable<T: Clone>(tables: &[Result<T, Vec<Finding>>]) -> Vec<Result<T, S
 const NAMES_LISTED_MAX: usize = 20;
 
 /// Returns names for a message, cut off at a bound of 20.
-#[must_use]
 pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
     if names.is_empty() {
         return "none".into();
@@ -124,6 +142,14 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
         names.iter().take(NAMES_LISTED_MAX).map(|n| format!("`{}`", n.as_ref())).collect();
     let more = names.len().saturating_sub(NAMES_LISTED_MAX);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}
+
+/// Returns the names that a misspelt one probably means, to be added to a message; empty without
+/// any.
+pub fn suggested<S: AsRef<str>>(wanted: &str, names: &[S]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let near = nearest(wanted, &names);
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", listed(&near)) }
 }
 
 /// All problems found; at least one.

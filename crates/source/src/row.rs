@@ -24,7 +24,6 @@ pub enum Row {
 
 impl Row {
     /// Returns the bytes of the record; 0 without one.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
             Self::Found(body) | Self::Uncacheable(Some(body)) => body.len(),

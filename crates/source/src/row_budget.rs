@@ -74,7 +74,6 @@ impl RowBudget {
     }
 
     /// Returns the bytes of rows that the query holds.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.held.lock().bytes
     }

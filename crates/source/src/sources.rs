@@ -101,26 +101,22 @@ impl Sources {
     }
 
     /// Returns the source that a collection is read from.
-    #[must_use]
     pub fn of(&self, CollectionId(id): CollectionId) -> &dyn Source {
         &*self.list[self.source_of[usize::from(id)].index()]
     }
 
     /// Returns the key schema of each collection, in the order of their numbers.
-    #[must_use]
     pub fn schemas(&self) -> &[KeySchema] {
         &self.schemas
     }
 
     /// Returns the fields of a collection's records ([`Source::fields`]).
-    #[must_use]
     pub fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
         self.of(id).fields(id)
     }
 
     /// Returns a sink for the feed of a source: it reports to `sink` under the numbers of the
     /// process.
-    #[must_use]
     pub fn sink(&self, source: SourceId, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
         match &self.numberings[source.index()] {
             None => sink,

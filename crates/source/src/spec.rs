@@ -164,6 +164,20 @@ pub enum KeyTypeName {
     Bytes,
 }
 
+impl KeyTypeName {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Text => "text",
+            Self::Uuid => "uuid",
+            Self::ObjectId => "objectid",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// Settings of every engine over a database server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -202,8 +216,13 @@ pub struct SessionSettings {
 }
 
 impl ServerConfig {
-    /// Returns the settings of sessions whose queries have this time limit.
+    /// Returns the collections of these names.
     #[must_use]
+    pub fn collections_named(&self, names: &[String]) -> Vec<CollectionConfig> {
+        self.collections.iter().filter(|spec| names.contains(&spec.name)).cloned().collect()
+    }
+
+    /// Returns the settings of sessions whose queries have this time limit.
     pub fn session(&self, statement_timeout: Duration) -> SessionSettings {
         SessionSettings { statement_timeout, connect_timeout: self.connect_timeout }
     }

@@ -14,12 +14,12 @@ pub struct StandbyRead {
     /// One row per requested key, in the same order.
     pub rows: Vec<Row>,
     /// What the rows saw.
-    pub seen: Seen,
+    pub seen: SeenRange,
 }
 
 /// What the rows of a standby saw, as points of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenRange {
     /// Everything up to here.
     pub from: u64,
     /// A feed that has delivered anything past this point has delivered everything that they saw.
@@ -57,7 +57,7 @@ pub fn judge(
     after: &StateAfter,
     timeline: u32,
     header_bytes_max: u64,
-) -> Result<Seen, StandbyRefusal> {
+) -> Result<SeenRange, StandbyRefusal> {
     if replayed < floor {
         return Err(StandbyRefusal::Behind);
     }
@@ -70,7 +70,7 @@ pub fn judge(
         // The commit that is being replayed may be visible before its end is reported. It is the
         // next record: it has been received, and a feed that is past the headers before it has
         // delivered it.
-        Some(_) => Ok(Seen {
+        Some(_) => Ok(SeenRange {
             from: replayed,
             past: after.replayed.saturating_add(header_bytes_max),
             end: after.replayed.max(after.received),
@@ -152,7 +152,6 @@ impl RefusalCounts {
     }
 
     /// Returns all, with the label of each.
-    #[must_use]
     pub fn totals(&self) -> [(&'static str, u64); StandbyRefusal::ALL.len()] {
         StandbyRefusal::ALL
             .map(|refusal| (refusal.label(), self.0[refusal as usize].load(Ordering::Relaxed)))
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn a_standby_that_has_replayed_enough_of_the_right_log_answers() {
         let seen = judge(100, 100, &STATE, 3, 40).unwrap();
-        assert_eq!(seen, Seen { from: 100, past: 160, end: 150 });
+        assert_eq!(seen, SeenRange { from: 100, past: 160, end: 150 });
     }
 
     #[test]

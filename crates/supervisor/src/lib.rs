@@ -159,7 +159,6 @@ impl Supervisor {
     }
 
     /// Returns the number of panics by thread, in the order of the threads' first starts.
-    #[must_use]
     pub fn panics(&self) -> Vec<(String, u64)> {
         let threads = self.shared.threads.lock();
         let count = |thread: &Arc<ThreadState>| {
@@ -169,7 +168,6 @@ impl Supervisor {
     }
 
     /// Returns the first thread that failed too often in a row, if any.
-    #[must_use]
     pub fn failing(&self, now: Nanos) -> Option<FailingThread> {
         let threads = self.shared.threads.lock();
         threads.iter().find_map(|thread| {

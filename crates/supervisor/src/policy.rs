@@ -46,13 +46,11 @@ impl RestartPolicy {
     }
 
     /// Returns the number of failures in a row, including the last one.
-    #[must_use]
     pub fn failures_in_a_row(&self) -> u32 {
         self.failures_in_a_row
     }
 
     /// Returns whether restarts do not help: too many failures in a row, and no steady run since.
-    #[must_use]
     pub fn is_failing(&self, now: Nanos) -> bool {
         self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX && !self.is_steady(now)
     }

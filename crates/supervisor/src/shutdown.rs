@@ -69,13 +69,11 @@ impl Shutdown {
     }
 
     /// Returns the present stage.
-    #[must_use]
     pub fn stage(&self) -> Stage {
         *self.0.stage.borrow()
     }
 
     /// Returns whether everything must end at once.
-    #[must_use]
     pub fn is_ending(&self) -> bool {
         self.stage() == Stage::Now
     }
@@ -96,7 +94,6 @@ impl Shutdown {
     }
 
     /// Blocks this thread for `time`. Returns `false`, and early, when everything must end at once.
-    #[must_use]
     pub fn pause(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut change = self.0.change.lock();

@@ -95,7 +95,6 @@ impl WorkerLookups {
     }
 
     /// Returns one collection's counts, in the order of [`LABELS`].
-    #[must_use]
     pub fn get(&self, collection: usize) -> [u64; LABELS.len()] {
         std::array::from_fn(|kind| self.0[collection][kind].get())
     }
@@ -116,14 +115,12 @@ impl Calendar {
     }
 
     /// Returns the lead of the wall clock over the process's clock at the start, in nanoseconds.
-    #[must_use]
     pub fn wall_lead_ns(&self) -> u64 {
         self.offset_ns
     }
 
     /// Returns the number of the day at `now`.
     #[inline]
-    #[must_use]
     pub fn day(&self, now: Nanos) -> u32 {
         const DAY_NS: u64 = 86_400_000_000_000;
         // 2^64 ns are 213,503 days.

@@ -15,13 +15,11 @@ impl FromIterator<(String, SourceId)> for CollectionNames {
 
 impl CollectionNames {
     /// Returns the name of a collection.
-    #[must_use]
     pub fn name(&self, CollectionId(id): CollectionId) -> &str {
         &self.0[usize::from(id)].0
     }
 
     /// Returns the source of a collection.
-    #[must_use]
     pub fn source(&self, CollectionId(id): CollectionId) -> SourceId {
         self.0[usize::from(id)].1
     }

@@ -59,7 +59,6 @@ impl SigningKey {
     }
 
     /// Returns the name of its algorithm.
-    #[must_use]
     pub fn algorithm(&self) -> &'static str {
         match &self.material {
             Material::Rsa(_) => "RS256",
@@ -70,7 +69,6 @@ impl SigningKey {
     }
 
     /// Returns the public key as a JWK.
-    #[must_use]
     pub fn jwk(&self) -> Value {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let kid = &self.kid;
@@ -94,13 +92,11 @@ impl SigningKey {
     }
 
     /// Signs claims, with the usual header.
-    #[must_use]
     pub fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({"alg": self.algorithm(), "kid": self.kid}), claims)
     }
 
     /// Signs claims with this header, which may lie about the algorithm.
-    #[must_use]
     pub fn token_with(&self, header: &Value, claims: &Value) -> String {
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", encode(header), encode(claims));
@@ -129,7 +125,6 @@ impl SigningKey {
 }
 
 /// Returns the JWKS of these keys.
-#[must_use]
 pub fn jwks(keys: &[&SigningKey]) -> String {
     let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
     json!({"keys": keys}).to_string()

@@ -44,7 +44,6 @@ pub enum CredentialError {
 }
 
 /// Returns whether a header's value is a credential.
-#[must_use]
 pub fn is_credential(name: &str) -> bool {
     CREDENTIAL_HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

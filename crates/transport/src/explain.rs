@@ -16,7 +16,6 @@ pub const NO_HTTP2: &str =
     "the server does not offer HTTP/2 here (ALPN); enable it there, or leave --http2 out";
 
 /// Explains a failed TLS handshake.
-#[must_use]
 pub fn tls(error: &rustls::Error) -> String {
     match error {
         InvalidMessage(_) => {
@@ -76,7 +75,6 @@ fn alert_text(alert: AlertDescription) -> String {
 }
 
 /// Explains a failed connect or handshake on a socket.
-#[must_use]
 pub fn socket(error: &io::Error, address: &Address) -> String {
     let wrapped = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(inner) = wrapped {

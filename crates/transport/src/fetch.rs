@@ -61,13 +61,11 @@ pub enum FetchError {
 
 impl FetchedResponse {
     /// Returns the value of the first field with this name, in any case.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
     /// Returns the body as text; invalid UTF-8 is replaced.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

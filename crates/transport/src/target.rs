@@ -137,7 +137,6 @@ impl Url {
     }
 
     /// Returns the value of the `Host` header: without the port when it is the scheme's default.
-    #[must_use]
     pub fn host_header(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -149,7 +148,6 @@ impl Url {
     }
 
     /// Returns whether connections to one URL serve the other.
-    #[must_use]
     pub fn same_origin(&self, other: &Self) -> bool {
         (self.secure, self.port, &self.socket) == (other.secure, other.port, &other.socket)
             && self.host.eq_ignore_ascii_case(&other.host)
@@ -225,7 +223,6 @@ impl fmt::Display for Url {
 impl Address {
     /// Returns whether it belongs to this machine, as far as this network namespace shows: only its
     /// own addresses can be bound.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,

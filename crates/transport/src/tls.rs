@@ -108,7 +108,6 @@ pub enum TlsError {
 impl TlsError {
     /// Returns whether an option of the command line is the cause: a file that cannot be used, or a
     /// host that TLS cannot name.
-    #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Authority { .. } | Self::Identity { .. } | Self::Name(_) => true,

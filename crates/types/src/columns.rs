@@ -19,7 +19,6 @@ impl Columns {
     }
 
     /// Returns whether the column of this name is one of them.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.contains(&label(name))
     }
@@ -67,7 +66,6 @@ fn label(name: &str) -> Box<[u8]> {
 }
 
 /// Returns the label at the beginning of a member, with its colon.
-#[must_use]
 pub fn label_of(member: &[u8]) -> &[u8] {
     let mut is_escaped = false;
     for (i, byte) in member.iter().enumerate().skip(1) {
@@ -83,7 +81,6 @@ pub fn label_of(member: &[u8]) -> &[u8] {
 
 /// Returns the value of a member as text: that of a JSON string, or the JSON itself. `None`: the
 /// bytes are no member, or its value is null.
-#[must_use]
 pub fn text_of(member: &[u8]) -> Option<Cow<'_, str>> {
     let value = member.strip_prefix(label_of(member)).filter(|value| *value != b"null")?;
     match value.first()? {
@@ -94,7 +91,6 @@ pub fn text_of(member: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Returns the end of each member of a JSON object without white space around its members. `None`:
 /// the bytes are no such object.
-#[must_use]
 pub fn member_ends(object: &[u8]) -> Option<Vec<usize>> {
     let inner = object.strip_prefix(b"{")?.strip_suffix(b"}")?;
     let mut ends = Vec::new();

@@ -47,7 +47,6 @@ pub enum ChangedParents {
 
 /// Returns the parents that a change of a child concerns. Neither the order nor the limit of the
 /// children is considered: a child outside of the limit becomes one within it when another goes.
-#[must_use]
 pub fn changed_parents(change: ChildChange) -> ChangedParents {
     let named = match change {
         ChildChange::Insert(only) | ChildChange::Delete(only) => [only, Parent::None],

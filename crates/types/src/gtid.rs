@@ -60,7 +60,6 @@ impl SourceId {
     }
 
     /// Returns the tag; empty: none.
-    #[must_use]
     pub fn tag(&self) -> &str {
         // Of ASCII letters, digits and underscores.
         std::str::from_utf8(&self.tag).unwrap_or_default().trim_end_matches('\0')
@@ -116,13 +115,11 @@ impl GtidSet {
     }
 
     /// Returns whether the transaction is in the set.
-    #[must_use]
     pub fn contains(&self, gtid: &Gtid) -> bool {
         self.interval(gtid).is_some()
     }
 
     /// Returns whether all transactions of its source up to this one are in the set.
-    #[must_use]
     pub fn contains_up_to(&self, gtid: &Gtid) -> bool {
         self.interval(gtid).is_some_and(|(first, _)| first == 1)
     }

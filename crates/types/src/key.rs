@@ -92,7 +92,6 @@ enum Repr {
 
 impl Key {
     /// Returns the encoded form; equal keys have equal bytes.
-    #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -103,19 +102,16 @@ impl Key {
 
     /// Returns the columns of the encoded form: it without the collection, which has another number
     /// in another process.
-    #[must_use]
     pub fn encoded_columns(&self) -> &[u8] {
         &self.as_bytes()[2..]
     }
 
     /// Returns the collection of the key.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         collection_of(self.as_bytes())
     }
 
     /// Returns the key's columns, in the order of the schema.
-    #[must_use]
     pub fn parts(&self) -> Parts<'_> {
         Parts { rest: &self.as_bytes()[2..] }
     }
@@ -191,19 +187,16 @@ impl KeySchema {
     }
 
     /// Returns the types of the columns.
-    #[must_use]
     pub fn types(&self) -> &[KeyType] {
         &self.types
     }
 
     /// Returns the collection of the keys.
-    #[must_use]
     pub fn collection(&self) -> CollectionId {
         self.collection
     }
 
     /// Returns whether an id's text may contain a comma, so that `%2C` in a list of ids is data.
-    #[must_use]
     pub fn can_contain_comma(&self) -> bool {
         self.types.iter().any(|t| matches!(t, KeyType::Text(_)))
     }
@@ -216,7 +209,7 @@ impl KeySchema {
     pub fn key(&self, parts: &[KeyPart<'_>]) -> Result<Key, KeyError> {
         let mut writer = self.writer(parts.len())?;
         for (i, (part, ty)) in parts.iter().zip(&self.types).enumerate() {
-            let wrong = KeyError::Type { part: i + 1, want: ty.name() };
+            let wrong = KeyError::Type { part: self.part(i), want: ty.name() };
             match (ty, part) {
                 (KeyType::Integer, KeyPart::Integer(v)) => writer.integer(*v)?,
                 (KeyType::Unsigned, KeyPart::Bytes(b)) if b.len() == UNSIGNED_BYTES => {
@@ -254,7 +247,6 @@ impl KeySchema {
 
     /// Makes a key of one integer from its canonical spelling, which has no percent-encoding.
     /// `None`: this collection's keys, or this text, need [`KeySchema::parse_url`].
-    #[must_use]
     #[inline]
     pub fn parse_integer_key(&self, raw: &str) -> Option<Key> {
         let [KeyType::Integer] = self.types[..] else { return None };
@@ -271,12 +263,12 @@ impl KeySchema {
     fn parse_encoded(&self, raw: &str) -> Result<Key, KeyError> {
         if let [ty] = self.types[..] {
             let mut writer = self.writer(1)?;
-            writer.parse(ty, &percent_decode(raw)?, 1)?;
+            writer.parse(ty, &percent_decode(raw)?, None)?;
             return Ok(writer.finish());
         }
         let mut writer = self.writer(raw.split(',').count())?;
         for (i, (text, ty)) in raw.split(',').zip(&self.types).enumerate() {
-            writer.parse(*ty, &percent_decode(text)?, i + 1)?;
+            writer.parse(*ty, &percent_decode(text)?, self.part(i))?;
         }
         Ok(writer.finish())
     }
@@ -288,7 +280,7 @@ impl KeySchema {
     pub fn parse_texts(&self, texts: &[&str]) -> Result<Key, KeyError> {
         let mut writer = self.writer(texts.len())?;
         for (i, (text, ty)) in texts.iter().zip(&self.types).enumerate() {
-            writer.parse(*ty, text, i + 1)?;
+            writer.parse(*ty, text, self.part(i))?;
         }
         Ok(writer.finish())
     }
@@ -322,7 +314,6 @@ impl KeySchema {
     }
 
     /// Returns a key of this collection from its encoded form; `None` for the key of another one.
-    #[must_use]
     pub fn restore(&self, encoded: &[u8]) -> Option<Key> {
         if !encoded.starts_with(&self.collection.0.to_be_bytes()) {
             return None;
@@ -344,6 +335,11 @@ impl KeySchema {
         let key = self.key(&parts)?;
         // One form for each key; a part that cannot be read ends the iterator early.
         if key.encoded_columns() == encoded { Ok(key) } else { Err(KeyError::Encoding) }
+    }
+
+    /// Returns the number of a column for an error.
+    fn part(&self, index: usize) -> Option<usize> {
+        (self.types.len() > 1).then_some(index + 1)
     }
 
     fn writer(&self, got: usize) -> Result<Writer, KeyError> {
@@ -424,7 +420,7 @@ impl Writer {
         self.push(bytes)
     }
 
-    fn parse(&mut self, ty: KeyType, text: &str, part: usize) -> Result<(), KeyError> {
+    fn parse(&mut self, ty: KeyType, text: &str, part: Option<usize>) -> Result<(), KeyError> {
         let wrong = KeyError::Type { part, want: ty.name() };
         if text.bytes().any(|b| b == 0) {
             return Err(KeyError::Nul);

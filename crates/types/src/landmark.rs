@@ -38,7 +38,6 @@ pub enum CommitId {
 
 impl Landmark {
     /// Returns the point before which every change was delivered.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.commit.map_or(self.at, |commit| commit.end)
     }

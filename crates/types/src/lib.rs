@@ -9,6 +9,7 @@ pub mod embedding;
 pub mod gtid;
 pub mod key;
 pub mod landmark;
+pub mod names;
 pub mod source;
 pub mod tenant;
 pub mod version;

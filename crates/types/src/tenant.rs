@@ -41,7 +41,6 @@ impl Tenant {
     }
 
     /// Returns its bytes, by which it is compared.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -90,13 +89,11 @@ impl Tenants {
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     /// Returns whether the tenant with these bytes is one of them.
-    #[must_use]
     pub fn contains(&self, tenant: &[u8]) -> bool {
         let own = self.0.as_deref().unwrap_or_default();
         own.binary_search_by(|own| own.as_bytes().cmp(tenant)).is_ok()

@@ -65,7 +65,6 @@ impl Position {
 
     /// Returns whether an answer at this position satisfies a request for `wanted`. Different
     /// incarnations never do.
-    #[must_use]
     pub fn reaches(&self, wanted: &Self) -> bool {
         self.incarnation == wanted.incarnation && self.at >= wanted.at
     }
@@ -130,7 +129,6 @@ pub enum ChangeId {
 
 impl Version {
     /// Returns whether this read is certainly at least as new as `other`. In doubt, `false`.
-    #[must_use]
     pub fn dominates(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -149,7 +147,6 @@ impl Version {
     }
 
     /// Returns whether this read certainly saw the change `mark`. In doubt, `false`.
-    #[must_use]
     pub fn contains(&self, mark: &ChangeId) -> bool {
         match (self, mark) {
             (Self::Log(a) | Self::Span { from: a, .. }, ChangeId::Log(m) | ChangeId::Commit(m)) => {
@@ -168,7 +165,6 @@ impl Version {
 
     /// Returns whether this read certainly saw `mark` and every earlier change that ever commits.
     /// In doubt, `false`.
-    #[must_use]
     pub fn contains_through(&self, mark: &ChangeId) -> bool {
         match (self, mark) {
             // Transaction ids are assigned at the start, so a lower one may commit later.
@@ -222,13 +218,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns whether the effects of the transaction are visible in this snapshot, if it
     /// committed.
-    #[must_use]
     pub fn contains(&self, xid: u64) -> bool {
         xid < self.xmin || (xid < self.xmax && self.running.binary_search(&xid).is_err())
     }
 
     /// Returns whether this snapshot contains every transaction that `other` contains.
-    #[must_use]
     pub fn dominates(&self, other: &Self) -> bool {
         let ends_later = self.xmax.cmp(&other.xmax) != Ordering::Less;
         ends_later && self.running.iter().all(|&xid| !other.contains(xid))

@@ -19,7 +19,6 @@ pub enum Dialect {
 }
 
 /// Returns a statement with `?` for each literal, at most [`STATEMENT_CHARS_MAX`] characters.
-#[must_use]
 pub fn shown(sql: &str, dialect: Dialect) -> String {
     let read: String = sql.chars().take(READ_CHARS_MAX).collect();
     let mut scanner = Scanner { rest: read.chars().peekable(), out: String::new(), dialect };
@@ -29,7 +28,6 @@ pub fn shown(sql: &str, dialect: Dialect) -> String {
 
 /// Returns text on one line, without control characters, at most [`STATEMENT_CHARS_MAX`]
 /// characters.
-#[must_use]
 pub fn shortened(text: &str) -> String {
     let printable: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(READ_CHARS_MAX).collect();

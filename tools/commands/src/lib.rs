@@ -9,10 +9,6 @@
 //! By schema: of [load](load.md), [capacity](capacity.md),
 //! [doctor](diagnosis.md#hotrow-doctor-limits-of-a-machine), [verify](verify.md) and
 //! [init](init.md).
-//!
-//! Reference `commands`: # Commands
-//!
-//! What `--help` does not say.
 
 pub mod capacity;
 pub mod cli;

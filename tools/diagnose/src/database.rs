@@ -164,13 +164,11 @@ impl SessionWait {
     }
 
     /// Returns whether it is that of an idle transaction: its session is not active.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.kind == SessionWaitKind::Client && self.name == IDLE_IN_TRANSACTION
     }
 
     /// Returns the wait as text, such as `Lock (transactionid)`.
-    #[must_use]
     pub fn words(&self) -> String {
         match self.name.as_str() {
             "" => format!("{:?}", self.kind),
@@ -181,7 +179,6 @@ impl SessionWait {
 
 impl SessionState {
     /// Returns the state as text.
-    #[must_use]
     pub fn words(&self) -> String {
         match self {
             Self::Hidden => "not visible".to_owned(),
@@ -288,7 +285,6 @@ impl WaitTally {
 
 impl DatabaseWaits {
     /// Returns the mean number of sessions in waits of a kind.
-    #[must_use]
     pub fn sessions(&self, kind: SessionWaitKind) -> f64 {
         // Not `sum`: of nothing it is -0.
         self.of(kind).fold(0.0, |sum, wait| sum + wait.sessions)

@@ -22,7 +22,6 @@ use self::limits::Limits;
 
 /// Evaluates every limit. Sorted by severity: limits reached below the goal (lowest margin first),
 /// unreadable, tight, sufficient, and relevant to clients only.
-#[must_use]
 pub fn evaluate(limits: &Limits, goal: &Goal) -> Vec<LimitVerdict> {
     let rules =
         [connections::RULES, rate::RULES, threads::RULES, memory::RULES, machine::RULES].concat();
@@ -47,7 +46,6 @@ fn evaluate_rule(
 }
 
 /// Returns the limit with the lowest value for a unit; `None` when none is known.
-#[must_use]
 pub fn first_limit_reached(verdicts: &[LimitVerdict], unit: Unit) -> Option<&LimitVerdict> {
     let counted = verdicts.iter().filter(|verdict| verdict.enough != Sufficiency::Client);
     let known = counted
@@ -56,7 +54,6 @@ pub fn first_limit_reached(verdicts: &[LimitVerdict], unit: Unit) -> Option<&Lim
 }
 
 /// Returns whether every readable limit suffices for the goal.
-#[must_use]
 pub fn suffices(verdicts: &[LimitVerdict]) -> bool {
     verdicts.iter().all(|verdict| verdict.enough != Sufficiency::No)
 }

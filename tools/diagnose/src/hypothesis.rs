@@ -92,7 +92,6 @@ impl HypothesisTester {
     }
 
     /// Returns the hypothesis tested by the last requested load; `None` before the first.
-    #[must_use]
     pub fn suspicion(&self) -> Option<LimitClass> {
         self.hypothesis.as_ref().map(|hypothesis| hypothesis.finding.class)
     }
@@ -140,7 +139,6 @@ impl HypothesisTester {
     }
 
     /// Describes a requested load as text.
-    #[must_use]
     pub fn words(&self, change: Option<Change>) -> String {
         change.map_or_else(
             || "the same load again".to_owned(),

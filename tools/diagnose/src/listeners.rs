@@ -15,7 +15,6 @@ pub struct Listener {
 }
 
 /// Returns the first process that listens on a port; see [`all_on_port`].
-#[must_use]
 pub fn on_port(proc: &Path, port: u16) -> Option<Listener> {
     all_on_port(proc, port).into_iter().next()
 }
@@ -24,7 +23,6 @@ pub fn on_port(proc: &Path, port: u16) -> Option<Listener> {
 /// socket or the port (prefork workers, `SO_REUSEPORT`), the lowest id first. Empty when there is
 /// none, or it is not visible: other users' descriptors require privileges. `proc` is `/proc`, or a
 /// copy of it in a test.
-#[must_use]
 pub fn all_on_port(proc: &Path, port: u16) -> Vec<Listener> {
     let tables = ["net/tcp", "net/tcp6"]
         .map(|table| std::fs::read_to_string(proc.join(table)).unwrap_or_default());

@@ -41,13 +41,11 @@ pub struct Stat {
 
 impl Stat {
     /// Returns whether it has ended.
-    #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
     /// Returns its name as ps(1) shows it: kernel threads in brackets.
-    #[must_use]
     pub fn shown_name(&self) -> String {
         if self.kernel { format!("[{}]", self.name) } else { self.name.clone() }
     }
@@ -77,7 +75,6 @@ pub fn all(proc: &Path) -> io::Result<Vec<Stat>> {
 }
 
 /// Returns the descendants of `root` among `all`, without itself, in the order of `all`.
-#[must_use]
 pub fn descendants(all: &[Stat], root: u32) -> Vec<&Stat> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for stat in all {

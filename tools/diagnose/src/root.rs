@@ -108,13 +108,11 @@ impl Root {
     }
 
     /// Returns the folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the path of a file; `file` begins with `proc/` or `sys/`.
-    #[must_use]
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }

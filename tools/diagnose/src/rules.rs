@@ -104,13 +104,11 @@ const CONSEQUENCE_FACTOR: f64 = 0.9;
 
 /// Applies every rule; returns the most certain finding first. If none is likely, the result
 /// includes that no limit was found.
-#[must_use]
 pub fn evaluate(samples: &Samples) -> Vec<Finding> {
     evaluate_some(samples, |_| true)
 }
 
 /// The same for the `wanted` classes; "no limit was found" is always possible.
-#[must_use]
 pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> Vec<Finding> {
     let found = RULES.iter().filter_map(|rule| rule(samples));
     let mut findings: Vec<Finding> = found.filter(|finding| wanted(finding.class)).collect();

@@ -106,7 +106,6 @@ pub struct SamplingCost {
 
 impl SamplingCost {
     /// Returns the share of one CPU, 0 to 1; `None` before the second sample.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         // The first sample's cost lies before the span.
         let each = self.cpu.as_secs_f64() / self.samples.max(1) as f64;
@@ -222,7 +221,6 @@ impl Sampler {
     }
 
     /// Returns the cost so far.
-    #[must_use]
     pub fn cost(&self) -> SamplingCost {
         self.cost
     }

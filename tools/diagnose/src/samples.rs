@@ -342,19 +342,16 @@ impl Samples {
     }
 
     /// Returns the mean busy share of all CPUs, 0 to 1.
-    #[must_use]
     pub fn busy(&self) -> Option<f64> {
         self.mean(|core| core.busy)
     }
 
     /// Returns the mean stolen share, 0 to 1.
-    #[must_use]
     pub fn steal(&self) -> Option<f64> {
         self.mean(|core| core.steal)
     }
 
     /// Returns the sum of idle CPUs.
-    #[must_use]
     pub fn idle_cores(&self) -> Option<f64> {
         let idle = self.cores.iter().map(|core| (1.0 - core.busy - core.steal).max(0.0)).sum();
         (!self.cores.is_empty()).then_some(idle)
@@ -413,7 +410,6 @@ impl WatchedProcess {
     }
 
     /// Returns the CPUs that it used; where its total is unknown, those of its living threads.
-    #[must_use]
     pub fn cores_used(&self) -> f64 {
         self.cores.unwrap_or_else(|| self.threads.iter().map(|thread| thread.busy).sum())
     }
@@ -430,7 +426,6 @@ fn cores(threads: &[Thread], account: Duration, span: Duration) -> Option<f64> {
 
 impl Occupancy {
     /// Returns the share in use, 0 to 1; `None` when none are available.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.most > 0).then(|| self.used as f64 / self.most as f64)
     }

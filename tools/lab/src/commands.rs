@@ -16,7 +16,7 @@ mod run;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Command, Subcommand};
+use clap::{Args, Subcommand};
 use hotrow_commands::cli::{MeasureCommand, MeasureError};
 use hotrow_lab::experiment::ConfigError;
 use hotrow_lab::run::RunError;
@@ -27,6 +27,7 @@ use hotrow_proxies::delay::DelayError;
 use hotrow_proxies::nginx::NginxError;
 
 use hotrow_cli::Exit;
+use hotrow_cli::help::Program;
 use hotrow_cli::output::{self, OutputError};
 use hotrow_cli::pages::{self, PagesArgs, PagesError};
 
@@ -43,22 +44,27 @@ enum LabCommand {
     #[command(flatten)]
     Measure(MeasureCommand),
     /// Run an experiment and write its report
+    #[command(after_help = "Examples:\n  hotrow-lab run backends-limited-cpu\n  \
+        hotrow-lab run my-service.toml --rounds 5 --out results/")]
     Run(Box<run::RunArgs>),
     /// List the shipped experiments
+    #[command(after_help = "Examples:\n  hotrow-lab list")]
     List(results::ListArgs),
     /// Write the report of a finished run again
+    #[command(after_help = "Examples:\n  hotrow-lab report results/monday")]
     Report(results::ReportArgs),
     /// Compare two runs of an experiment
+    #[command(after_help = "Examples:\n  hotrow-lab compare results/monday results/friday")]
     Compare(results::CompareArgs),
     /// Print the nginx configuration of a deployment, with explanatory comments
     #[command(after_help = NGINX_EXAMPLES)]
     Nginx(Box<nginx::NginxArgs>),
-    /// Send the same requests through one thread, many threads, pools and async: the cost of each,
-    /// and their limits
+    /// Measure costs and limits of one thread, many threads, pools and async
     Models(Box<models::ModelsArgs>),
-    /// Run the rate limiter's published vectors on the server's limits: expected and actual results
+    /// Compare the rate limiter with its published vectors
+    #[command(after_help = "Examples:\n  hotrow-lab limiter --markdown")]
     Limiter(limiter::LimiterArgs),
-    /// Replay access traces against cache policies: hit ratios of LRU, LFU, S3-FIFO and Hotrow
+    /// Replay access traces against cache policies: LRU, LFU, S3-FIFO and Hotrow
     Policies(policies::PoliciesArgs),
     /// Run one model in this process; `lab models` starts it
     #[command(hide = true)]
@@ -203,7 +209,6 @@ pub(crate) enum LabError {
 
 impl LabError {
     /// Returns the exit status.
-    #[must_use]
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Experiment(_)
@@ -233,7 +238,7 @@ impl LabError {
 ///
 /// # Errors
 /// Returns the reason for a missing result.
-pub(crate) fn lab(args: &LabArgs, program: &Command) -> Result<Exit, LabError> {
+pub(crate) fn lab(args: &LabArgs, program: &Program) -> Result<Exit, LabError> {
     match &args.command {
         LabCommand::Measure(command) => Ok(command.run()?),
         LabCommand::Run(args) => run::run(args),

@@ -59,7 +59,6 @@ shipped![
 ];
 
 /// Finds an experiment by name or alias, ignoring case.
-#[must_use]
 pub fn find_shipped(name: &str) -> Option<&'static Shipped> {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     SHIPPED.iter().find(|shipped| is(shipped.name) || shipped.also.iter().any(|also| is(also)))
@@ -381,7 +380,6 @@ impl Experiment {
     }
 
     /// Returns a load by its name.
-    #[must_use]
     pub fn load(&self, name: &str) -> Option<&Load> {
         self.loads.iter().find(|load| load.name == name)
     }

@@ -129,7 +129,6 @@ pub struct Step {
 
 impl Step {
     /// Returns whether the result is the expected one.
-    #[must_use]
     pub fn is_right(&self) -> bool {
         self.expected == self.actual
     }
@@ -271,7 +270,6 @@ fn request(cell: &Cell, policy: &impl Policy, now: Nanos) -> String {
 }
 
 /// Returns the best mean time of a wait call that need not wait, in ns.
-#[must_use]
 pub fn cost() -> f64 {
     let tokens = u64::from(COST_CALLS);
     let round = || {

@@ -5,6 +5,7 @@ mod commands;
 use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser};
+use hotrow_cli::help::{self, Group, Program};
 use hotrow_cli::output::print_line;
 use hotrow_cli::{Exit, version};
 
@@ -24,24 +25,33 @@ static LONG_VERSION: LazyLock<String> =
     LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
 
 const HELP: &str = "Examples:
-  hotrow-lab list
   hotrow-lab run backends-limited-cpu
-  hotrow-lab run my-service.toml --rounds 5 --out results/
-  hotrow-lab compare results/monday results/friday
-  hotrow-lab nginx --for round-robin-cache
-  hotrow-lab models --requests 20000 --scale 0.1
-  hotrow-lab limiter
-  hotrow-lab policies web12.trace.xz
 
-Exit status: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.";
+Exit status of hotrow-lab:
+  0: fine
+  1: failed
+  2: wrong usage
+  130: interrupted";
+
+/// Commands by what they are for.
+const GROUPS: [Group; 4] = [
+    ("Operate", &["top", "doctor"]),
+    ("Tools", &["load", "capacity", "verify"]),
+    ("Experiments", &["run", "list", "report", "compare", "reference", "nginx"]),
+    ("Models", &["models", "limiter", "policies"]),
+];
 
 fn main() -> std::process::ExitCode {
     if let Err(refusal) = version::check_started_by() {
         print_line(std::io::stderr(), &refusal);
         return Exit::Usage.into();
     }
-    // Wrong usage ends here with a message and status 2.
-    match commands::lab(&Cli::parse().lab, &Cli::command()) {
+    let program = Program::new(Cli::command(), &GROUPS);
+    let parsed = match program.parse::<Cli>(&help::arguments()) {
+        Ok(parsed) => parsed,
+        Err(exit) => return exit.into(),
+    };
+    match commands::lab(&parsed.lab, &program) {
         Ok(exit) => exit,
         Err(error) => {
             // Commands that `hotrow` starts name themselves.

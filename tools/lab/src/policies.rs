@@ -41,7 +41,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Replays a trace against every policy with one capacity. Repeats exactly.
-#[must_use]
 pub fn replay(trace: &Trace, percent: f64) -> HitRatios {
     let entries = trace.capacity_entries(percent);
     let hits = |(_, build): &Candidate| trace.percent(build(entries).replay(&trace.keys));

@@ -116,7 +116,6 @@ impl Stage {
     }
 
     /// Returns the method of the CPU limits.
-    #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -135,7 +134,6 @@ impl Stage {
     }
 
     /// Returns the CPU time of the supervisor itself; zero if it has exited.
-    #[must_use]
     pub fn supervisor_cpu(&self) -> Duration {
         self.link().supervisor_cpu()
     }
@@ -174,7 +172,6 @@ impl Stage {
     }
 
     /// Returns the resource usage so far, or until its end; zeros if the supervisor has exited.
-    #[must_use]
     pub fn usage(&self, process: &Process) -> Usage {
         match self.link().ask(&Request::Usage { id: process.id }) {
             Ok(Response::Usage(usage)) => usage,

@@ -42,13 +42,11 @@ pub const ELSEWHERE: [Elsewhere; 7] = [
 ];
 
 /// Finds the command that reproduces a workload, ignoring case.
-#[must_use]
 pub fn find_elsewhere(name: &str) -> Option<&'static Elsewhere> {
     ELSEWHERE.iter().find(|elsewhere| elsewhere.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns whether a workload is reproduced, by an experiment or another command but not both.
-#[must_use]
 pub fn is_reproduced(number: u32) -> bool {
     let name = format!("w{number}");
     find_shipped(&name).is_some() != find_elsewhere(&name).is_some()

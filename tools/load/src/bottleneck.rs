@@ -84,7 +84,6 @@ pub enum RateCause {
 
 /// Returns the mean number of requests in flight: all service times over the window, at most the
 /// room for requests. 0 without a window.
-#[must_use]
 pub fn mean_in_flight(outcome: &Outcome) -> f64 {
     let window_ns = outcome.window.as_nanos() as f64;
     if window_ns == 0.0 {
@@ -95,7 +94,6 @@ pub fn mean_in_flight(outcome: &Outcome) -> f64 {
 
 impl Outcome {
     /// Returns whether and how the generator was the limit.
-    #[must_use]
     pub fn limit(&self) -> Bottleneck {
         evaluate(self)
     }
@@ -118,7 +116,6 @@ impl Bottleneck {
 }
 
 /// Attributes the limit of a finished run.
-#[must_use]
 pub fn evaluate(outcome: &Outcome) -> Bottleneck {
     let busy = outcome.cpu_share();
     let waiting = outcome.threads.iter().map(|t| t.waiting()).fold(0.0, f64::max);
@@ -176,7 +173,6 @@ fn unread_counts(outcome: &Outcome) -> bool {
 }
 
 /// Returns the factor that set the rate of a run that the generator did not limit.
-#[must_use]
 pub fn cause(outcome: &Outcome) -> RateCause {
     let total = &outcome.total;
     let Some(service) = total.service.mean() else { return RateCause::Nothing };

@@ -70,7 +70,6 @@ pub enum CalibrateError {
 
 impl LoopSpeed {
     /// Returns the ceiling of one thread with a CPU of its own, in requests per second.
-    #[must_use]
     pub fn ceiling_per_thread(&self) -> f64 {
         1e6 / self.cpu_us_per_request
     }

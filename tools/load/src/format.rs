@@ -11,7 +11,6 @@ pub fn counted(n: usize, what: &str) -> String {
 }
 
 /// Formats a duration; one that is only known to be longer begins with `>`.
-#[must_use]
 pub fn known(value: CensoredNs) -> String {
     match value {
         CensoredNs::Exact(ns) => duration(ns),
@@ -31,7 +30,6 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// Rounds to a number of digits after the point.
-#[must_use]
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor

@@ -57,7 +57,6 @@ impl FromStr for Distribution {
 
 impl Ids {
     /// Returns the number of ids.
-    #[must_use]
     pub fn count(&self) -> u64 {
         match self {
             Self::Range { from, to } => (to - from).saturating_add(1),

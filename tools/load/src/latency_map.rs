@@ -47,13 +47,11 @@ impl Default for Interval {
 
 impl LatencyMap {
     /// Returns the length of an interval, in s.
-    #[must_use]
     pub fn interval_s(&self) -> f64 {
         self.interval_ns as f64 / 1e9
     }
 
     /// Returns the intervals from the beginning of the measurement, without gaps.
-    #[must_use]
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
@@ -113,13 +111,11 @@ impl LatencyMap {
 
 impl Interval {
     /// Returns the number of expected responses.
-    #[must_use]
     pub fn answered(&self) -> u64 {
         self.rows.iter().map(|count| u64::from(*count)).sum()
     }
 
     /// Returns the expected responses by latency; see [`row_ends_ns`].
-    #[must_use]
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
@@ -127,7 +123,6 @@ impl Interval {
     /// Returns the latency in ns at `quantile` (0 to 1) of all requests of the interval, at most
     /// one row too high; `None` without requests, or if it lies among those without the expected
     /// response.
-    #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let rank = rank_of(quantile, self.answered() + self.failed);
         let mut seen = 0;

@@ -57,7 +57,6 @@ impl NullServer {
     }
 
     /// Returns the listening address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -165,13 +165,11 @@ impl Objective {
         Self { metric: Metric::Errors, operator: Operator::Below, bound: 1.0, unit: Unit::Percent };
 
     /// Returns whether it bounds the failed requests.
-    #[must_use]
     pub fn bounds_errors(&self) -> bool {
         self.metric == Metric::Errors && self.operator.is_upper()
     }
 
     /// Returns the bound of a latency objective, in ns; `None` for other objectives.
-    #[must_use]
     pub fn latency_bound_ns(&self) -> Option<f64> {
         matches!(self.metric, Metric::Latency(_)).then(|| self.bound * self.unit_ns())
     }
@@ -200,7 +198,6 @@ impl Objective {
     }
 
     /// Returns whether the bound is a share of the target rate, which a closed loop lacks.
-    #[must_use]
     pub fn needs_target_rate(&self) -> bool {
         (self.metric, self.unit) == (Metric::Rate, Unit::Percent)
     }
@@ -209,7 +206,6 @@ impl Objective {
     /// gives the share beyond it to a tenth for independent requests (a binomial count has its
     /// square root as standard deviation); 10 allowed errors; 1,000 for a mean, a maximum, an error
     /// count or a rate, for which no number suffices.
-    #[must_use]
     pub fn requests_wanted(&self) -> u64 {
         /// An upper bound, for percentiles beyond 99.99 and tiny error shares.
         const MOST: f64 = 1e6;

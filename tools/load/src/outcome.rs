@@ -134,60 +134,51 @@ pub struct Unread {
 
 impl Outcome {
     /// Returns expected responses per second of the window.
-    #[must_use]
     pub fn throughput_rps(&self) -> f64 {
         per_second(self.total.counts.ok_in_window, self.window)
     }
 
     /// Returns throughput over target rate; `None` in a closed loop.
-    #[must_use]
     pub fn rate_ratio(&self) -> Option<f64> {
         self.target_rate.map(|rate| self.throughput_rps() / rate)
     }
 
     /// Returns responses of any status in the window over scheduled requests; `None` in a closed
     /// loop.
-    #[must_use]
     pub fn answered_ratio(&self) -> Option<f64> {
         self.target_rate
             .map(|rate| per_second(self.total.counts.answered_in_window(), self.window) / rate)
     }
 
     /// Returns the CPU time of all threads during the window.
-    #[must_use]
     pub fn cpu(&self) -> Duration {
         self.threads.iter().map(|t| t.cpu).sum()
     }
 
     /// Returns CPU time in µs per response of any status or lost request in the window; `None`
     /// without any.
-    #[must_use]
     pub fn cpu_us_per_request(&self) -> Option<f64> {
         let answers = self.total.counts.ok + self.total.counts.errors.total();
         (answers > 0).then(|| self.cpu().as_secs_f64() * 1e6 / answers as f64)
     }
 
     /// Returns the CPU share of the busiest thread, 0 to 1.
-    #[must_use]
     pub fn cpu_share(&self) -> f64 {
         self.threads.iter().map(ThreadUse::busy).fold(0.0, f64::max)
     }
 
     /// Returns the share of awaited responses that lay unread, 0 to 1; `None` without samples.
-    #[must_use]
     pub fn unread_share(&self) -> Option<f64> {
         self.unread().share()
     }
 
     /// Returns the unread samples of all threads.
-    #[must_use]
     pub fn unread(&self) -> Unread {
         self.threads.iter().fold(Unread::default(), |sum, t| sum.and(t.unread))
     }
 
     /// Returns the mean time that a response lay unread, in ns: the unread share of the mean
     /// service time; 0 when unknown.
-    #[must_use]
     pub fn unread_ns(&self) -> u64 {
         let service_ns = self.total.service.mean().map_or(0, CensoredNs::ns);
         (self.unread_share().unwrap_or(0.0) * service_ns as f64) as u64
@@ -215,19 +206,16 @@ impl Unread {
 
 impl ThreadUse {
     /// Returns CPU time over elapsed time, 0 to 1.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         share(self.cpu, self.wall)
     }
 
     /// Returns the held-back time over elapsed time, 0 to 1.
-    #[must_use]
     pub fn held_back(&self) -> f64 {
         share(self.not_run, self.wall)
     }
 
     /// Returns the run-queue wait over elapsed time, 0 to 1; 0 when unknown.
-    #[must_use]
     pub fn waiting(&self) -> f64 {
         share(self.runqueue_wait.unwrap_or_default(), self.wall)
     }
@@ -235,7 +223,6 @@ impl ThreadUse {
 
 impl Second {
     /// Returns whether it contains nothing but failed attempts to connect.
-    #[must_use]
     pub fn only_failed_connects(&self) -> bool {
         self.connect_errors > 0 && self.sent + self.ok + self.errors + self.timeouts == 0
     }

@@ -158,7 +158,6 @@ impl Plan {
     }
 
     /// Returns the schedule of thread `index` of `threads`.
-    #[must_use]
     pub fn share(&self, index: u32, threads: u32) -> Schedule {
         let threads = threads.max(1);
         let warmup_ns = nanos(self.warmup);
@@ -269,13 +268,11 @@ impl Schedule {
     }
 
     /// Returns the time at which counting begins.
-    #[must_use]
     pub fn warmup_ns(&self) -> u64 {
         self.warmup_ns
     }
 
     /// Returns the latest send time; `u64::MAX` when only a number of requests ends the run.
-    #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }

@@ -288,7 +288,6 @@ pub const FORM_MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Encodes form fields (name and value) as `application/x-www-form-urlencoded`: URL standard of the
 /// WHATWG, section 5.2.
-#[must_use]
 pub fn encode_form<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let fields: Vec<String> =
         fields.into_iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();

@@ -175,13 +175,11 @@ fn first_violated<const N: usize>(laws: [(&'static str, u64, u64); N]) -> Result
 
 impl Errors {
     /// Returns the sum of all kinds.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.unexpected_status + self.lost()
     }
 
     /// Returns the sum of requests without a complete valid response.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.reset
             + self.closed
@@ -194,7 +192,6 @@ impl Errors {
 
 impl Counts {
     /// Returns complete responses of any status before the window closed.
-    #[must_use]
     pub fn answered_in_window(&self) -> u64 {
         self.ok_in_window + self.unexpected_in_window
     }
@@ -258,20 +255,17 @@ impl Timing {
     }
 
     /// Returns the number of samples.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.answered.count() + self.unbounded_count()
     }
 
     /// Returns the number of requests without the expected response.
-    #[must_use]
     pub fn unbounded_count(&self) -> u64 {
         self.unbounded.as_ref().map_or(0, |h| h.count())
     }
 
     /// Returns the value at `quantile` (0 to 1). A quantile among requests without the expected
     /// response is a lower bound. `None` without samples.
-    #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<CensoredNs> {
         match self.answered.value_at_rank(rank_of(quantile, self.count())) {
             Some(ns) => Some(CensoredNs::Exact(ns)),
@@ -280,19 +274,16 @@ impl Timing {
     }
 
     /// Returns the mean; a lower bound when any request had no expected response.
-    #[must_use]
     pub fn mean(&self) -> Option<CensoredNs> {
         self.known(self.all().mean().map(|ns| ns.round() as u64))
     }
 
     /// Returns the maximum; a lower bound when any request had no expected response.
-    #[must_use]
     pub fn max(&self) -> Option<CensoredNs> {
         self.known((self.count() > 0).then(|| self.all().max()))
     }
 
     /// Returns all durations, as measured, in one histogram.
-    #[must_use]
     pub fn all(&self) -> Histogram {
         let mut all = self.answered.clone();
         if let Some(unbounded) = &self.unbounded {
@@ -303,7 +294,6 @@ impl Timing {
 
     /// Like [`Timing::all`], but with requests without the expected response behind all responses:
     /// at the longest response, or where they are known to have taken longer.
-    #[must_use]
     pub fn lower_bounds(&self) -> Histogram {
         let mut all = self.answered.clone();
         let longest = all.max();

@@ -131,7 +131,6 @@ pub struct ModelInfo {
 }
 
 /// Returns the descriptions of all models.
-#[must_use]
 pub fn list(cores: usize) -> Vec<ModelInfo> {
     catalogue(cores)
         .iter()
@@ -165,7 +164,6 @@ pub fn chosen(requested: &[String], cores: usize) -> Result<Vec<String>, String>
 }
 
 /// Returns the number of CPUs that this process may use.
-#[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
 }

@@ -175,7 +175,6 @@ impl Evidence {
 
     /// Returns the limit that refused a thread. `refusals_before` is the group's count before the
     /// run.
-    #[must_use]
     pub fn limit(&self, refusals_before: u64) -> Limit {
         let full = |count: u64, most: u64| most > 0 && count + SLACK >= most;
         let group_full = self.group.is_some_and(|(count, most)| count >= most);
@@ -203,7 +202,6 @@ impl Evidence {
 
     /// Returns a limit that one more thread would exhaust for other processes; the run then stops
     /// by itself.
-    #[must_use]
     pub fn exhausted_for_others(&self) -> Option<Limit> {
         let share = 1.0 - LEFT_TO_OTHERS;
         let exhausted_for_others = |most: u64| most > 0 && self.tasks as f64 > most as f64 * share;
@@ -289,7 +287,6 @@ impl Evidence {
     }
 
     /// Returns the evidence for a limit as a sentence.
-    #[must_use]
     pub fn sentence(&self, limit: Limit) -> String {
         match limit {
             Limit::Maps => {
@@ -345,7 +342,6 @@ impl Evidence {
     }
 
     /// Returns a remedy that lets a thread per request finish.
-    #[must_use]
     pub fn remedy(&self, limit: Limit, requests: u64) -> String {
         // Maps of the program, its libraries and its heaps.
         const MAPS_OF_PROGRAM: u64 = 1_000;

@@ -40,7 +40,6 @@ pub fn write(dir: &Path, results: &Results) -> Result<WrittenReport, ReportError
 }
 
 /// Returns the whole report.
-#[must_use]
 pub fn document(results: &Results) -> Document {
     let mut document = summary(results);
     let blocks = &mut document.blocks;
@@ -72,7 +71,6 @@ pub fn document(results: &Results) -> Document {
 }
 
 /// Returns the answer and the main table, for a terminal.
-#[must_use]
 pub fn summary(results: &Results) -> Document {
     let mut blocks = vec![
         Block::Question(format!(

@@ -74,7 +74,6 @@ impl Scale {
 }
 
 /// Returns the text of every response; always the same.
-#[must_use]
 pub fn text() -> Vec<u8> {
     let mut text: Vec<u8> = LINE.iter().copied().cycle().take(TEXT_BYTES).collect();
     for letter in 0..TEXT_LETTERS {

@@ -106,7 +106,6 @@ pub fn relay(
 }
 
 /// Returns the command line of a relay process; `program` is this program.
-#[must_use]
 pub fn argv(program: &Path, listen: SocketAddr, to: SocketAddr, rtt: Duration) -> Vec<String> {
     let program = program.to_string_lossy().into_owned();
     let (listen, to, rtt) = (listen.to_string(), to.to_string(), format!("{}us", rtt.as_micros()));

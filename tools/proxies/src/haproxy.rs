@@ -162,7 +162,6 @@ pub fn write(binary: &Path, proxy: &Haproxy) -> Result<Vec<String>, HaproxyError
 
 impl Haproxy {
     /// Returns the text of its configuration.
-    #[must_use]
     pub fn configuration(&self) -> String {
         let Self { listen, ready_port, ready_servers, .. } = self;
         let mut text = format!(

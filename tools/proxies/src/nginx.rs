@@ -246,19 +246,16 @@ impl NginxProxy {
     }
 
     /// Returns the path of its configuration file.
-    #[must_use]
     pub fn file(&self) -> PathBuf {
         self.folder.join("nginx.conf")
     }
 
     /// Returns the path of the access log.
-    #[must_use]
     pub fn access_log_file(&self) -> PathBuf {
         self.folder.join("access.log")
     }
 
     /// Describes the proxy for a report: "nginx, tuned profile, TLS".
-    #[must_use]
     pub fn describe_proxy(&self) -> String {
         let profile = match self.profile {
             ProxyProfile::Published => "published",
@@ -268,7 +265,6 @@ impl NginxProxy {
     }
 
     /// Describes the cache for a report: "1 s in nginx".
-    #[must_use]
     pub fn describe_caching(&self) -> String {
         match self.cache {
             None => "none".to_owned(),
@@ -280,7 +276,6 @@ impl NginxProxy {
     }
 
     /// Describes the balancing for a report: "weights 4:1:1".
-    #[must_use]
     pub fn describe_balancing(&self) -> String {
         let n = self.backends.len();
         match self.balance {
@@ -301,7 +296,6 @@ impl NginxProxy {
 /// Returns the command line that serves `proxy` in the foreground; its configuration must be
 /// written. Messages go to standard error. SIGTERM stops it at once, SIGQUIT after the requests in
 /// progress.
-#[must_use]
 pub fn argv(binary: &Path, proxy: &NginxProxy) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut argv = vec![

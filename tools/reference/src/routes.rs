@@ -1,24 +1,4 @@
 //! Routing, the count of requests, and the choice of the thread that handles them.
-//!
-//! Reference `commands`: Endpoints of `hotrow lab reference`
-//!
-//! Errors are problem documents (RFC 9457): 400 for invalid parameters, or a name longer than 256
-//! bytes; 413 for a form above 4,096 bytes; 503 when `/db` has no connection within 5 s or no
-//! response within 10 s.
-//!
-//! - `GET /hello`, `/plaintext`: `hello world`, `Hello World!`.
-//! - `GET /json`: `{"message":"Hello, World!"}`.
-//! - `GET /what-date-is-it`: `[{"year":Y,"month":M,"day":D},…]`, today's date in the server's time
-//!   zone 10,000 times, 320,001 to 340,001 bytes; [cacheable until the date
-//!   changes](lab/reference.md#midnight).
-//! - `POST /what-is-my-name`: `[{"name":"…"},…]`, the form field `name` 10,000 times;
-//!   `Cache-Control: no-store`.
-//! - `GET /db?via=raw`, `builder`, `orm`: `{"id":N,"random_number":N}`, a random row of 100,000, by
-//!   a prepared query, sea-query or SeaORM.
-//! - `GET /spin?us=N`: `done`, after N µs of CPU time (at most 1,000,000).
-//! - `GET /sleep?ms=N`: `done`, after a wait of N ms (at most 10,000).
-//! - `GET /served`: number of requests answered, without `/served` and `/healthz`.
-//! - `GET /healthz`: `ok`.
 
 use std::sync::atomic::Ordering;
 

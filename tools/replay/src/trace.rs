@@ -47,13 +47,11 @@ impl Trace {
 
     /// Returns the entries of a cache for `percent` % of the unique keys, rounded to the nearest,
     /// at least 1.
-    #[must_use]
     pub fn capacity_entries(&self, percent: f64) -> usize {
         ((self.unique as f64 * percent / 100.0).round() as usize).max(1)
     }
 
     /// Returns the share of `hits` in its requests, in %.
-    #[must_use]
     pub fn percent(&self, hits: u64) -> f64 {
         100.0 * hits as f64 / self.keys.len() as f64
     }

@@ -20,7 +20,6 @@ const TABLE_WIDTH_MAX: usize = 1180;
 const SHARED_WIDTH_MAX: usize = 500;
 
 /// Renders the page.
-#[must_use]
 pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
     let script = has_plots(document).then(script::text);

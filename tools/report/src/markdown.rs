@@ -4,7 +4,6 @@ use crate::document::{Block, Cell, CellStyle, Document, Table, one_line};
 use crate::note::{self, NoteBlock, Span};
 
 /// Renders the report, with a line feed at the end.
-#[must_use]
 pub fn render(document: &Document) -> String {
     let mut parts = vec![format!("# {}", escape(&document.title))];
     if !document.subtitle.is_empty() {

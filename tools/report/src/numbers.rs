@@ -8,7 +8,6 @@ const NOTHING: &str = "–";
 
 /// Formats a number with three or four significant digits and thousands separators: `0.0420`,
 /// `0.832`, `8.31`, `48.3`, `2,241`, `70,364`.
-#[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -25,7 +24,6 @@ pub fn number(value: f64) -> String {
 
 /// Formats a ratio with the digits that an interval of some per cent supports: `0.83`, `1.04`,
 /// `4.6`, `12.3`, `31`.
-#[must_use]
 pub fn ratio(value: f64) -> String {
     match value {
         _ if !value.is_finite() => NOTHING.to_owned(),
@@ -37,13 +35,11 @@ pub fn ratio(value: f64) -> String {
 }
 
 /// Formats the two ends of a ratio's interval.
-#[must_use]
 pub fn ratio_ends(low: f64, high: f64, between: &str) -> String {
     format!("{}{between}{}", ratio(low), ratio(high))
 }
 
 /// Formats a time in µs, in a suitable unit.
-#[must_use]
 pub fn micros(us: f64) -> String {
     match us {
         _ if !us.is_finite() => NOTHING.to_owned(),
@@ -57,7 +53,6 @@ pub fn micros(us: f64) -> String {
 }
 
 /// Formats a share of 1 as a percentage.
-#[must_use]
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
@@ -73,13 +68,11 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Formats cores.
-#[must_use]
 pub fn cores(value: f64) -> String {
     if value.is_finite() { format!("{value:.2}") } else { NOTHING.to_owned() }
 }
 
 /// Formats bytes in a suitable binary unit.
-#[must_use]
 pub fn bytes(value: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (value, 0);
@@ -101,7 +94,6 @@ pub fn ends(estimate: &Estimate, format: impl Fn(f64) -> String) -> String {
 }
 
 /// Formats seconds since 1970 as UTC: `2026-11-21 23:05 UTC`.
-#[must_use]
 pub fn date(unix_s: u64) -> String {
     let time = iso_time(unix_s);
     format!("{} {} UTC", iso_date(unix_s), &time[..time.len() - ":00".len()])

@@ -200,7 +200,6 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// Returns the meaning of the shades.
-    #[must_use]
     pub fn note(&self) -> String {
         let most = self.counts.iter().flatten().copied().max().unwrap_or(0);
         format!(
@@ -225,7 +224,6 @@ pub struct Timeline {
 
 impl Axis {
     /// Returns the quantity, and the scale if it is logarithmic.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.scale {
             Scale::Log => format!("{}, logarithmic", self.name),
@@ -248,7 +246,6 @@ impl Axis {
 
 /// Returns a plot of latencies over the share of requests that were at least as fast: µs on a
 /// logarithmic scale.
-#[must_use]
 pub fn latency_percentiles(title: String, description: String, lines: Vec<Line>) -> Lines {
     Lines {
         title,
@@ -261,7 +258,6 @@ pub fn latency_percentiles(title: String, description: String, lines: Vec<Line>)
 
 /// Returns the points of a curve from `(upper bound in µs, requests up to it)`. A bound is placed
 /// at the middle of the last request below it, so that the slowest request lies below 100 %.
-#[must_use]
 pub fn latency_curve(distribution: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let total = distribution.last().map_or(0, |(_, requests)| *requests);
     let place = |requests: u64| (requests as f64 - 0.5) / total as f64;

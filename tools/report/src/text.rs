@@ -3,7 +3,6 @@
 use crate::document::{Block, Cell, Document, Table, one_line};
 
 /// Renders the report, with a line feed at the end.
-#[must_use]
 pub fn render(document: &Document) -> String {
     let mut parts = vec![clean(&document.title)];
     if !document.subtitle.is_empty() {

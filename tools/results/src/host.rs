@@ -6,7 +6,6 @@ use hotrow_diagnose::root::Root;
 use crate::Host;
 
 /// Describes this machine; unavailable values are empty or 0. The caller adds the programs.
-#[must_use]
 pub fn host() -> Host {
     let root = Root::machine();
     let system = rustix::system::uname();

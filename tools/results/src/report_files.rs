@@ -32,7 +32,6 @@ pub struct WrittenReport {
 impl WrittenReport {
     /// Returns the text for a terminal: a warning if the machine was busy, the answer, the goals,
     /// the files.
-    #[must_use]
     pub fn summary(&self) -> String {
         let busy = self.busy.as_ref().map(|busy| format!("Note: {busy}\n\n")).unwrap_or_default();
         let goals: String = self.goals.iter().map(|goal| format!("\n{goal}")).collect();

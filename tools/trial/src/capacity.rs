@@ -33,7 +33,6 @@ pub const WARMUP_PART: u32 = 10;
 /// ([`hotrow_load::objective::Objective::requests_wanted`]). Requests in a queue are not
 /// independent: one burst makes many of them late. Both ends of an interval therefore rest on a
 /// plateau with [`PLATEAU_X`] times as many.
-#[must_use]
 pub fn step_length(rate_rps: f64, requests: u64, least: Duration) -> Duration {
     let most = least.saturating_mul(LONGER_X);
     let wanted_s = requests as f64 / rate_rps;

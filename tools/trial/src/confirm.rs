@@ -83,7 +83,6 @@ impl TrialLimits {
 }
 
 /// Returns the verdict on findings that cannot be tested.
-#[must_use]
 pub fn untested(findings: Vec<Finding>, context: Context, why: &str) -> HypothesisVerdict {
     let mut tester = HypothesisTester::new(findings, context);
     loop {

@@ -96,19 +96,16 @@ impl Observer {
     }
 
     /// Returns whether a process of the service is observed.
-    #[must_use]
     pub fn observes_service(&self) -> bool {
         self.roles.values().any(|role| *role == Role::Service)
     }
 
     /// Returns the share of one CPU that observation took during loads; `None` before the first.
-    #[must_use]
     pub fn cpu_share(&self) -> Option<f64> {
         (!self.loaded.is_zero()).then(|| self.cpu.as_secs_f64() / self.loaded.as_secs_f64())
     }
 
     /// Returns the observed processes with a role.
-    #[must_use]
     pub fn with_role(&self, role: Role) -> Vec<u32> {
         let mut pids: Vec<u32> =
             self.roles.iter().filter(|(_, its)| **its == role).map(|(pid, _)| *pid).collect();
@@ -164,7 +161,6 @@ impl Observer {
     }
 
     /// Returns the findings from machine and generator, the most certain first.
-    #[must_use]
     pub fn findings(&self, mut samples: Samples, outcome: &Outcome) -> Vec<Finding> {
         samples.load = Some(load_of(outcome));
         findings(&samples, self.local)
@@ -173,7 +169,6 @@ impl Observer {
 
 /// Returns the findings from samples about a target on this machine (`local`) or elsewhere, the
 /// most certain first.
-#[must_use]
 pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
     // For a target elsewhere, the other findings would describe the generator's machine.
     // What its database's sessions wait for does not depend on where they are asked.
@@ -182,7 +177,6 @@ pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
 }
 
 /// Returns the generator's figures of a run.
-#[must_use]
 pub fn load_of(outcome: &Outcome) -> GeneratorLoad {
     let counts = &outcome.total.counts;
     // Kept connections are opened once at the beginning; they are not part of the rate.

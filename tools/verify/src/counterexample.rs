@@ -41,7 +41,6 @@ pub struct Names {
 }
 
 /// Renders the counterexample.
-#[must_use]
 pub fn render(evidence: &Evidence, names: &Names) -> String {
     let Violation { rule, observation: violating, floor, earlier } = &evidence.violation;
     let renderer = Renderer { names, zero: violating.sent_ns };

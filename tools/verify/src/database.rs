@@ -234,7 +234,6 @@ impl Database {
     }
 
     /// Returns the engine's name.
-    #[must_use]
     pub fn engine(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "SQLite",

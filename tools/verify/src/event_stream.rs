@@ -50,7 +50,6 @@ pub struct Event {
 
 impl Event {
     /// Returns the point up to which everything was sent, if the event says so.
-    #[must_use]
     pub fn covered(&self) -> Option<Position> {
         covered_by(self.id.as_deref()?)
     }

@@ -53,7 +53,6 @@ impl FollowerCounts {
     }
 
     /// Returns them by their names in JSON.
-    #[must_use]
     pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
         BTreeMap::from([
             ("streams", self.streams),
@@ -116,7 +115,6 @@ impl FollowedCopies {
     }
 
     /// Returns the point behind which a return continues.
-    #[must_use]
     pub fn returns_behind(&self) -> Option<Position> {
         covered_by(self.last_id.as_deref()?)
     }
@@ -220,13 +218,11 @@ impl FollowedCopies {
     }
 
     /// Returns the point up to which everything was sent.
-    #[must_use]
     pub fn covered(&self) -> Option<Position> {
         self.covered
     }
 
     /// Returns what a read at the same instance must reflect after this event of its key.
-    #[must_use]
     pub fn requirement(&self, event: Option<Position>) -> Requirement {
         // An event within a commit is ahead of what was sent in full.
         let is_ahead = |event: &Position| self.covered.is_none_or(|point| point.at < event.at);
@@ -261,7 +257,6 @@ impl UnreadKeys {
     }
 
     /// Returns whether there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

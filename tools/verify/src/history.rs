@@ -57,7 +57,6 @@ pub struct KeyState {
 
 impl KeyState {
     /// Returns the time by which it was certainly visible.
-    #[must_use]
     pub fn returned_ns(&self) -> Option<Ns> {
         match self.outcome {
             WriteOutcome::Committed { returned_ns } => Some(returned_ns),
@@ -66,7 +65,6 @@ impl KeyState {
     }
 
     /// Returns whether a response received at `moment` may show it.
-    #[must_use]
     pub fn may_be_seen_by(&self, moment: Ns) -> bool {
         self.outcome != WriteOutcome::RolledBack
             && self.commit_sent_ns.is_some_and(|begun| begun <= moment)
@@ -110,20 +108,17 @@ impl History {
     }
 
     /// Returns the newest state, of any outcome.
-    #[must_use]
     pub fn last(&self) -> &KeyState {
         self.states.back().expect("a history begins with a state, and pruning keeps one")
     }
 
     /// Returns the newest state known to be committed: what a reader of the database sees, or an
     /// older one.
-    #[must_use]
     pub fn last_certain(&self) -> Option<&KeyState> {
         self.states.iter().rev().find(|state| state.returned_ns().is_some())
     }
 
     /// Returns the version of the next state.
-    #[must_use]
     pub fn next_version(&self) -> u64 {
         self.last().version + 1
     }
@@ -163,7 +158,6 @@ impl History {
     }
 
     /// Returns the state of that version; `None` if it is discarded or in the future.
-    #[must_use]
     pub fn get(&self, version: u64) -> Option<&KeyState> {
         self.states.get(self.index(version)?)
     }
@@ -183,13 +177,11 @@ impl History {
     }
 
     /// Returns whether that version is older than all remembered ones.
-    #[must_use]
     pub fn is_pruned(&self, version: u64) -> bool {
         self.states.front().is_some_and(|first| version < first.version)
     }
 
     /// Returns the newest version that was certainly visible before `moment`; 0 if unknown.
-    #[must_use]
     pub fn certain_before(&self, moment: Ns) -> u64 {
         let visible =
             |state: &&KeyState| state.returned_ns().is_some_and(|returned| returned < moment);
@@ -197,7 +189,6 @@ impl History {
     }
 
     /// Returns the newest version that the log up to `position` certainly contains; 0 if unknown.
-    #[must_use]
     pub fn certain_at(&self, position: u64) -> u64 {
         let contained = |state: &&KeyState| {
             state.returned_ns().is_some() && state.log.is_some_and(|log| log.at <= position)
@@ -206,7 +197,6 @@ impl History {
     }
 
     /// Returns the same of the commits that were sent by `moment`.
-    #[must_use]
     pub fn certain_at_and_sent(&self, position: u64, moment: Ns) -> u64 {
         let contained = |state: &&KeyState| {
             state.returned_ns().is_some()
@@ -217,7 +207,6 @@ impl History {
     }
 
     /// Returns the newest version that a response with this token may show; `None` if unknown.
-    #[must_use]
     pub fn newest_at(&self, token: u64) -> Option<u64> {
         let possible = |state: &&KeyState| {
             state.may_be_seen_by(Ns::MAX) && state.log.is_none_or(|log| log.from <= token)
@@ -226,7 +215,6 @@ impl History {
     }
 
     /// Returns the version that this transaction gave the key, if it committed.
-    #[must_use]
     pub fn of_transaction(&self, transaction: u64) -> Option<u64> {
         let made =
             |state: &&KeyState| state.transaction == transaction && state.returned_ns().is_some();
@@ -241,7 +229,6 @@ impl History {
     }
 
     /// Returns the newest version that a response received at `moment` may show.
-    #[must_use]
     pub fn newest_commit_sent(&self, moment: Ns) -> u64 {
         self.states
             .iter()
@@ -251,7 +238,6 @@ impl History {
     }
 
     /// Returns whether a commit was in progress within `near` of the interval from `from` to `to`.
-    #[must_use]
     pub fn changed_near(&self, from: Ns, to: Ns, near: Ns) -> bool {
         let (from, to) = (from.saturating_sub(near), to.saturating_add(near));
         let over = |state: &KeyState| state.returned_ns().is_some_and(|returned| returned < from);

@@ -59,7 +59,6 @@ impl NearClient {
     }
 
     /// Returns its counts so far.
-    #[must_use]
     pub fn counts(&self) -> NearCacheCounts {
         self.near.counts
     }
@@ -80,7 +79,6 @@ impl NearClient {
     }
 
     /// Returns whether it is connected.
-    #[must_use]
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
@@ -153,13 +151,11 @@ impl NearClient {
     }
 
     /// Returns whether a proof that the connection is alive is needed before a copy is used.
-    #[must_use]
     pub fn needs_proof(&self, now: Ns) -> bool {
         self.liveness.needs_proof(now)
     }
 
     /// Returns whether copies may be used.
-    #[must_use]
     pub fn may_use(&self, now: Ns) -> bool {
         self.liveness.may_use(now)
     }

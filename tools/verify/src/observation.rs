@@ -302,7 +302,6 @@ pub struct Purge {
 
 impl Purge {
     /// Returns whether it includes the key.
-    #[must_use]
     pub fn includes(&self, key: u32) -> bool {
         self.key.is_none_or(|purged| purged == key)
     }

@@ -92,13 +92,11 @@ impl RecordSchema {
     }
 
     /// Returns the value that has this number in the ledger, if it is none of a key.
-    #[must_use]
     pub fn value_of(&self, id: u32) -> Option<u32> {
         id.checked_sub(self.keys).filter(|value| *value > 0)
     }
 
     /// Returns the key or value as in URLs and batches.
-    #[must_use]
     pub fn id(&self, id: u32) -> String {
         match self.value_of(id) {
             Some(value) => KeyType::Text.text(value),
@@ -107,7 +105,6 @@ impl RecordSchema {
     }
 
     /// Returns the name of a key or value for messages.
-    #[must_use]
     pub fn shown(&self, id: u32) -> String {
         match (self.value_of(id), &self.alias) {
             (Some(_), Some(alias)) => format!("{} {}", alias.column, self.id(id)),

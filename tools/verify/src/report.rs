@@ -161,7 +161,6 @@ pub const NEAR_SHARE_MIN: f64 = 0.2;
 
 impl Report {
     /// Returns the conclusion of the run.
-    #[must_use]
     pub fn verdict(&self) -> RunVerdict {
         if self.reads.violations.values().any(|count| *count > 0) {
             return RunVerdict::Violated;
@@ -182,14 +181,12 @@ impl Report {
     }
 
     /// Returns the number of values and keys that were looked up by the alias.
-    #[must_use]
     pub fn lookups_by_alias(&self) -> u64 {
         let by_alias = self.reads.forms.iter().filter(|(form, _)| form.is_by_alias());
         by_alias.map(|(_, count)| count).sum()
     }
 
     /// Returns the share of reads within 10 ms of a change of their key; 0 without reads.
-    #[must_use]
     pub fn near_share(&self) -> f64 {
         if self.reads.reads == 0 {
             0.0

@@ -55,7 +55,6 @@ impl KeyType {
 }
 
 /// Returns the payload: the prefix, then hexadecimal digits, with a length that varies by version.
-#[must_use]
 pub fn payload(key: u32, version: u64) -> String {
     let seed = mix(u64::from(key) << 40 ^ version);
     let spread = (PAYLOAD_BYTES.end - PAYLOAD_BYTES.start) as u64;

@@ -154,7 +154,6 @@ pub struct ContractTerms {
 impl ContractTerms {
     /// Returns the time after which no copy of a client that tracks may lack a commit: one
     /// `max_staleness` for the feed, and one for the proof that reads see the change.
-    #[must_use]
     pub fn copy_bound_ns(&self) -> Ns {
         self.max_staleness_ns.saturating_mul(2).saturating_add(COPY_GRACE_NS)
     }

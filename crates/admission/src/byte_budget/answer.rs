@@ -45,13 +45,11 @@ impl AnswerReservation {
     }
 
     /// Returns the bytes of the present rows.
-    #[must_use]
     pub fn known_bytes(&self) -> u64 {
         self.known_bytes
     }
 
     /// Returns the reserved bytes.
-    #[must_use]
     pub fn reserved_bytes(&self) -> u64 {
         self.reservation.bytes()
     }

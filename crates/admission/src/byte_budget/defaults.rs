@@ -71,7 +71,6 @@ impl Totals {
     /// Above a resident limit a process is slow or sheds load; beyond its address space it ends.
     /// Only there the capacity is reduced: to a quarter of the remaining space, because the
     /// allocator maps about 64 MiB for each of several threads, used or not.
-    #[must_use]
     pub fn cache_within(capacity: u64, address_space_bytes: u64) -> Option<u64> {
         let most = (address_space_bytes / 4).max(BYTES_MIN);
         (capacity > most).then_some(most)

@@ -53,7 +53,6 @@ impl Cost {
     /// Returns the expected latency of a query of `keys` keys; `None` before the first query.
     /// Beyond the largest known query it is an upper bound: each further key costs as much as the
     /// average one did.
-    #[must_use]
     pub fn estimate(&self, keys: usize) -> Option<Duration> {
         let keys = keys.max(1) as f64;
         let (base, per_key) = self.line()?;
@@ -62,7 +61,6 @@ impl Cost {
     }
 
     /// Returns whether queries of this size were seen recently.
-    #[must_use]
     pub fn knows(&self, keys: usize) -> bool {
         self.weight > 0.0 && keys as f64 <= self.largest * 1.5
     }
@@ -101,7 +99,6 @@ impl Cost {
     /// Returns the number of keys that a query reads in about `time`, when the line is known to
     /// rise; `None` when nothing says that a larger query takes longer. Never so few that the base
     /// would be more than a quarter of the query.
-    #[must_use]
     pub fn keys_within(&self, time: Duration) -> Option<usize> {
         /// Least ratio of the keys' part to the base.
         const EFFICIENT: f64 = 3.0;
@@ -116,7 +113,6 @@ impl Cost {
     }
 
     /// Returns the size of the largest query that still counts.
-    #[must_use]
     pub fn largest(&self) -> usize {
         self.largest as usize
     }

@@ -162,7 +162,6 @@ impl Limiter {
     }
 
     /// Returns how many queries may be in flight.
-    #[must_use]
     pub fn limit(&self) -> usize {
         match self.probe {
             Probe::Running { .. } => 1,
@@ -171,13 +170,11 @@ impl Limiter {
     }
 
     /// Returns how often latency alone was measured one query at a time.
-    #[must_use]
     pub fn probes_total(&self) -> u64 {
         self.probes_total
     }
 
     /// Returns the method of finding the limit.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.config.kind
     }

@@ -68,7 +68,6 @@ impl QueuePolicy {
     }
 
     /// Returns the order in force.
-    #[must_use]
     pub fn order(&self, now: Nanos) -> Order {
         let stands =
             self.standing.is_some_and(|standing| now.since(standing.since) >= self.config.interval);
@@ -77,7 +76,6 @@ impl QueuePolicy {
 
     /// Returns how many keys the next query should take, at most `max`. Batches are not split for
     /// this.
-    #[must_use]
     pub fn query_keys(&self, max: usize) -> usize {
         let target = self.config.query_target;
         let short = |keys| self.cost.estimate(keys).is_none_or(|time| time <= target);
@@ -117,7 +115,6 @@ impl QueuePolicy {
 
     /// Returns the time until a key that arrives now is answered, with `waiting` keys before it;
     /// `None` while unknown: there is no standing queue, or not for long enough.
-    #[must_use]
     pub fn estimate(&self, waiting: usize, now: Nanos) -> Option<Duration> {
         let standing = self.standing.filter(|_| self.config.adaptive)?;
         let query = Duration::from_secs_f64(self.query_s);
@@ -132,14 +129,12 @@ impl QueuePolicy {
     }
 
     /// Returns whether a read that begins now would end after `deadline`.
-    #[must_use]
     pub fn is_too_late(&self, deadline: Nanos, now: Nanos) -> bool {
         let query_s = if self.standing.is_some() { self.query_s } else { 0.0 };
         self.config.adaptive && deadline <= now.after(Duration::from_secs_f64(query_s))
     }
 
     /// Returns whether a request made at `asked_at` has waited too long.
-    #[must_use]
     pub fn is_too_old(&self, asked_at: Nanos, now: Nanos) -> bool {
         self.order(now) == Order::Lifo && now.since(asked_at) > self.config.target
     }

@@ -75,7 +75,6 @@ impl Keyed {
     }
 
     /// Returns the size of a table for `keys_max` keys in bytes: 16 per key and a little.
-    #[must_use]
     pub fn bytes(keys_max: usize) -> usize {
         keys_max.div_ceil(WAYS).max(1) * size_of::<Set>()
             + SHARDS * size_of::<Mutex<Counts>>()
@@ -83,20 +82,17 @@ impl Keyed {
     }
 
     /// Returns how many keys it can distinguish at once.
-    #[must_use]
     pub fn keys_max(&self) -> usize {
         self.sets.len() * WAYS
     }
 
     /// Hashes a key.
     #[inline]
-    #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         KeyHash(self.hasher.hash(key).as_u128())
     }
 
     /// Hashes one more part of a key.
-    #[must_use]
     pub fn hash_after(&self, KeyHash(before): KeyHash, part: &[u8]) -> KeyHash {
         let mut both = [0; 32];
         both[..16].copy_from_slice(&before.to_le_bytes());
@@ -118,7 +114,6 @@ impl Keyed {
     }
 
     /// Returns the state by which a key would be judged now.
-    #[must_use]
     pub fn state(&self, key: KeyHash) -> u64 {
         let (index, tag) = self.place(key);
         let set = &self.sets[index];
@@ -129,7 +124,6 @@ impl Keyed {
     }
 
     /// Returns the counters since the start.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.shards.iter().fold(Counts::default(), |sum, shard| {
             let counts = *shard.lock();

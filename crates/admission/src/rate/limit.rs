@@ -90,7 +90,6 @@ impl Limit {
     }
 
     /// Returns the setting in force.
-    #[must_use]
     pub fn setting(&self) -> Setting {
         let of = |kind, meter: &Meter| Setting {
             kind,

@@ -53,19 +53,16 @@ impl Meter {
     }
 
     /// Returns the rate in force.
-    #[must_use]
     pub fn rate(&self) -> Rate {
         self.setting().rate
     }
 
     /// Returns the burst in force, in units.
-    #[must_use]
     pub fn burst(&self) -> u32 {
         self.setting().burst
     }
 
     /// Returns the warm-up.
-    #[must_use]
     pub fn warm_up(&self) -> Duration {
         Duration::from_nanos(self.warm_up.over_ns())
     }

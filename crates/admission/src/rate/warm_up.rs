@@ -28,7 +28,6 @@ impl WarmUp {
 
     /// Returns the nanoseconds counted up to `now`. Never falls as `now` grows.
     #[inline]
-    #[must_use]
     pub fn counted_ns(&self, now: Nanos) -> u64 {
         let since = now.0.saturating_sub(self.begun.0);
         if self.over_ns == 0 {
@@ -38,7 +37,6 @@ impl WarmUp {
     }
 
     /// Returns the first moment up to which at least `counted_ns` has counted.
-    #[must_use]
     pub fn moment(&self, counted_ns: u64) -> Nanos {
         let wanted = counted_ns.saturating_sub(self.counted_ns);
         Nanos(self.begun.0.saturating_add(needed(wanted, self.over_ns)))
@@ -47,7 +45,6 @@ impl WarmUp {
     /// Returns the part of `whole` granted at `now`: a third at the beginning, all of it at the
     /// end, at least 1.
     #[inline]
-    #[must_use]
     pub fn share_of(&self, whole: u64, now: Nanos) -> u64 {
         let since = now.0.saturating_sub(self.begun.0);
         if since >= self.over_ns {
@@ -67,7 +64,6 @@ impl WarmUp {
     }
 
     /// Returns its length in nanoseconds.
-    #[must_use]
     pub fn over_ns(&self) -> u64 {
         self.over_ns
     }

@@ -28,7 +28,6 @@ impl FixedWindow {
     }
 
     /// Returns the units per window, as a rate.
-    #[must_use]
     pub fn rate(&self) -> Rate {
         // Only limits of rates are stored.
         Rate::from_parts(self.limit.load(Ordering::Relaxed) as u32, self.period)
@@ -36,7 +35,6 @@ impl FixedWindow {
 
     /// Sets the units of each window, the present one included. Returns whether that was possible:
     /// the length of windows that have begun cannot change.
-    #[must_use]
     pub fn change(&self, rate: Rate) -> bool {
         let same = rate.period() == self.period;
         if same {

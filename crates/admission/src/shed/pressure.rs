@@ -107,13 +107,11 @@ impl Pressure {
     }
 
     /// Returns the level of each source, in the order of [`Source::ALL`].
-    #[must_use]
     pub fn levels(&self) -> [Level; Source::ALL.len()] {
         self.held.each_ref().map(|held| held.level)
     }
 
     /// Returns the load as it was last observed.
-    #[must_use]
     pub fn load(&self) -> Load {
         let [loops, database, memory, files] = self.levels();
         Load { delay: loops.max(database), room: memory.max(files) }

@@ -44,13 +44,11 @@ pub struct Segments {
 
 impl Segments {
     /// Returns the total number of bytes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
     /// Returns whether nothing is left.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -57,7 +57,6 @@ impl AccessCounts {
     }
 
     /// Returns the number of requests with this outcome.
-    #[must_use]
     pub fn get(&self, outcome: AccessOutcome) -> u64 {
         self.0[outcome as usize].get()
     }

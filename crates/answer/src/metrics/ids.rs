@@ -44,7 +44,6 @@ impl DistinctIds {
 
     /// Returns the sketch of `day`; `None` if it has none or precedes the newest day by more than
     /// one. For any thread.
-    #[must_use]
     pub fn of_day(&self, day: u32) -> Option<Sketch> {
         let slot = &self.slots[(day % 2) as usize];
         let before = slot.day.load(Ordering::Acquire);

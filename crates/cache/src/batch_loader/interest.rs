@@ -10,7 +10,6 @@ pub struct Interest<E>(pub(super) Vec<Arc<Flight<E>>>);
 
 impl<E: Clone> Interest<E> {
     /// Returns whether any of the query's answers is still wanted.
-    #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.iter().any(|flight| flight.is_wanted())
     }

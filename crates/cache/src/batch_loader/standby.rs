@@ -19,7 +19,6 @@ impl<E: Clone> BatchLoader<E> {
     /// the query in flight; `None` if only the primary may be read. Its answer has the version
     /// [`hotrow_types::version::Version::Replayed`]. Without one call
     /// [`BatchLoader::read_primary`].
-    #[must_use]
     pub fn standby_floor(&self) -> Option<Position> {
         self.standby_floor
     }

@@ -13,13 +13,11 @@ use hotrow_types::key::{CollectionId, Key};
 
 impl<E: Clone> Cache<E> {
     /// Looks up `key`. `now` is a clock reading taken for this request.
-    #[must_use]
     pub fn lookup(&self, key: &Key, mode: ReadMode, now: Nanos) -> Lookup<E> {
         self.lookup_until(key, mode, now, Nanos::MAX)
     }
 
     /// Like [`Cache::lookup`], for a request whose answer is useless after `deadline`.
-    #[must_use]
     pub fn lookup_until(
         &self,
         key: &Key,
@@ -59,13 +57,11 @@ impl<E: Clone> Cache<E> {
 
     /// Looks up the ids of one batch, all of one collection. Cold keys are queued together and read
     /// in one query. Answers are in the order of `keys`, which must be distinct.
-    #[must_use]
     pub fn lookup_batch(&self, keys: &[Key], mode: ReadMode, now: Nanos) -> Vec<Lookup<E>> {
         self.lookup_batch_until(keys, mode, now, Nanos::MAX)
     }
 
     /// Like [`Cache::lookup_batch`], for a request whose answer is useless after `deadline`.
-    #[must_use]
     pub fn lookup_batch_until(
         &self,
         keys: &[Key],

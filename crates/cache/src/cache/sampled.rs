@@ -19,14 +19,12 @@ impl Weighed {
 
 impl<E: Clone> Cache<E> {
     /// Returns the sampling rate, and the events beside lookups.
-    #[must_use]
     pub fn samples(&self) -> &SampleLog {
         &self.samples
     }
 
     /// Returns the event of a lookup that is about to be made, if its key is sampled. `key_hash` is
     /// that of [`Cache::hash`]. Looks at the entry without counting a use.
-    #[must_use]
     #[inline]
     pub fn sample_lookup(
         &self,
@@ -95,13 +93,11 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the number of collections.
-    #[must_use]
     pub fn collections_count(&self) -> usize {
         self.collections.len()
     }
 
     /// Returns the settings of a simulation of this cache.
-    #[must_use]
     pub fn miniature_settings(&self, rate: SamplingRate) -> Settings {
         let config = &self.config;
         Settings {

@@ -42,13 +42,11 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the settings of the collections, in the order of their numbers.
-    #[must_use]
     pub fn policies(&self) -> &[CollectionPolicy] {
         &self.policies
     }
 
     /// Returns whether both are the same cache, under equal settings or not.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }

@@ -57,25 +57,21 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Returns the source that a collection is read from.
-    #[must_use]
     pub fn source_of(&self, collection: CollectionId) -> SourceId {
         self.source_state(collection).id
     }
 
     /// Returns the number of sources.
-    #[must_use]
     pub fn source_count(&self) -> usize {
         self.sources.len()
     }
 
     /// Returns the settings of a source.
-    #[must_use]
     pub fn source_settings(&self, source: SourceId) -> &SourceSettings {
         &self.sources[source.index()].settings
     }
 
     /// Returns whether a feed invalidates the source's entries, and not their TTL alone.
-    #[must_use]
     pub fn is_followed(&self, source: SourceId) -> bool {
         self.sources[source.index()].is_followed()
     }
@@ -118,35 +114,30 @@ impl<E: Clone> Cache<E> {
 
     /// Returns how long a change of the source may have gone unseen. Meaningless without a feed
     /// ([`InvalidationMode::TtlOnly`]).
-    #[must_use]
     pub fn staleness(&self, source: SourceId, now: Nanos) -> Duration {
         self.sources[source.index()].progress.staleness(now)
     }
 
     /// Returns whether the feed of the source has passed its first probe: from then on its
     /// staleness is known.
-    #[must_use]
     pub fn has_watermark(&self, source: SourceId) -> bool {
         self.sources[source.index()].progress.watermark() > Nanos(0)
     }
 
     /// Returns whether the feed of the source is within the contract's bound, or none is
     /// configured.
-    #[must_use]
     pub fn is_current(&self, source: SourceId, now: Nanos) -> bool {
         self.sources[source.index()].effective_staleness(now) <= self.config.max_staleness
     }
 
     /// Returns the point of the source's log up to which changes have been applied; `None` before
     /// its feed started or without a log.
-    #[must_use]
     pub fn applied(&self, source: SourceId) -> Option<Position> {
         self.sources[source.index()].progress.applied()
     }
 
     /// Returns how often the feed of the source lost its position or started; each raises the feed
     /// epoch of its collections.
-    #[must_use]
     pub fn feed_epochs_total(&self, source: SourceId) -> u64 {
         self.sources[source.index()].feed_epochs_total.load(Ordering::Relaxed)
     }

@@ -17,7 +17,6 @@ impl<E: Clone> Cache<E> {
 
     /// Returns whether records can be added without an eviction. Shards fill unevenly: the store
     /// counts as full a little below its capacity.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.config.enabled && !self.store.is_full()
     }
@@ -26,7 +25,6 @@ impl<E: Clone> Cache<E> {
     /// collection, and returns their number; `None`, and nothing is queued, while other keys of the
     /// collection wait. A record that does not exist is not remembered. If any was queued, call
     /// [`Cache::batch_loader`].
-    #[must_use]
     pub fn warm_up(&self, keys: &[Key], now: Nanos) -> Option<usize> {
         let Some(first) = keys.first() else { return Some(0) };
         let (collection, stats) = self.collection(first.collection());

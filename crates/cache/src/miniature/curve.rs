@@ -74,19 +74,16 @@ pub struct Curve {
 
 impl Curve {
     /// Returns the point of the capacity in force.
-    #[must_use]
     pub fn current(&self) -> &Point {
         &self.points[CURRENT]
     }
 
     /// Returns the point of half that capacity.
-    #[must_use]
     pub fn half(&self) -> &Point {
         &self.points[HALF]
     }
 
     /// Returns the point of twice that capacity.
-    #[must_use]
     pub fn double(&self) -> &Point {
         &self.points[DOUBLE]
     }
@@ -101,7 +98,6 @@ fn slope(values: &[f64; COPIES], at: usize) -> f64 {
 
 impl Simulation {
     /// Returns the curve; `None` before [`LOOKUPS_MIN`] sampled lookups.
-    #[must_use]
     pub fn curve(&self) -> Option<Curve> {
         let mut all = FadingTotals::default();
         for collection in &self.collections {

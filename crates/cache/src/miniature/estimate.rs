@@ -63,7 +63,9 @@ impl Scale {
         let groups = GROUPS as f64;
         // Of the sum of the groups, drawn without replacement.
         let variance = (1.0 - self.rate) * groups * squares / (groups - 1.0);
-        let half = DEVIATIONS * (variance.sqrt() / expected).hypot(deviation) + self.dropped_share;
+        // Not `hypot`, which needs a newer C library than RHEL 9 has.
+        let deviation = (variance / expected.powi(2) + deviation.powi(2)).sqrt();
+        let half = DEVIATIONS * deviation + self.dropped_share;
         let value = sum / expected;
         Estimate { value, low: value - half, high: value + half }
     }

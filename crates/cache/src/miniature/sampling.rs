@@ -20,7 +20,6 @@ const OFFSET: u64 = 0x6a09_e667_f3bc_c908;
 /// its bucket from the bits 0 to 25; each bit of the result depends on all bits of the hash, so
 /// that the sampled keys spread over shards and buckets like all others. One multiplication.
 #[inline]
-#[must_use]
 pub fn selector(key_hash: u64) -> u64 {
     let product = u128::from(key_hash ^ OFFSET) * u128::from(FACTOR);
     (product >> 64) as u64 ^ product as u64
@@ -131,7 +130,6 @@ impl SampleLog {
 
     /// Returns the rate in force.
     #[inline]
-    #[must_use]
     pub fn rate(&self) -> SamplingRate {
         SamplingRate(self.rate.0.load(Relaxed))
     }
@@ -157,7 +155,6 @@ impl SampleLog {
     }
 
     /// Returns the number of dropped events since the start.
-    #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped_total.load(Relaxed)
     }

@@ -168,13 +168,11 @@ impl Simulation {
     }
 
     /// Returns what the copies have in common with the store.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// Returns the number of sampled lookups since the beginning.
-    #[must_use]
     pub fn sampled_lookups(&self) -> u64 {
         self.sampled_total
     }
@@ -187,7 +185,6 @@ impl Simulation {
     }
 
     /// Returns the memory of the copies in use, in bytes.
-    #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let copies: usize = self.copies.iter().map(Copy::memory_bytes).sum();
         let pending = self.pending.capacity() * size_of::<(u64, Pending)>();

@@ -14,7 +14,6 @@ impl Record {
 
     /// Returns the time at which its TTL ends: at most 2^-25 of it before the time that the record
     /// was made with.
-    #[must_use]
     pub fn expires_at(&self) -> Nanos {
         Nanos(self.read_at().0.saturating_add(self.0.header.header.lifetime.nanos()))
     }

@@ -18,14 +18,12 @@ impl Record {
     /// Returns whether no change delivered so far may be newer than it: it entered the memory, or
     /// would have if there had been reason to keep it. Only then may caches in front keep it until
     /// they are purged.
-    #[must_use]
     #[inline]
     pub fn is_proven(&self) -> bool {
         !self.0.header.header.uses.is_unproven()
     }
 
     /// Returns the body in this coding, if it has been made.
-    #[must_use]
     pub fn variant(&self, coding: ContentCoding) -> Option<&[u8]> {
         if !self.0.header.header.kind.has_variants() {
             return None;
@@ -39,7 +37,6 @@ impl Record {
 
     /// Notes that a request would take this variant, which the record does not have. Returns
     /// whether to make it: once, at the second such request.
-    #[must_use]
     pub fn ask_for_variant(&self, coding: ContentCoding) -> bool {
         let uses = &self.0.header.header.uses;
         match uses.state(coding) {

@@ -33,8 +33,8 @@ pub(super) struct SourceTraits<'a> {
     pub(super) has_positions: bool,
     /// Changes come from a change hub.
     pub(super) is_behind_hub: bool,
-    /// Key column where the file names none.
-    pub(super) default_key: &'static str,
+    /// Key column where the file names none; `None`: those of the primary key.
+    pub(super) default_key: Option<&'static str>,
 }
 
 /// Properties of other sections that the rules for access to collections depend on.

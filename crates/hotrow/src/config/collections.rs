@@ -10,7 +10,8 @@
 //!   [several](configuration.md#several-databases).
 //! - `table`: Table; also a view over one table ([PostgreSQL](postgres.md#views),
 //!   [MariaDB](mysql.md#views), [SQLite](sqlite.md#views)).
-//! - `key`: Key columns in URL order: `/orders/7,3`. MongoDB: `"_id"`.
+//! - `key`: Key columns in URL order: `/orders/7,3`. MongoDB: `"_id"`. A view: `"id"`. Required
+//!   for a table with a column `id` that is not the primary key.
 //! - `key_type`: Where the table declares none: [SQLite](sqlite.md#keys),
 //!   [MongoDB](mongodb.md#keys).
 //! - `columns`: Served columns, in this order.
@@ -41,6 +42,7 @@
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_config::{Collection, Tenancy};
+use hotrow_source::default_key;
 use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 use hotrow_types::source::SourceId;
@@ -115,7 +117,7 @@ fn collection(
         .text("table", "NAME", "1 to 256 bytes")
         .map_or_else(|| name.clone(), |text| text.value);
     check_identifiers(&section, "table", std::slice::from_ref(&table));
-    let key = key(&mut section, source_traits.default_key);
+    let key = key(&mut section, &name, source_traits.default_key);
     let key_types = key_types(&mut section, key.len());
     let columns = names(&mut section, "columns", "all");
     let exclude = names(&mut section, "exclude", "none");
@@ -318,10 +320,12 @@ fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceI
     SourceId::FIRST
 }
 
-fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
-    let key = section
-        .texts("key", "\"id\"", "a column or a list of 1 to 4")
-        .unwrap_or_else(|| vec![default.to_owned()]);
+fn key(section: &mut Section<'_>, name: &str, default: Option<&str>) -> Vec<String> {
+    let written = section.texts("key", "the primary key", "a column or a list of 1 to 4");
+    let key = written.unwrap_or_else(|| match default {
+        Some(default) => vec![default.to_owned()],
+        None => section.default_key(name).unwrap_or_else(|| vec![default_key::ID.to_owned()]),
+    });
     if !(1..=KEY_PARTS_MAX).contains(&key.len()) {
         section.refuse("key", format!("must name 1 to {KEY_PARTS_MAX} columns, not {}", key.len()));
     }

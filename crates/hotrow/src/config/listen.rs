@@ -10,8 +10,9 @@
 //! - `unix_mode`: Permissions of its file. `"0660"` without it.
 //! - `handover_socket`: Unix socket at which the next process [takes over the
 //!   listeners](rollout.md#by-handover).
-//! - `http2`: [HTTP/2](http.md#http2), over TLS and in cleartext.
+//! - `http2`: [HTTP/2](http.md#http2), over TLS and in cleartext; `false`: HTTP/1.1 alone.
 //! - `openapi`: The [description](http.md#description) of the API on the data address too.
+//! - `unknown_parameters`: Parameters of a query that the path does not know: 400, or nothing.
 //! - `server_timing`: [`Server-Timing`](logs.md#server-timing) in answers, except for those of
 //!   collections with `tenant`.
 //! - `proxy_protocol_from`: Peers that name their client with the [PROXY
@@ -54,6 +55,7 @@ pub(super) struct Listen {
     pub(super) transport: Transport,
     /// The data listener serves `/openapi.json` too.
     pub(super) describes_on_data: bool,
+    pub(super) ignores_unknown_parameters: bool,
     /// Answers have `Server-Timing`.
     pub(super) has_server_timing: bool,
 }
@@ -86,9 +88,19 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
         }
     }
     let describes_on_data = section.flag("openapi", false);
+    let ignores_unknown_parameters =
+        section.choice("unknown_parameters", [("refuse", false), ("ignore", true)]);
     let has_server_timing = section.flag("server_timing", false);
     section.finish();
-    Listen { data, admin, workers, transport, describes_on_data, has_server_timing }
+    Listen {
+        data,
+        admin,
+        workers,
+        transport,
+        describes_on_data,
+        ignores_unknown_parameters,
+        has_server_timing,
+    }
 }
 
 /// Reads the address of the Redis protocol. `[redis]` follows.
@@ -143,7 +155,7 @@ fn transport(section: &mut Section<'_>) -> Transport {
         redis: redis(section),
         handover,
         tls,
-        http2: section.flag("http2", false),
+        http2: section.flag("http2", true),
         proxies: networks(section, "proxy_protocol_from", &proxies),
         handshake_timeout: section.duration("handshake_timeout", s(10), ms(10)..=HANDSHAKE_MAX),
     }
@@ -182,8 +194,8 @@ mod tests {
     fn the_default_is_plain_tcp() {
         let transport = resolved("").unwrap().server.transport;
         assert!(transport.unix.is_none() && transport.proxies.is_empty());
-        assert!(transport.tls.is_none() && !transport.http2);
-        assert!(transport_of("http2 = true").http2);
+        assert!(transport.tls.is_none() && transport.http2);
+        assert!(!transport_of("http2 = false").http2);
     }
 
     #[test]

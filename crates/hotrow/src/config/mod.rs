@@ -65,7 +65,7 @@ use toml::de::DeTable;
 pub(crate) use collections::COLLECTIONS_MAX;
 pub use expand::Env;
 pub(crate) use names::{NAME_BYTES_MAX, name_is_valid};
-pub use reader::Known;
+pub use reader::{DefaultKeys, Known};
 pub use reload::Reload;
 #[cfg(feature = "failpoints")]
 pub(crate) use units::parse_duration;
@@ -94,6 +94,8 @@ pub struct Resolved {
     pub log: Log,
     /// Reload of the file.
     pub reload: Reload,
+    /// Collections without a key in the file.
+    pub without_key: Vec<String>,
     /// Warnings for the log about settings that work but need attention.
     pub warnings: Vec<String>,
 }
@@ -148,12 +150,14 @@ pub enum LogFormat {
 }
 
 /// Settings of the command line that override the file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// `--data`.
     pub data: Option<SocketAddr>,
     /// `--admin`.
     pub admin: Option<SocketAddr>,
+    /// Keys of the collections that name none; `None`: the catalogue was not asked yet.
+    pub keys: Option<DefaultKeys>,
 }
 
 impl SourceConfig {
@@ -171,8 +175,20 @@ impl SourceConfig {
         }
     }
 
+    /// Lets opening it add nothing to the database.
+    pub(crate) fn try_only(&mut self) {
+        match self {
+            Self::Sqlite(source) => source.is_trial = true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(source) => source.is_trial = true,
+            #[cfg(feature = "mysql")]
+            Self::Mysql(_) => {}
+            #[cfg(feature = "mongodb")]
+            Self::Mongodb(_) => {}
+        }
+    }
+
     /// Returns whether its changes come from a hub.
-    #[must_use]
     pub fn follows_hub(&self) -> bool {
         match self {
             #[cfg(feature = "postgres")]
@@ -302,12 +318,15 @@ fn parse_edited(
         return Err(ConfigError::sorted(file, errors.iter().map(syntax).collect()));
     }
     let table = edit(table.into_inner());
-    let ctx = context(text, env);
+    let mut ctx = context(text, env);
+    ctx.default_keys = overrides.keys.clone().unwrap_or_default();
     let resolved = resolve::resolve(&ctx, &table, overrides);
+    let without_key = ctx.without_key.take();
     let problems = ctx.into_problems();
     match resolved {
         Some(mut resolved) if problems.is_empty() => {
             resolved.keep_members();
+            resolved.without_key = without_key;
             Ok(resolved)
         }
         _ => Err(ConfigError::sorted(file, problems)),
@@ -316,7 +335,6 @@ fn parse_edited(
 
 /// Returns every key that a file may set, as recorded by the reader. `NAME` is a placeholder for
 /// the name of a collection or a rule.
-#[must_use]
 pub fn known_keys() -> Vec<Known> {
     let text = "[collections.any.by.any]\n[collections.any.embed.any]\n[limits.rate.any]\n\
         [access.roles.any.columns.any]\n[access.keys.any]\n[access.certificates.any]\n\
@@ -335,6 +353,8 @@ fn context<'a>(text: &'a str, env: &'a Env<'a>) -> reader::Context<'a> {
         problems: RefCell::default(),
         known: RefCell::default(),
         unknown: RefCell::default(),
+        default_keys: DefaultKeys::default(),
+        without_key: RefCell::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
-use hotrow_cli::names::nearest;
+use hotrow_types::names::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -20,8 +20,8 @@ use super::expand::expand;
 use super::problem::shown;
 use super::units;
 
-pub use self::context::Known;
 pub(super) use self::context::{Context, line_of};
+pub use self::context::{DefaultKeys, Known};
 use self::kind::{Kind, kind_name, path_part, quoted};
 
 /// Keys whose values may be or contain secrets: no message repeats them.
@@ -168,15 +168,19 @@ impl<'a> Section<'a> {
             format!("did you mean {}?", near.join(" or "))
         };
         let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
-        if kind == "key" {
-            let problem = self.ctx.problems.borrow().len();
-            self.ctx.unknown.borrow_mut().push((problem, name.to_owned()));
-        }
+        let problem = self.ctx.problems.borrow().len();
+        self.ctx.unknown.borrow_mut().push((problem, kind, name.to_owned()));
         self.ctx.refuse(
             self.path_of(&path_part(name)),
             Some(key.span().start),
             format!("unknown {kind}; {hint}"),
         );
+    }
+
+    /// Returns the key of a collection that names none, if the catalogue was asked.
+    pub(super) fn default_key(&self, collection: &str) -> Option<Vec<String>> {
+        self.ctx.without_key.borrow_mut().push(collection.to_owned());
+        self.ctx.default_keys.get(collection).cloned()
     }
 
     /// Refuses the value of `name`, which was read before.

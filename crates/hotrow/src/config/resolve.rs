@@ -61,8 +61,15 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, mut transport, describes_on_data, has_server_timing } =
-        listen(root.section("listen"), overrides);
+    let Listen {
+        data,
+        admin,
+        workers,
+        mut transport,
+        describes_on_data,
+        ignores_unknown_parameters,
+        has_server_timing,
+    } = listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
@@ -180,6 +187,7 @@ pub(super) fn resolve<'a>(
         purge,
         rate,
         describes_on_data,
+        ignores_unknown_parameters,
         cors,
         access,
         transport,
@@ -203,6 +211,7 @@ pub(super) fn resolve<'a>(
         hub,
         log,
         reload,
+        without_key: Vec::new(),
         warnings,
     })
 }

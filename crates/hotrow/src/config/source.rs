@@ -351,8 +351,8 @@ impl Source {
             is_behind_hub: self.follow == Follow::Hub,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]
-                Some(Engine::Mongodb { .. }) => "_id",
-                _ => "id",
+                Some(Engine::Mongodb { .. }) => Some("_id"),
+                _ => None,
             },
         }
     }
@@ -405,6 +405,7 @@ impl Source {
                 SourceConfig::Sqlite(sqlite::config::Config {
                     path,
                     watch,
+                    is_trial: false,
                     reads_in_flight,
                     read_timeout,
                     collections,
@@ -417,6 +418,7 @@ impl Source {
                     publication,
                     // Of a relay only, which sets it.
                     completes_publication: true,
+                    is_trial: false,
                     slot: None,
                 })
             }

@@ -134,8 +134,11 @@ fn breaker_and_shedding_are_on_unless_the_file_disables_them() {
 
 #[test]
 fn the_command_line_overrides_the_file_and_is_checked_too() {
-    let over =
-        |data: &str, admin: &str| Overrides { data: data.parse().ok(), admin: admin.parse().ok() };
+    let over = |data: &str, admin: &str| Overrides {
+        data: data.parse().ok(),
+        admin: admin.parse().ok(),
+        keys: None,
+    };
     let r = parse(GOOD, "f.toml", &env, &over("127.0.0.1:5", "0.0.0.0:6")).expect("valid");
     assert_eq!((r.server.data.port(), r.server.admin.port()), (5, 6));
     assert_eq!(r.warnings.len(), 1);

@@ -43,7 +43,6 @@ impl Drop for Writer {
 }
 
 /// Starts to change `per_second` random products of `file` each second.
-#[must_use]
 pub fn start(
     file: PathBuf,
     per_second: NonZeroU32,

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use hotrow_source::discovery::{Discovered, Request};
+use hotrow_source::preflight::PreflightErrors;
 
-use super::{TABLES_MAX, discover, document, refuse};
+use super::error::opened;
+use super::{InitError, TABLES_MAX, discover, document, refuse};
 use crate::config::auto::Auto;
-use crate::config::{self, ConfigError, Env, Overrides, Resolved};
+use crate::config::{self, ConfigError, DefaultKeys, Env, Overrides, Resolved, SourceConfig};
 
 /// Time to list the tables, and again to check them.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -28,6 +30,8 @@ pub struct Loaded {
     pub collections: Option<String>,
     /// Tables that are not served, each with its first reason.
     pub left_out: Vec<String>,
+    /// Settings of the command line, with the keys that the catalogue has.
+    pub overrides: Overrides,
 }
 
 /// Reason why a file gives no configuration.
@@ -37,12 +41,14 @@ pub enum AutoError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The database's catalogue gives no collections now. Another start may succeed.
-    #[error("{file}: collections = \"auto\": {what}")]
+    #[error("{file}: {what}")]
     Catalogue {
         /// File, as named by the user.
         file: String,
         /// The reason.
         what: String,
+        /// Nothing answered.
+        is_unreachable: bool,
     },
 }
 
@@ -87,12 +93,63 @@ pub(crate) fn load_text(
             (auto.with(&text), Some(text))
         }
     };
-    let mut resolved = config::parse(&text, file, env, overrides)?;
+    let mut overrides = overrides.clone();
+    let mut resolved = config::parse(&text, file, env, &overrides)?;
+    if overrides.keys.is_none() {
+        overrides.keys = Some(default_keys(&resolved, file)?);
+        resolved = config::parse(&text, file, env, &overrides)?;
+    }
     if is_cut {
         let what = "collections = \"auto\": only the first";
         resolved.warnings.push(format!("{what} {TABLES_MAX} tables are considered"));
     }
-    Ok(Loaded { resolved, text, file_text, collections, left_out })
+    Ok(Loaded { resolved, text, file_text, collections, left_out, overrides })
+}
+
+/// Asks the databases for the keys of the collections that name none.
+fn default_keys(resolved: &Resolved, file: &str) -> Result<DefaultKeys, AutoError> {
+    let mut keys = DefaultKeys::new();
+    let mut findings = Vec::new();
+    for (source, named) in resolved.sources.iter().zip(&resolved.server.sources) {
+        let names = &resolved.without_key;
+        if !source.collections().iter().any(|spec| names.contains(&spec.name)) {
+            continue;
+        }
+        let found = match source {
+            SourceConfig::Sqlite(config) => {
+                opened(hotrow_source_sqlite::default_keys(config, names))
+            }
+            #[cfg(feature = "postgres")]
+            SourceConfig::Postgres(config) => {
+                opened(hotrow_source_postgres::default_keys(config, names))
+            }
+            #[cfg(feature = "mysql")]
+            SourceConfig::Mysql(config) => opened(hotrow_source_mysql::default_keys(config, names)),
+            // The key is the `_id`.
+            #[cfg(feature = "mongodb")]
+            SourceConfig::Mongodb(_) => continue,
+        };
+        let found = found.map_err(|error| match resolved.sources.len() {
+            1 => AutoError::of(file, "", &error),
+            _ => AutoError::of(file, &format!("source {}: ", named.name), &error),
+        })?;
+        keys.extend(found.keys);
+        findings.extend(found.findings);
+    }
+    match findings.is_empty() {
+        true => Ok(keys),
+        false => {
+            let what = format!("the key is not evident; to fix:{}", PreflightErrors(findings));
+            Err(AutoError::Catalogue { file: file.to_owned(), what, is_unreachable: false })
+        }
+    }
+}
+
+impl AutoError {
+    fn of(file: &str, source: &str, error: &InitError) -> Self {
+        let is_unreachable = matches!(error, InitError::Unreachable(_));
+        Self::Catalogue { file: file.to_owned(), what: format!("{source}{error}"), is_unreachable }
+    }
 }
 
 /// Returns what was found, and a table for each collection that the account may read and that can
@@ -103,15 +160,21 @@ fn from_catalogue(
     env: &Env<'_>,
     overrides: &Overrides,
 ) -> Result<(Discovered, String), AutoError> {
-    let refusal = |what: String| AutoError::Catalogue { file: file.to_owned(), what };
+    let refusal = |what: String| AutoError::Catalogue {
+        file: file.to_owned(),
+        what: format!("collections = \"auto\": {what}"),
+        is_unreachable: false,
+    };
     let source = auto.source(file, env)?;
     let request = Request {
         schemas: Vec::new(),
         tables: Vec::new(),
         tables_max: TABLES_MAX,
         timeout: TIMEOUT,
+        is_for_setup: false,
+        role: None,
     };
-    let mut found = discover(source, &request).map_err(|error| refusal(error.to_string()))?;
+    let mut found = discover(source, &request).map_err(|error| AutoError::of(file, "", &error))?;
     loop {
         let served: Vec<_> =
             found.tables.iter().filter(|table| table.findings.is_empty()).collect();

@@ -47,16 +47,17 @@ pub(super) fn configs(tables: &[ListedTable]) -> Vec<CollectionConfig> {
     tables.iter().zip(names).map(config).collect()
 }
 
-/// Returns the key to serve a table by: the first one that an id can have, else the first one, else
-/// a guess.
+/// Returns the key to serve a table by: the first one that an id can have, else the first one. A
+/// table without one has none. Of a view it is tried: only one that passes the checks is served.
 fn key(table: &ListedTable) -> Vec<String> {
     let fits = |key: &&Vec<String>| key.len() <= KEY_PARTS_MAX;
-    let known = table.keys.iter().find(fits).or_else(|| table.keys.first());
-    known.cloned().unwrap_or_else(|| guess(table).into_iter().collect())
+    let known = table.keys.iter().find(fits).or_else(|| table.keys.first()).cloned();
+    let tried = || (table.kind == "view").then(|| to_try(table)).flatten().into_iter().collect();
+    known.unwrap_or_else(tried)
 }
 
-/// Returns the column that is most likely meant to identify a row.
-fn guess(table: &ListedTable) -> Option<String> {
+/// Returns the column of a view that is most likely the key of its table.
+fn to_try(table: &ListedTable) -> Option<String> {
     let id = table.columns.iter().find(|column| column.name.eq_ignore_ascii_case("id"));
     id.or_else(|| table.columns.first()).map(|column| column.name.clone())
 }
@@ -133,7 +134,7 @@ fn names(tables: &[ListedTable]) -> Vec<String> {
 }
 
 /// Returns a valid name that is like this one.
-fn valid(name: &str) -> String {
+pub(super) fn valid(name: &str) -> String {
     let mut valid = String::new();
     for c in name.chars().flat_map(char::to_lowercase) {
         match c {
@@ -235,12 +236,14 @@ mod tests {
             sql_type: "text".into(),
             is_readable,
         };
-        let mut t = table("a", "t");
+        let mut t = ListedTable { kind: "view".into(), ..table("a", "t") };
         t.columns = vec![column("x", true), column("Id", true), column("token", true)];
         assert_eq!(
             (key(&t), excluded(&t, &["x".into()])),
             (vec!["Id".into()], vec!["token".into()])
         );
+        t.kind = "table".into();
+        assert!(key(&t).is_empty(), "no guess");
         let parts = |n: usize| (0..n).map(|i| format!("k{i}")).collect::<Vec<_>>();
         t.keys = vec![parts(5), parts(2)];
         assert_eq!(key(&t), parts(2));

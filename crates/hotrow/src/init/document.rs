@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 
-use hotrow_source::discovery::{Discovered, DiscoveredTable, ListedTable};
+use hotrow_source::discovery::{Discovered, DiscoveredTable, Engine, ListedColumn, ListedTable};
 use hotrow_source::preflight::Finding;
+use hotrow_types::key::KEY_PARTS_MAX;
 
-use super::choice::looks_secret;
+use super::choice::{looks_secret, valid};
 use super::toml_text::{comment, comment_lines, list, quoted, string_or_list};
 
 /// Bytes of one entry of the cache beyond its record, rounded up (docs/benchmarks.md).
 const ENTRY_BYTES: u64 = 128;
 const MIB: u64 = 1 << 20;
+/// Most aliases and most embedded tables of one collection.
+const OFFERED_MAX: usize = 8;
 
 /// What the file says.
 pub(super) struct Document<'a> {
@@ -19,8 +22,8 @@ pub(super) struct Document<'a> {
     pub(super) url: String,
     /// Variable that the URL refers to.
     pub(super) variable: Option<&'a str>,
-    /// The database is an SQLite file.
-    pub(super) is_sqlite: bool,
+    /// Statements for an administrator, in one block.
+    pub(super) setup: String,
     /// Most tables that were listed.
     pub(super) tables_max: usize,
 }
@@ -36,7 +39,7 @@ impl Document<'_> {
         capacity(&mut out, &served);
         for table in served {
             out.push('\n');
-            collection(&mut out, table);
+            self.collection(&mut out, table);
         }
         if !refused.is_empty() {
             out.push('\n');
@@ -80,7 +83,11 @@ impl Document<'_> {
         if !self.found.findings.is_empty() {
             out.push_str("#\n");
             comment(out, "Before hotrow serve can start, the database needs changes:");
-            findings(out, &self.found.findings);
+            for finding in &self.found.findings {
+                comment(out, &format!("- {}", finding.problem));
+            }
+            comment(out, "Run as an administrator (with --output it is on standard output):");
+            comment_lines(out, "     ", &self.setup);
         }
     }
 
@@ -91,16 +98,137 @@ impl Document<'_> {
         }
         // Writing to a string does not fail.
         let _ = writeln!(out, "url = {}", self.url);
-        if self.is_sqlite {
-            comment(
-                out,
-                "By default any write to the file makes every record stale. With a change log \
-                 only the changed records are read again; it adds two tables and triggers to the \
-                 file, which must be in WAL mode (docs/sqlite.md).",
-            );
-            comment_lines(out, " ", "watch = \"triggers\"");
+        match (self.found.engine, self.found.lacks_positions) {
+            (Engine::Sqlite, None) => {
+                comment(
+                    out,
+                    "A change log: only changed records are read again. It adds two tables and \
+                     triggers to the file (docs/sqlite.md). Without it, \"none\" and no \
+                     allow_min_position below, any write makes every record stale.",
+                );
+                out.push_str("watch = \"triggers\"\n");
+            }
+            (_, Some(why)) => {
+                comment(out, &format!("No change log, because {why}: any write makes all stale."));
+                out.push_str("watch = \"none\"\n");
+            }
+            (_, None) if !self.found.findings.is_empty() => {
+                comment(
+                    out,
+                    "Without the changes above: no feed, answers as old as cache.ttl, and no \
+                     allow_min_position.",
+                );
+                comment_lines(out, " ", "feed = \"none\" # with ttl = \"5s\" in [cache]");
+            }
+            (_, None) => {}
         }
     }
+
+    /// Writes a collection, and behind it what else the catalogue offers, as comments.
+    fn collection(&self, out: &mut String, table: &DiscoveredTable) {
+        let DiscoveredTable { listed, config, .. } = table;
+        comment(out, &summary(listed, &config.key));
+        if config.name != listed.name {
+            comment(
+                out,
+                &format!(
+                    "Its own name cannot be used in a URL, or another collection has it, so it is \
+                     {}.",
+                    config.name
+                ),
+            );
+        }
+        if let Some(sampled) = listed.sampled {
+            let seen = |column: &ListedColumn| format!("{} ({})", column.name, column.sql_type);
+            let seen: Vec<String> = listed.columns.iter().map(seen).collect();
+            comment(
+                out,
+                &format!(
+                    "Seen in a sample of {sampled} documents, others may differ: {}.",
+                    if seen.is_empty() { "nothing".to_owned() } else { seen.join(", ") }
+                ),
+            );
+        }
+        settings(out, table, "");
+        if self.found.lacks_positions.is_none() {
+            out.push_str("allow_min_position = true\n");
+        }
+        self.aliases(out, table);
+        self.children(out, table);
+    }
+
+    /// Offers the other unique columns.
+    fn aliases(&self, out: &mut String, table: &DiscoveredTable) {
+        let DiscoveredTable { listed, config, .. } = table;
+        let is_id = |name: &String| {
+            let column = listed.columns.iter().find(|column| column.name == *name);
+            column.is_some_and(|column| has_id_form(&column.sql_type, self.found.engine))
+        };
+        let offered = |key: &&Vec<String>| {
+            **key != config.key
+                && key.len() <= KEY_PARTS_MAX
+                && key.iter().all(|name| is_id(name) && !config.exclude.contains(name))
+        };
+        let keys: Vec<&Vec<String>> =
+            listed.keys.iter().filter(offered).take(OFFERED_MAX).collect();
+        if keys.is_empty() || !config.key.iter().all(is_id) {
+            return;
+        }
+        comment(out, "Also by other unique columns (docs/aliases.md):");
+        for key in keys {
+            let name = valid(&key.join("_"));
+            let lines = format!(
+                "[collections.{}.by.{name}]\ncolumns = {}",
+                config.name,
+                string_or_list(key)
+            );
+            comment_lines(out, " ", &lines);
+        }
+    }
+
+    /// Offers the rows that refer to its key, without their secrets.
+    fn children(&self, out: &mut String, table: &DiscoveredTable) {
+        let DiscoveredTable { listed, config, .. } = table;
+        let [key] = &config.key[..] else { return };
+        let mut names: Vec<String> = Vec::new();
+        for child in listed.children.iter().filter(|child| child.to == *key).take(OFFERED_MAX) {
+            let of = self.found.tables.iter().find(|other| other.config.table == child.table);
+            let Some(of) = of.filter(|of| of.findings.is_empty()) else { continue };
+            let is_taken = |name: &String| {
+                let mut columns = listed.columns.iter();
+                names.contains(name) || columns.any(|own| own.name.eq_ignore_ascii_case(name))
+            };
+            let name = [valid(&child.name), valid(&format!("{}_{}", child.name, child.on))];
+            let Some(name) = name.into_iter().find(|name| !is_taken(name)) else { continue };
+            if names.is_empty() {
+                comment(out, "With the rows that refer to it (docs/embedding.md):");
+            }
+            let mut lines = format!(
+                "[collections.{}.embed.{name}]\ntable = {}\non = {}",
+                config.name,
+                quoted(&child.table),
+                quoted(&child.on)
+            );
+            if !of.config.exclude.is_empty() {
+                let shown = of.listed.columns.iter().map(|column| column.name.clone());
+                let shown: Vec<String> =
+                    shown.filter(|name| !of.config.exclude.contains(name)).collect();
+                let _ = write!(lines, "\ncolumns = {}", list(&shown));
+            }
+            comment_lines(out, " ", &lines);
+            names.push(name);
+        }
+    }
+}
+
+/// Returns whether values of a declared type have the form of ids in a record, as an alias needs.
+fn has_id_form(sql_type: &str, engine: Engine) -> bool {
+    let word = sql_type.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    let is_integer = word.starts_with("int") && word != "interval" || word.ends_with("int");
+    (is_integer && word != "point")
+        || ["text", "character", "varchar", "char", "citext"].contains(&word.as_str())
+        || (word == "uuid" && engine == Engine::Postgres)
 }
 
 /// Returns the tables of these collections.
@@ -145,20 +273,6 @@ fn all_records(rows: u64, bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 2).saturating_add(rows.saturating_mul(ENTRY_BYTES))
 }
 
-fn collection(out: &mut String, table: &DiscoveredTable) {
-    comment(out, &summary(&table.listed, &table.config.key));
-    if table.config.name != table.listed.name {
-        comment(
-            out,
-            &format!(
-                "Its own name cannot be used in a URL, or another collection has it, so it is {}.",
-                table.config.name
-            ),
-        );
-    }
-    settings(out, table, "");
-}
-
 /// Writes the settings of a collection, each line behind `prefix`.
 fn settings(out: &mut String, table: &DiscoveredTable, prefix: &str) {
     let config = &table.config;
@@ -166,7 +280,14 @@ fn settings(out: &mut String, table: &DiscoveredTable, prefix: &str) {
     if config.table != config.name {
         lines.push(format!("table = {}", quoted(&config.table)));
     }
-    lines.push(format!("key = {}", string_or_list(&config.key)));
+    // One that was only tried is no proposal.
+    if prefix.is_empty() || !table.listed.keys.is_empty() {
+        lines.push(format!("key = {}", string_or_list(&config.key)));
+    }
+    if !config.key_types.is_empty() {
+        let types: Vec<String> = config.key_types.iter().map(|ty| ty.word().to_owned()).collect();
+        lines.push(format!("key_type = {}", string_or_list(&types)));
+    }
     for line in lines {
         out.push_str(prefix);
         out.push_str(&line);
@@ -196,10 +317,6 @@ fn settings(out: &mut String, table: &DiscoveredTable, prefix: &str) {
 fn refusal(out: &mut String, table: &DiscoveredTable) {
     let config = &table.config;
     comment(out, &summary(&table.listed, &config.key));
-    if table.listed.keys.is_empty() && table.listed.kind.ends_with("table") {
-        let guess = config.key.join(", ");
-        comment(out, &format!("No columns are known to be unique there; {guess} is only a guess."));
-    }
     findings(out, &table.findings);
     settings(out, table, "# ");
 }

@@ -2,6 +2,7 @@
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::OutputError;
+use hotrow_source::preflight::OpenFailure;
 
 use super::file::WriteError;
 use crate::config::ConfigError;
@@ -26,6 +27,15 @@ pub enum InitError {
     /// The database cannot be examined.
     #[error("{0}")]
     Database(String),
+    /// The database does not answer.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The statements of `--apply` were not run.
+    #[error("--apply {0}")]
+    NotApplied(String),
+    /// The account of another database was named.
+    #[error("--role is for PostgreSQL, MySQL and MariaDB")]
+    Role,
     /// No table has a name of `--tables`.
     #[error(
         "--tables: the database has no table {}, or this account may not see it; name tables as \
@@ -55,12 +65,21 @@ pub enum InitError {
     Output(#[from] OutputError),
 }
 
+/// Returns the result of a look at a database.
+pub(super) fn opened<T>(result: Result<T, impl OpenFailure>) -> Result<T, InitError> {
+    result.map_err(|error| match error.is_unreachable() {
+        true => InitError::Unreachable(error.to_string()),
+        false => InitError::Database(error.to_string()),
+    })
+}
+
 impl InitError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) => Exit::Usage,
+            Self::Variable { .. } | Self::VariableName(_) | Self::Url(_) | Self::Role => {
+                Exit::Usage
+            }
             _ => Exit::Failed,
         }
     }

@@ -8,6 +8,7 @@
 //! - `output`: File that was written; null without `--output`
 //! - `file`: Its text
 //! - `findings`: What keeps every table from being served: `problem` and `remedy`
+//! - `setup`: Statements that remove these, in one block; empty: there are none
 //! - `has_more_tables`: Whether tables beyond the first 1,000 were left out
 //! - `tables[]`: In order of schema and name
 //! - `tables[].{name,namespace,kind}`: Table, its schema or database, `"table"`, `"view"` and the
@@ -24,6 +25,7 @@ use hotrow_source::preflight::Finding;
 use serde_json::{Value, json};
 
 use super::origin::Origin;
+use super::setup::Setup;
 
 /// Returns the object; `docs/reference/results.md` describes it.
 pub(super) fn object(
@@ -31,6 +33,7 @@ pub(super) fn object(
     origin: &Origin,
     output: Option<&Path>,
     text: &str,
+    setup: &Setup,
 ) -> Value {
     json!({
         "schema": "hotrow.init/1",
@@ -39,6 +42,7 @@ pub(super) fn object(
         "output": output.map(|path| path.display().to_string()),
         "file": text,
         "findings": findings(&found.findings),
+        "setup": setup.text,
         "has_more_tables": found.is_cut,
         "tables": found.tables.iter().map(table).collect::<Vec<_>>(),
     })
@@ -67,7 +71,7 @@ fn findings(findings: &[Finding]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_source::discovery::{ListedColumn, ListedTable, joined};
+    use hotrow_source::discovery::{Engine, ListedColumn, ListedTable, joined};
 
     use super::*;
     use crate::init::choice;
@@ -80,16 +84,19 @@ mod tests {
         let configs = choice::configs(std::slice::from_ref(&listed));
         let reasons = vec![vec![Finding::new("a", "b")]];
         let found = Discovered {
+            engine: Engine::Sqlite,
             database: String::new(),
             tables: joined(vec![listed], configs, reasons),
             is_cut: false,
             findings: vec![Finding::new("a", "b")],
             unknown: Vec::new(),
+            lacks_positions: None,
         };
+        let setup = Setup::of(&found);
         let origin = Origin::read(&"sqlite:x".parse().unwrap(), None, &|_| {
             Err(std::env::VarError::NotPresent)
         });
-        let document = object(&found, &origin.expect("a path"), None, "");
+        let document = object(&found, &origin.expect("a path"), None, "", &setup);
         let page = include_str!("../../../../docs/reference/results.md");
         assert_keys_documented(page, "hotrow.init/1", &document, &[]);
     }

@@ -1,8 +1,8 @@
 //! `hotrow init`: writes a configuration file from a database's catalogue.
 //!
 //! Reading order: here; `origin` (the connection string), `choice` (settings of each collection),
-//! `document` (the file, with `toml_text`), `file` (writing it), `json`; `auto` (the same at the
-//! start of `hotrow serve`).
+//! `setup` (SQL for an administrator), `document` (the file, with `toml_text`), `file` (writing
+//! it), `json`; `auto` (the same at the start of `hotrow serve`).
 
 pub mod auto;
 mod choice;
@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod json;
 pub(crate) mod origin;
+mod setup;
 mod toml_text;
 
 use std::path::PathBuf;
@@ -19,15 +20,17 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, print_line};
-use hotrow_source::discovery::{Configure, Discovered, Request};
+use hotrow_source::discovery::{Configure, Discovered, Engine, Request};
 use hotrow_source::preflight::Finding;
 
 use crate::config::{self, ConfigError, Overrides, SourceConfig};
 
 use self::document::Document;
 pub use self::error::InitError;
+use self::error::opened;
 use self::file::Target;
-use self::origin::{ConnectionString, Origin};
+use self::origin::{ConnectionString, DEFAULT_VARIABLE, Origin};
+use self::setup::Setup;
 
 /// Most tables that are listed: the most collections of a configuration.
 const TABLES_MAX: usize = config::COLLECTIONS_MAX;
@@ -58,6 +61,17 @@ pub struct InitArgs {
     /// Time to list the tables, and again to check them
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout)]
     timeout: Duration,
+    /// PostgreSQL, MySQL, MariaDB: account that will serve, if --from is an administrator's; the
+    /// SQL creates it where it is missing, without a password
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+    /// Show the SQL that is missing and run it, after a question, as an administrator: a connection
+    /// string, or env:NAME [default: as --from]
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    apply: Option<ConnectionString>,
+    /// With --apply: do not ask
+    #[arg(long, requires = "apply")]
+    yes: bool,
     /// Print what was found as one JSON object
     #[arg(long)]
     json: bool,
@@ -74,44 +88,68 @@ fn timeout(text: &str) -> Result<Duration, String> {
 /// Returns the reason why no file was written.
 pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
     let environment = |name: &str| std::env::var(name);
-    let origin = Origin::read(&args.from, args.url_env.as_deref(), &environment)?;
-    if origin.is_password_exposed {
-        warn(
-            "other users of this machine can read the connection string in the list of processes; \
-             put it into an environment variable and pass --from env:NAME",
-        );
-    }
+    // With a role the file is for another account than that of --from.
+    let of_role = args.role.as_ref().map(|_| DEFAULT_VARIABLE);
+    let origin = Origin::read(&args.from, args.url_env.as_deref().or(of_role), &environment)?;
+    warn_of_exposure(&origin, "--from");
     let source = origin.source()?;
     let target = args.output.as_deref().map(|path| Target::open(path, args.force)).transpose()?;
-    let is_sqlite = matches!(source, SourceConfig::Sqlite(_));
     let request = Request {
         schemas: args.schema.clone(),
         tables: args.tables.clone(),
         tables_max: TABLES_MAX,
         timeout: args.timeout,
+        is_for_setup: true,
+        role: args.role.clone(),
     };
-    let mut found = discover(source, &request)?;
+    let mut found = discover(source.clone(), &request)?;
+    if args.role.is_some() && !matches!(found.engine, Engine::Postgres | Engine::Mysql) {
+        return Err(InitError::Role);
+    }
+    let mut setup = Setup::of(&found);
+    if let Some(administrator) = args.apply.as_ref().filter(|_| setup.has_statements()) {
+        let config = match administrator.is_empty() {
+            true => source.clone(),
+            false => {
+                let origin = Origin::read(administrator, None, &environment)?;
+                warn_of_exposure(&origin, "--apply");
+                origin.source()?
+            }
+        };
+        setup.apply(config, args.yes)?;
+        found = discover(source, &request)?;
+        setup = Setup::of(&found);
+    }
     if !found.unknown.is_empty() {
         return Err(InitError::UnknownTables(found.unknown));
     }
     if found.tables.is_empty() {
+        print_setup(args, &setup)?;
         return Err(InitError::NoTables);
     }
-    let text = valid_text(&mut found, &origin, is_sqlite)?;
+    let text = valid_text(&mut found, &origin, &setup)?;
     if let Some(target) = &target {
         target.write(&text)?;
     }
     match (args.json, &target) {
         (true, _) => {
-            let object = json::object(&found, &origin, args.output.as_deref(), &text);
+            let object = json::object(&found, &origin, args.output.as_deref(), &text, &setup);
             output::print(std::io::stdout(), &object.to_string())?;
         }
         (false, None) => output::print(std::io::stdout(), text.trim_end())?,
-        (false, Some(_)) => {}
+        (false, Some(_)) => print_setup(args, &setup)?,
     }
     report(args, &found, &origin);
     let is_any_served = found.tables.iter().any(|table| table.findings.is_empty());
     Ok(if is_any_served { Exit::Fine } else { Exit::Failed })
+}
+
+/// Prints the block alone, so that it can be piped to the client of the database.
+fn print_setup(args: &InitArgs, setup: &Setup) -> Result<(), InitError> {
+    if !setup.text.is_empty() && !args.json {
+        output::print(std::io::stdout(), &setup.text)?;
+    }
+    Ok(())
 }
 
 /// Lists and checks the tables.
@@ -119,42 +157,32 @@ fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitE
     let configure: &Configure<'_> = &choice::configs;
     match source {
         SourceConfig::Sqlite(config) => {
-            text_of(hotrow_source_sqlite::discover(config, request, configure))
+            opened(hotrow_source_sqlite::discover(config, request, configure))
         }
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
-            text_of(hotrow_source_postgres::discover(config, request, configure))
+            opened(hotrow_source_postgres::discover(config, request, configure))
         }
         #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
-            text_of(hotrow_source_mysql::discover(config, request, configure))
+            opened(hotrow_source_mysql::discover(config, request, configure))
         }
         #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(_) => Err(InitError::Database(
-            "the collections of MongoDB have no catalogue of keys and fields to write a \
-             configuration from; docs/mongodb.md shows one to begin with"
-                .to_owned(),
-        )),
+        SourceConfig::Mongodb(config) => {
+            opened(hotrow_source_mongodb::discover(config, request, configure))
+        }
     }
-}
-
-fn text_of<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, InitError> {
-    result.map_err(|error| InitError::Database(error.to_string()))
 }
 
 /// Returns the file's text, which the configuration accepts: a table with a name that it refuses
 /// gets its rule as a finding. Without a table that can be served the text is returned as it is.
-fn valid_text(
-    found: &mut Discovered,
-    origin: &Origin,
-    is_sqlite: bool,
-) -> Result<String, InitError> {
+fn valid_text(found: &mut Discovered, origin: &Origin, setup: &Setup) -> Result<String, InitError> {
     loop {
         let document = Document {
             found,
             url: origin.setting(),
             variable: origin.variable.as_deref(),
-            is_sqlite,
+            setup: setup.text.clone(),
             tables_max: TABLES_MAX,
         };
         let text = document.text();
@@ -192,6 +220,15 @@ fn refuse(found: &mut Discovered, error: &ConfigError) -> bool {
     is_any_refused
 }
 
+fn warn_of_exposure(origin: &Origin, option: &str) {
+    if origin.is_password_exposed {
+        warn(&format!(
+            "other users of this machine can read the connection string in the list of processes; \
+             put it into an environment variable and pass {option} env:NAME"
+        ));
+    }
+}
+
 fn warn(text: &str) {
     print_line(std::io::stderr(), &format!("hotrow init: warning: {text}"));
 }
@@ -223,9 +260,6 @@ fn report(args: &InitArgs, found: &Discovered, origin: &Origin) {
     }
     for finding in &found.findings {
         warn(&format!("before hotrow serve can start: {}", finding.problem));
-        for line in finding.remedy.lines() {
-            print_line(std::io::stderr(), &format!("  -> {line}"));
-        }
     }
     if served == 0 {
         warn("no table can be served as it is; the file names what each needs");

@@ -12,7 +12,7 @@ use super::toml_text::quoted;
 /// Prefix of `--from` that names an environment variable.
 const VARIABLE_PREFIX: &str = "env:";
 /// Variable in the written file if the command line names none.
-const DEFAULT_VARIABLE: &str = "DATABASE_URL";
+pub(super) const DEFAULT_VARIABLE: &str = "DATABASE_URL";
 
 /// Argument that may contain a password: a connection string, or `env:NAME`.
 #[derive(Clone)]
@@ -21,6 +21,13 @@ pub(crate) struct ConnectionString(String);
 impl fmt::Debug for ConnectionString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
+    }
+}
+
+impl ConnectionString {
+    /// Returns whether an option was given without one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn why_left(path: &[&str]) -> Option<&'static str> {
         ["admin", "unix" | "unix_mode" | "tls", ..] => Some(LISTEN),
         ["admin", "hot_keys"] | ["cache", "miss_ratio_curve"] => Some(WATCH),
         ["redis", "tracking_bytes"] => Some(MEMORY),
+        ["listen", "unknown_parameters"] => None,
         ["admin" | "cors" | "redis" | "reload", ..] | ["log", "level"] => None,
         ["limits", "rate" | "breaker", ..] | ["limits", "concurrency", "deadline_header"] => None,
         ["limits", "shed", "memory_limit"] => Some(MEMORY),

@@ -34,7 +34,6 @@ use crate::logging;
 use crate::service_manager;
 
 /// Returns whether a key keeps its value until a restart. `path`: as the list of known keys has it.
-#[must_use]
 pub fn needs_restart(path: &str) -> bool {
     keys::why_left(&path.split('.').collect::<Vec<_>>()).is_some()
 }
@@ -99,7 +98,6 @@ impl Rejected {
 }
 
 /// Returns the SHA-256 of a file's text, in hexadecimal digits.
-#[must_use]
 pub fn hash(text: &str) -> String {
     let digest = digest::digest(&digest::SHA256, text.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

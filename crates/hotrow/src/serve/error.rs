@@ -2,6 +2,8 @@
 
 use std::io;
 
+use hotrow_source::preflight::OpenFailure;
+
 /// A failure to start or to continue serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -20,9 +22,20 @@ pub enum ServeError {
     /// The signal handlers could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
+    /// A database does not answer.
+    #[error("{0}")]
+    Unreachable(String),
     /// A subsystem failed; its message names the cause and the remedy.
     #[error("{0}")]
     Subsystem(String),
+}
+
+/// Returns the failure to open a database.
+pub(crate) fn opening(error: impl OpenFailure) -> ServeError {
+    match error.is_unreachable() {
+        true => ServeError::Unreachable(error.to_string()),
+        false => subsystem(error),
+    }
 }
 
 pub(crate) fn subsystem(error: impl std::fmt::Display) -> ServeError {

@@ -31,7 +31,7 @@ use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 
-use super::error::{ServeError, subsystem};
+use super::error::{ServeError, opening, subsystem};
 use super::host::Host;
 use crate::config::SourceConfig;
 #[cfg(feature = "failpoints")]
@@ -103,6 +103,9 @@ pub(super) fn open_all(
         let (source, feed) = match open(config, hub, hooks, host) {
             Ok(opened) => opened,
             Err(error) if is_only => return Err(error),
+            Err(ServeError::Unreachable(error)) => {
+                return Err(ServeError::Unreachable(format!("source {}: {error}", named.name)));
+            }
             Err(error) => return Err(subsystem(format!("source {}: {error}", named.name))),
         };
         let numbered = (0..).map(CollectionId).zip(&server.collections);
@@ -130,7 +133,7 @@ fn open(
     match source {
         SourceConfig::Sqlite(config) => {
             let Sqlite { source, mut feed } =
-                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "postgres")]
@@ -139,10 +142,10 @@ fn open(
             if config.server.follow == Follow::Hub {
                 let own = config.server.clone();
                 let opened = engine::open_postgres(config, hooks, &host.supervisor);
-                return behind_hub(opened.map_err(subsystem)?, &own, hub, host);
+                return behind_hub(opened.map_err(opening)?, &own, hub, host);
             }
             let Postgres { source, mut feed } =
-                postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+                postgres::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mysql")]
@@ -156,16 +159,16 @@ fn open(
             if config.server.follow == Follow::Hub {
                 let own = config.server.clone();
                 let opened = engine::open_mysql(config, hooks, &host.supervisor);
-                return behind_hub(opened.map_err(subsystem)?, &own, hub, host);
+                return behind_hub(opened.map_err(opening)?, &own, hub, host);
             }
             let Mysql { source, mut feed } =
-                mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+                mysql::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(config) => {
             let Mongo { source, mut feed } =
-                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
             #[cfg(feature = "failpoints")]
             if host.failpoints.disables(Safeguard::Fence) {
                 source.disable_causality();

@@ -1,7 +1,7 @@
 //! The process that a service runs in: its signals, its threads and its sockets.
 
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
-use hotrow_net::listen::inherited::Inherited;
+use hotrow_net::listen::inherited::{Holder, Inherited};
 use hotrow_supervisor::Supervisor;
 use tokio::sync::watch;
 
@@ -27,6 +27,18 @@ pub struct Host {
 }
 
 impl Host {
+    /// Returns one without handlers of signals and without sockets.
+    pub(crate) fn for_trial() -> Self {
+        Self {
+            phase: watch::channel(Phase::Running).1,
+            hangups: watch::channel(0).1,
+            supervisor: Supervisor::default(),
+            inherited: Inherited::new(Holder::None),
+            #[cfg(feature = "failpoints")]
+            failpoints: Failpoints::default(),
+        }
+    }
+
     /// Takes the sockets of the service manager and installs the signal handlers.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub(crate) fn database() -> Database {
 }
 
 pub(crate) fn config(database: &Database) -> Config {
-    Config::new(database.path()).collection("texts").set("listen.http2", "true")
+    Config::new(database.path()).collection("texts")
 }
 
 fn path(id: u32) -> String {

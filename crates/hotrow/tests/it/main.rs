@@ -97,8 +97,10 @@ mod e2e {
 
 mod embed;
 mod follow;
+mod help;
 mod histories;
 mod init;
+mod messages;
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment
 /// that `HOTROW_TEST_MONGODB_URL` names. Types, keys and refusals are in the engine's own tests.
@@ -187,9 +189,9 @@ mod overload {
 /// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`shapes`], [`views`],
 /// [`start`], [`grants`], [`reads`], [`failures`], [`history`],
 /// [`unfollowed`], [`sources`], [`standbys`], `hub`, `hub_slot`, `hub_fail_over`;
-/// [`common`] holds the tests that run over several engines; [`proxies`] tests a helper of the
-/// others.
+/// [`common`] holds the tests that run over several engines.
 mod postgres {
+    mod compose;
     mod failures;
     mod grants;
     mod history;
@@ -200,7 +202,6 @@ mod postgres {
     mod hub_permissions;
     #[cfg(feature = "hub")]
     mod hub_slot;
-    mod proxies;
     mod reads;
     mod shapes;
     mod shop;

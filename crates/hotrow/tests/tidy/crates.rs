@@ -64,7 +64,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("trial", "diagnose load measure"),
     ("verify", "measure transport"),
     ("activity", "diagnose trial verify"),
-    ("cli", "supervisor transport"),
+    ("cli", "supervisor transport types"),
     ("reference", ""),
     ("results", "diagnose report"),
     ("proxies", "measure"),

@@ -6,6 +6,7 @@ use crate::tree::Tree;
 use crate::{assert_complains, assert_silent};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const CONTENTS: &str = "docs/SUMMARY.md";
 const CONFIGURATION: &str = "docs/configuration.md";
 
 pub(crate) fn architecture(tree: &Tree) -> Vec<String> {
@@ -48,6 +49,20 @@ pub(crate) fn links(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// The contents name each page of the documentation once; `docs/adr` has contents of its own.
+pub(crate) fn contents(tree: &Tree) -> Vec<String> {
+    let listed: Vec<String> = tree.text(CONTENTS).map_or_else(Vec::new, |text| {
+        link_targets(text).into_iter().map(|(_, target)| joined("docs", target)).collect()
+    });
+    let paths = tree.texts().map(|(path, _)| path);
+    let pages = paths.filter(|path| path.starts_with("docs/") && path.ends_with(".md"));
+    pages
+        .filter(|path| !path.starts_with("docs/adr/0") && *path != CONTENTS)
+        .filter(|path| listed.iter().filter(|target| target == path).count() != 1)
+        .map(|path| format!("{CONTENTS} must name {path} once"))
+        .collect()
+}
+
 /// Returns the targets of `[text](target)` with their lines, outside code blocks.
 fn link_targets(text: &str) -> Vec<(usize, &str)> {
     let mut targets = Vec::new();
@@ -87,11 +102,7 @@ fn the_documented_configuration_is_valid() {
     let (_, rest) = text.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let env = |name: &str| {
-        if name == "SHOP_DB" {
-            Ok("shop.db".to_owned())
-        } else {
-            Err(std::env::VarError::NotPresent)
-        }
+        (name == "SHOP_DB").then(|| "shop.db".to_owned()).ok_or(std::env::VarError::NotPresent)
     };
     let outcome =
         hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());
@@ -111,6 +122,14 @@ fn architecture_complains() {
         "ghost, which does not exist",
     );
     assert_complains(architecture, &[("crates/a/Cargo.toml", "")], "is missing");
+}
+
+#[test]
+fn contents_complains() {
+    let with = |text: &'static str| [(CONTENTS, text), ("docs/b/a.md", ""), ("docs/adr/01.md", "")];
+    assert_silent(contents, &with("[a](b/a.md)\n[b](../README.md)"));
+    assert_complains(contents, &with("[a](a.md)"), "must name docs/b/a.md once");
+    assert_complains(contents, &with("[a](b/a.md)\n[a](b/a.md)"), "once");
 }
 
 #[test]

@@ -19,12 +19,20 @@ use hotrow::config::{Known, known_keys};
 
 use crate::tree::Tree;
 
+/// Page that `tests/it/help.rs` generates from the programs.
+const COMMANDS: &str = "commands.md";
 /// Folder of the generated pages.
 pub(crate) const FOLDER: &str = "docs/reference/";
 /// Variable at which the pages are written.
 const RENEW_VARIABLE: &str = "HOTROW_RENEW_REFERENCE";
 const RENEW: &str = "HOTROW_RENEW_REFERENCE=1 cargo test -p hotrow --test tidy renew_the_reference";
-const MARK: &str = "//! Reference `";
+const MARK: &str = " Reference `";
+/// Files whose comments begin with `#`: alerts with their runbook, values of the chart.
+const SETTINGS: [&str; 2] =
+    ["packaging/monitoring/hotrow.rules.yml", "packaging/helm/hotrow/values.yaml"];
+/// Comment before the entries of a macro, each of which is a section: its doc comment, and
+/// `Name = "Heading"`.
+const ENTRIES: &str = "    // Reference `";
 /// Page whose sections are tables of the file.
 const CONFIGURATION: &str = "configuration";
 
@@ -49,30 +57,50 @@ pub(crate) fn reference(tree: &Tree) -> Vec<String> {
         }
     }
     let committed = tree.texts().filter_map(|(path, _)| path.strip_prefix(FOLDER));
-    let gone = committed.filter(|file| !pages.contains_key(file.trim_end_matches(".md")));
+    let of_comments = committed.filter(|file| *file != COMMANDS);
+    let gone = of_comments.filter(|file| !pages.contains_key(file.trim_end_matches(".md")));
     complaints.extend(gone.map(|file| format!("{FOLDER}{file} has no source in the code")));
     complaints
 }
 
 fn pages(tree: &Tree) -> BTreeMap<&str, Page<'_>> {
     let mut pages: BTreeMap<&str, Page<'_>> = BTreeMap::new();
-    for (_, text) in tree.rust().filter(|(path, _)| path.contains("/src/")) {
+    let code = tree.rust().filter(|(path, _)| path.contains("/src/"));
+    let settings = SETTINGS.iter().filter_map(|path| Some(("#", tree.text(path)?)));
+    for (sign, text) in code.map(|(_, text)| ("//!", text)).chain(settings) {
         let mut lines = text.lines().peekable();
+        let mark = format!("{sign}{MARK}");
         while let Some(line) = lines.next() {
+            if let Some((page, _)) = line.strip_prefix(ENTRIES).and_then(|of| of.split_once('`')) {
+                let entries = lines.by_ref().take_while(|line| *line != "}");
+                add_entries(pages.entry(page).or_default(), entries);
+                continue;
+            }
             let Some((page, heading)) =
-                line.strip_prefix(MARK).and_then(|mark| mark.split_once("`: "))
+                line.strip_prefix(&*mark).and_then(|of| of.split_once("`: "))
             else {
                 continue;
             };
             let section = pages.entry(page).or_default().entry(heading).or_default();
-            while let Some(line) =
-                lines.next_if(|line| line.starts_with("//!") && !line.starts_with(MARK))
-            {
-                section.add(line.trim_start_matches("//!").strip_prefix(' ').unwrap_or_default());
+            let is_more = |line: &&str| line.starts_with(sign) && !line.starts_with(&*mark);
+            while let Some(line) = lines.next_if(is_more) {
+                section.add(line[sign.len()..].strip_prefix(' ').unwrap_or_default());
             }
         }
     }
     pages
+}
+
+/// Adds a section of each entry `Name = "Heading"` with its comment.
+fn add_entries<'a>(page: &mut Page<'a>, lines: impl Iterator<Item = &'a str>) {
+    let mut section = Section::default();
+    for line in lines {
+        if let Some(text) = line.trim_start().strip_prefix("/// ") {
+            section.add(text);
+        } else if let Some(heading) = line.split('"').nth(1) {
+            page.insert(heading, std::mem::take(&mut section));
+        }
+    }
 }
 
 impl Section {

@@ -1,6 +1,7 @@
 //! Checks of the text of source files.
 
 use crate::assert_samples;
+use crate::reference;
 use crate::tree::{Tree, has_word};
 
 /// Most lines of a Rust file: one idea per file.
@@ -157,6 +158,8 @@ pub(crate) fn prints(tree: &Tree) -> Vec<String> {
 pub(crate) fn length(tree: &Tree) -> Vec<String> {
     let limit = |path: &str| match path.rsplit_once('.') {
         Some((_, "rs")) => Some(RUST_LINES_MAX),
+        // Generated.
+        _ if path.starts_with(reference::FOLDER) => None,
         Some((_, extension)) if WRITTEN_BY_PEOPLE.contains(&extension) => Some(OTHER_LINES_MAX),
         _ => (path == "test").then_some(OTHER_LINES_MAX),
     };

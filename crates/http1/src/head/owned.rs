@@ -14,7 +14,6 @@ pub struct HeadBuf {
 
 impl Head<'_> {
     /// Returns the head as it can be kept. Allocates.
-    #[must_use]
     pub fn to_buf(&self) -> HeadBuf {
         let end = self.parser.line.min(self.bytes.len());
         HeadBuf {
@@ -28,7 +27,6 @@ impl Head<'_> {
 
 impl HeadBuf {
     /// Returns the head.
-    #[must_use]
     pub fn as_head(&self) -> Head<'_> {
         Head { bytes: &self.bytes, parser: &self.parser, version: self.version, body: self.body }
     }

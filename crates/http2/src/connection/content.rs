@@ -134,7 +134,6 @@ impl Connection {
 
     /// Returns whether a new stream may send `bytes` of content at once.
     #[inline]
-    #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         bytes <= self.send_window.available().min(self.initial_window as usize)
     }
@@ -155,7 +154,6 @@ impl Connection {
     }
 
     /// Returns the bytes of content that a stream may send in its next frame.
-    #[must_use]
     pub fn sendable(&self, slot: Slot) -> usize {
         let stream = self.streams.get(slot).map_or(0, |stream| stream.send_window.available());
         stream.min(self.send_window.available()).min(PAYLOAD_BYTES_MAX)
@@ -190,13 +188,11 @@ impl Connection {
     }
 
     /// Returns the number of an open stream.
-    #[must_use]
     pub fn id(&self, slot: Slot) -> Option<u32> {
         self.streams.get(slot).map(|stream| stream.id)
     }
 
     /// Returns whether the client may send more of a stream's content.
-    #[must_use]
     pub fn is_receiving(&self, slot: Slot) -> bool {
         self.streams.get(slot).is_some_and(|stream| stream.is_receiving)
     }

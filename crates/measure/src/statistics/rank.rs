@@ -11,7 +11,6 @@ const COUNTED_VALUES_MAX: usize = 40;
 /// Up to 40 values it is exact, also with ties: every assignment of the ranks is counted. Beyond,
 /// it is the normal approximation with the corrections for ties (Lehmann, "Nonparametrics", 1975,
 /// section 1.4) and for continuity.
-#[must_use]
 pub fn mann_whitney(these: &[f64], those: &[f64]) -> Option<f64> {
     if these.is_empty() || those.is_empty() {
         return None;

@@ -171,7 +171,6 @@ impl Inherited {
     }
 
     /// Returns the kinds of which there are sockets.
-    #[must_use]
     pub fn kinds(&self) -> Vec<ListenerKind> {
         let has = |kind: &ListenerKind| match kind {
             ListenerKind::Data => !self.data.is_empty(),
@@ -206,7 +205,6 @@ impl Inherited {
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kinds().is_empty()
     }
@@ -249,7 +247,6 @@ impl Inherited {
     }
 
     /// Returns the addresses of the TCP sockets, the data address first.
-    #[must_use]
     pub fn addresses(&self) -> [Option<SocketAddr>; 2] {
         let of = |listener: Option<&TcpListener>| listener.and_then(|l| l.local_addr().ok());
         [of(self.data.first()), of(self.admin.as_ref())]

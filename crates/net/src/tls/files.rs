@@ -115,19 +115,16 @@ impl Certificates {
     }
 
     /// Returns the end of the validity of the server's certificate.
-    #[must_use]
     pub fn expires_unix_s(&self) -> u64 {
         self.expires.as_secs()
     }
 
     /// Returns the same as text.
-    #[must_use]
     pub fn expires(&self) -> &str {
         &self.expires_text
     }
 
     /// Returns the whole days from `unix_s` until then, negative after it.
-    #[must_use]
     pub fn days_left(&self, unix_s: u64) -> i64 {
         const DAY_S: i64 = 86_400;
         let at = |s: u64| i64::try_from(s).unwrap_or(i64::MAX);

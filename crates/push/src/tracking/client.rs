@@ -25,13 +25,11 @@ pub struct Prefixes(pub Vec<Box<[u8]>>);
 
 impl Prefixes {
     /// Returns whether a spelling begins with one of them.
-    #[must_use]
     pub fn cover(&self, spelling: &[u8]) -> bool {
         self.0.iter().any(|prefix| spelling.starts_with(prefix))
     }
 
     /// Returns the first of them that overlaps with `other`.
-    #[must_use]
     pub fn overlap(&self, other: &[u8]) -> Option<&[u8]> {
         let mut own = self.0.iter().map(|own| &**own);
         own.find(|own| own.starts_with(other) || other.starts_with(own))

@@ -84,7 +84,6 @@ impl TrackingTable {
     }
 
     /// Returns what the table holds.
-    #[must_use]
     pub fn usage(&self) -> TrackedUsage {
         self.usage
     }

@@ -1,6 +1,7 @@
 //! `/history` and `/hot-keys`, and the reading of the counters behind them.
 
 use hotrow_answer::body::Body;
+use hotrow_answer::error_type::ErrorType;
 use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_answer::memory::resident_bytes;
 use hotrow_answer::metrics::Totals;
@@ -34,7 +35,7 @@ impl View {
         };
         let Some(since) = since else {
             let what = "the query of /history is since=NUMBER, the `next` of the answer before";
-            return Ok(problem(StatusCode::BAD_REQUEST, "Bad query", what));
+            return Ok(problem(StatusCode::BAD_REQUEST, ErrorType::BadQuery, what));
         };
         let lead_ns = self.shared.calendar.wall_lead_ns();
         let unix_ms = |at: Nanos| at.0.saturating_add(lead_ns) / 1_000_000;

@@ -5,6 +5,7 @@ use hotrow_admission::byte_budget::ByteBudget;
 use hotrow_admission::rate::limit::Setting;
 use hotrow_admission::rate::value::Rate;
 use hotrow_answer::body::Body;
+use hotrow_answer::error_type::ErrorType;
 use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_answer::receive;
 use hotrow_answer::request::RequestBody;
@@ -50,7 +51,7 @@ impl View {
         let rule = head.uri.path().strip_prefix(PREFIX).unwrap_or_default();
         let (rate, burst) = match parse(body.bytes()) {
             Ok(change) => change,
-            Err(what) => return Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &what)),
+            Err(what) => return Ok(problem(StatusCode::BAD_REQUEST, ErrorType::BadLimit, &what)),
         };
         match self.shared.admission.rate.change(rule, rate, burst, Nanos::now()) {
             Ok(Setting { rate, burst, .. }) => {
@@ -65,11 +66,11 @@ impl View {
             }
             Err(NotChanged::NoSuchRule) => Ok(problem(
                 StatusCode::NOT_FOUND,
-                "No such rule",
+                ErrorType::NoSuchRule,
                 "no rate limit of that name is configured; see /status",
             )),
             Err(NotChanged::Impossible(why)) => {
-                Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &why.to_string()))
+                Ok(problem(StatusCode::BAD_REQUEST, ErrorType::BadLimit, &why.to_string()))
             }
         }
     }

@@ -14,6 +14,7 @@
 //!   rejected, or of the start.
 
 use hotrow_answer::body::Body;
+use hotrow_answer::error_type::ErrorType;
 use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::exposition::{Exposition, Labels};
@@ -44,7 +45,7 @@ impl View {
             tracing::warn!(trigger = Trigger::Admin.label(), "{NO_FILE}");
             return Ok(problem(
                 StatusCode::NOT_FOUND,
-                "No configuration file",
+                ErrorType::NotReloaded,
                 "this process was started without a configuration file, so there is none to read \
                  again",
             ));
@@ -53,12 +54,16 @@ impl View {
             Ok(report) => report,
             Err(error) => {
                 let detail = format!("{error}; try again later");
-                return Ok(problem(StatusCode::SERVICE_UNAVAILABLE, "Not reloaded", &detail));
+                return Ok(problem(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    ErrorType::NotReloaded,
+                    &detail,
+                ));
             }
         };
         let Ok(report) = report.await else {
             let detail = "the process ends, or the reload failed; see the log";
-            return Ok(problem(StatusCode::SERVICE_UNAVAILABLE, "Not reloaded", detail));
+            return Ok(problem(StatusCode::SERVICE_UNAVAILABLE, ErrorType::NotReloaded, detail));
         };
         let status = match (report.result, &report.pending) {
             (ReloadResult::Rejected, _) => StatusCode::UNPROCESSABLE_ENTITY,

@@ -137,6 +137,7 @@ impl Server {
             purge: hotrow_config::purge::Purge::default(),
             rate: hotrow_config::rate::RateLimits::default(),
             describes_on_data: false,
+            ignores_unknown_parameters: false,
             cors: None,
             access: None,
             transport,

@@ -221,6 +221,7 @@ pub(crate) fn config() -> Config {
         purge: hotrow_config::purge::Purge::default(),
         rate: hotrow_config::rate::RateLimits::default(),
         describes_on_data: false,
+        ignores_unknown_parameters: false,
         cors: None,
         access: None,
         transport: hotrow_config::transport::Transport::default(),

@@ -247,7 +247,7 @@ fn an_open_connection_meets_the_limits_in_force() {
     let bench = Bench::start(config());
     bench.open();
     let mut client = bench.client();
-    let long = format!("GET /products/1?{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(300));
+    let long = format!("GET /products/1?{} HTTP/1.1\r\nHost: a\r\n\r\n", "&".repeat(300));
     assert_eq!(client.send(&long).answer().status, 200);
     bench.apply(|config| config.limits.target_bytes = 200);
     assert_eq!(client.send(get(1, "")).answer().status, 200);

@@ -33,7 +33,7 @@ fn a_standalone_is_refused_with_the_remedy_and_accepted_without_a_feed() {
 fn all_problems_are_reported_at_once() {
     let mongo = MongoDatabase::on_standin();
     mongo.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "1" }]);
-    let mut settings = config(mongo.url(), &["mixed", "absent", "mixed"]);
+    let mut settings = config(mongo.url(), &["mixed", "mixd", "mixed"]);
     settings.server.collections[2].key = vec!["sku".into()];
     let text = refusal(settings);
     has(
@@ -41,7 +41,8 @@ fn all_problems_are_reported_at_once() {
         &[
             "several types",
             "key_type",
-            "no collection `absent`",
+            "no collection `mixd`",
+            "did you mean `mixed`?",
             "createCollection",
             "only their `_id`",
         ],

@@ -12,7 +12,7 @@ pub(super) struct Followed {
     pub(super) table: Table,
     /// True if one of the tables may differ from `table`. Until the next catalogue check their rows
     /// yield no keys.
-    pub(super) is_doubtful: bool,
+    pub(super) is_unverified: bool,
     /// Last layouts of the tables in the log, by [`Self::part`].
     shapes: Vec<Option<Vec<u8>>>,
 }
@@ -49,7 +49,7 @@ pub(super) struct BoundCollection {
 impl Followed {
     pub(super) fn new(table: Table) -> Self {
         let shapes = table.followed().map(|_| None).collect();
-        Self { table, is_doubtful: false, shapes }
+        Self { table, is_unverified: false, shapes }
     }
 
     /// Returns a table by its number.
@@ -84,7 +84,7 @@ impl Bound {
         let mut reshaped = Vec::new();
         for (collection, slot) in followed.iter_mut().enumerate() {
             let Some(followed) = slot else { continue };
-            let Followed { table, is_doubtful, shapes } = followed;
+            let Followed { table, is_unverified, shapes } = followed;
             for ((part, table), last_shape) in table.followed().enumerate().zip(shapes) {
                 let is_changed_unseen = part == 0 || rules.has(EmbeddedRule::Cascade);
                 let above = table.changed_by.iter().filter(|above| is_named(&above.name));
@@ -94,13 +94,13 @@ impl Bound {
                 if !is_named(&table.name) {
                     continue;
                 }
-                // A doubtful table may have its first foreign key.
-                if is_changed_unseen && (table.has_foreign_keys || *is_doubtful) {
+                // An unverified table may have its first foreign key.
+                if is_changed_unseen && (table.has_foreign_keys || *is_unverified) {
                     bound.by_foreign_key.push(collection);
                 }
                 let shape = map.shape();
                 if last_shape.as_ref().is_some_and(|before| *before != shape) {
-                    *is_doubtful = true;
+                    *is_unverified = true;
                     reshaped.push(collection);
                 }
                 *last_shape = Some(shape);
@@ -122,7 +122,7 @@ impl Bound {
     }
 
     /// Makes the rows unreadable, because the table may have changed.
-    pub(super) fn mark_doubtful(&mut self) {
+    pub(super) fn mark_unverified(&mut self) {
         self.columns = None;
     }
 }

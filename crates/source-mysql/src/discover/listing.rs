@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use hotrow_source::discovery::{COLUMNS_MAX, ListedColumn, ListedTable, Request};
+use hotrow_source::discovery::{self, COLUMNS_MAX, ListedColumn, ListedTable, Request};
 use mysql_async::{Conn, Error};
 
 use super::super::OpenError;
@@ -61,6 +61,13 @@ pub(super) async fn list(
         if let Some(table) = places.get(&table).and_then(|i| tables.get_mut(*i)) {
             table.keys.push(key);
         }
+    }
+    if request.is_for_setup {
+        let keys = foreign_keys(conn, &schemas.join(", ")).await.map_err(|e| failed(&e))?;
+        let found = keys.into_iter().filter_map(|key| {
+            Some((*places.get(&key.parent)?, *places.get(&key.child)?, key.on, key.to))
+        });
+        discovery::note_children(&mut tables, found);
     }
     Ok(Listed { tables, is_cut })
 }
@@ -129,6 +136,38 @@ async fn keys(conn: &mut Conn, at: &str) -> Result<Vec<((String, String), Vec<St
          ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
     );
     Ok(merged(catalog_row::rows(conn, sql, key_row).await?))
+}
+
+/// A foreign key of one column.
+struct ForeignKey {
+    parent: (String, String),
+    child: (String, String),
+    on: String,
+    to: String,
+}
+
+async fn foreign_keys(conn: &mut Conn, schemas: &str) -> Result<Vec<ForeignKey>, Error> {
+    let sql = format!(
+        "SELECT MIN(REFERENCED_TABLE_SCHEMA), MIN(REFERENCED_TABLE_NAME), TABLE_SCHEMA, \
+         TABLE_NAME, MIN(COLUMN_NAME), MIN(REFERENCED_COLUMN_NAME) \
+         FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA IN ({schemas}) \
+         AND REFERENCED_TABLE_SCHEMA IN ({schemas}) \
+         GROUP BY TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME HAVING COUNT(*) = 1 \
+         ORDER BY TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME"
+    );
+    catalog_row::rows(conn, sql, foreign_key_row).await
+}
+
+fn foreign_key_row(row: &CatalogRow) -> Result<ForeignKey, Error> {
+    Ok(ForeignKey {
+        parent: (
+            row.required(0, "REFERENCED_TABLE_SCHEMA")?,
+            row.required(1, "REFERENCED_TABLE_NAME")?,
+        ),
+        child: (row.required(2, "TABLE_SCHEMA")?, row.required(3, "TABLE_NAME")?),
+        on: row.required(4, "COLUMN_NAME")?,
+        to: row.required(5, "REFERENCED_COLUMN_NAME")?,
+    })
 }
 
 /// A column of a unique index.

@@ -7,7 +7,7 @@ use super::super::catalog_row::{self, CatalogRow};
 use super::super::server::{Flavor, Identity};
 use super::foreign_keys;
 use super::names::{TableName, account, current_user, quote, text};
-use hotrow_source::preflight::{Finding, listed};
+use hotrow_source::preflight::{Finding, listed, suggested};
 use hotrow_source::spec::CollectionConfig;
 
 /// Error numbers of the server for a missing privilege.
@@ -203,8 +203,12 @@ async fn no_table(
     let account = account(&current_user(conn).await?);
     Ok(Finding::new(
         format!(
-            "collection `{}`: there is no table `{}` in database `{}`, or {account} may not see it",
-            spec.name, wanted.table, wanted.schema
+            "collection `{}`: there is no table `{}` in database `{}`, or {account} may not see \
+             it{}",
+            spec.name,
+            wanted.table,
+            wanted.schema,
+            suggested(&wanted.table, &have)
         ),
         format!(
             "GRANT SELECT ON {} TO {account};\nor name a table with the server's spelling, and \

@@ -6,6 +6,7 @@ use super::super::keys::KeyColumn;
 use super::super::keys::{Charset, KeyStored, Spelling, text_type};
 use super::catalog::{Column, Facts, UniqueIndex};
 use super::{Refused, listed};
+use hotrow_source::default_key;
 use hotrow_source::preflight::Finding;
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 
@@ -20,7 +21,10 @@ pub(super) fn columns(
 ) -> Result<(String, Vec<KeyColumn>), Refused> {
     let mut findings = Vec::new();
     let mut key = Vec::new();
-    if spec.key.is_empty() || spec.key.len() > KEY_PARTS_MAX {
+    if spec.key.is_empty() {
+        return Err(vec![default_key::none(spec)]);
+    }
+    if spec.key.len() > KEY_PARTS_MAX {
         let what = format!("collection `{}`: `key` names {} columns", spec.name, spec.key.len());
         findings.push(Finding::new(what, format!("name one to {KEY_PARTS_MAX}")));
     }

@@ -39,7 +39,7 @@ fn errors_name_the_problem_and_show_no_password() {
         ("postgres://u:hunter2@h/d", "neither"),
         ("mysql://:hunter2@h/d", "no user"),
         ("mysql://u:hunter2@h", "one database"),
-        ("mysql://u:hunter2/@h/d", "no user"),
+        ("mysql://u:hunter2/@h/d", "%2F"),
         ("mysql://u:hunter2@/d", "no host"),
         ("mysql://u:hunter2@h,/d", "empty host"),
         ("mysql://u:hunter2@h:0/d", "port"),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hotrow_source::discovery::{COLUMNS_MAX, ListedColumn, ListedTable, Request};
+use hotrow_source::discovery::{self, COLUMNS_MAX, ListedColumn, ListedTable, Request};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -65,6 +65,13 @@ const KEYS_SQL: &str = "SELECT i.indrelid, \
     ORDER BY i.indrelid, (c.relreplident = 'f' OR c.relreplident = 'd' AND i.indisprimary \
       OR c.relreplident = 'i' AND i.indisreplident) DESC, i.indisprimary DESC, x.relname";
 
+const CHILDREN_SQL: &str = "SELECT c.confrelid, c.conrelid, o.attname::text, t.attname::text \
+    FROM pg_catalog.pg_constraint c \
+    JOIN pg_catalog.pg_attribute o ON o.attrelid = c.conrelid AND o.attnum = c.conkey[1] \
+    JOIN pg_catalog.pg_attribute t ON t.attrelid = c.confrelid AND t.attnum = c.confkey[1] \
+    WHERE c.contype = 'f' AND cardinality(c.conkey) = 1 AND c.confrelid = ANY ($1) \
+    AND c.conrelid = ANY ($1) ORDER BY c.confrelid, c.conrelid, c.conkey";
+
 /// Lists the tables that the request selects.
 ///
 /// # Errors
@@ -90,6 +97,9 @@ pub(super) async fn list(client: &Client, request: &Request) -> Result<Listed, O
     columns(client, &oids, &place, &mut tables).await?;
     keys(client, &oids, &place, &mut tables).await.map_err(|e| failed(&e))?;
     sizes(client, &oids, &place, &mut tables, request.timeout).await?;
+    if request.is_for_setup {
+        children(client, &oids, &place, &mut tables).await.map_err(|e| failed(&e))?;
+    }
     Ok(Listed { oids, tables, is_cut })
 }
 
@@ -165,6 +175,24 @@ async fn keys(
             table.keys.push(key);
         }
     }
+    Ok(())
+}
+
+async fn children(
+    client: &Client,
+    oids: &[u32],
+    place: &HashMap<u32, usize>,
+    tables: &mut [ListedTable],
+) -> Result<(), tokio_postgres::Error> {
+    let mut found = Vec::new();
+    for row in &client.query_typed(CHILDREN_SQL, &[(&oids, Type::OID_ARRAY)]).await? {
+        let parent = place.get(&row.try_get::<_, u32>(0)?).copied();
+        let child = place.get(&row.try_get::<_, u32>(1)?).copied();
+        if let (Some(parent), Some(child)) = (parent, child) {
+            found.push((parent, child, row.try_get(2)?, row.try_get(3)?));
+        }
+    }
+    discovery::note_children(tables, found);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use tokio_postgres::types::{Oid, ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::super::config::CollectionConfig;
-use hotrow_source::preflight::{Finding, listed};
+use hotrow_source::preflight::{Finding, listed, suggested};
 
 /// A table as described by the catalogue.
 #[derive(Debug)]
@@ -193,7 +193,12 @@ async fn no_table(client: &Client, spec: &CollectionConfig) -> Result<Finding, E
     let rows = query(client, TABLES_SQL, &[]).await?;
     let have: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     Ok(Finding::new(
-        format!("collection `{}`: there is no table `{}`", spec.name, spec.table),
+        format!(
+            "collection `{}`: there is no table `{}`{}",
+            spec.name,
+            spec.table,
+            suggested(&spec.table, &have)
+        ),
         format!(
             "name one as the database spells it, with its schema where that is not in \
              the search path: {}",

@@ -315,7 +315,7 @@ impl Served {
 }
 
 impl Facts {
-    fn columns_of<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a str> {
+    pub(super) fn columns_of<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a str> {
         let column = |number: &i16| self.columns.iter().find(|c| c.number == *number);
         index.columns.iter().filter_map(column).map(|column| column.name.as_str())
     }

@@ -7,6 +7,7 @@ use super::super::config::{CollectionConfig, KeyTypeName};
 use super::catalog::{Column, Facts, Index};
 use super::types::{StoredType, Types};
 use super::{KeyColumn, KeyStored, Refused, listed, quote};
+use hotrow_source::default_key;
 use hotrow_source::preflight::Finding;
 
 /// Returns the key columns with their types.
@@ -18,6 +19,9 @@ pub(super) fn columns(
     let refuse = |what: String, remedy: &str| {
         Err(vec![Finding::new(format!("collection `{}`: {what}", spec.name), remedy)])
     };
+    if spec.key.is_empty() {
+        return Err(vec![default_key::none(spec)]);
+    }
     let wanted = spec.key.len();
     if !(1..=KEY_PARTS_MAX).contains(&wanted) {
         return refuse(

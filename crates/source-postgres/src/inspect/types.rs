@@ -219,7 +219,7 @@ impl Types {
         Some(match &known.kind {
             TypeKind::Base { of_system: true } => Shape::Scalar(scalar(&known.name)?),
             TypeKind::Base { of_system: false } | TypeKind::Other => return None,
-            TypeKind::Enum(_) => Shape::Scalar(Scalar::Text),
+            TypeKind::Enum(labels) => Shape::Enum(labels.clone()),
             TypeKind::Domain(base) => *inner(base)?,
             TypeKind::Array(element) => Shape::Array(inner(element)?),
             TypeKind::Range(subtype) => Shape::Range(inner(subtype)?),

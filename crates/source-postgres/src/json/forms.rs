@@ -10,6 +10,7 @@ impl Shape {
         let of = |shape: &Self| Box::new(shape.form());
         match self {
             Self::Scalar(scalar) => scalar.form(),
+            Self::Enum(labels) => JsonForm::Choice(labels.clone()),
             Self::Array(element) => JsonForm::Array(of(element)),
             Self::Range(subtype) => JsonForm::Range(of(subtype)),
             Self::Multirange(subtype) => JsonForm::Multirange(of(subtype)),

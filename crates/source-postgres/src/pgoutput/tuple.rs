@@ -36,13 +36,11 @@ impl<'a> Tuple<'a> {
     }
 
     /// Returns the number of columns.
-    #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
     /// Returns the values, in order.
-    #[must_use]
     pub fn values(&self) -> Values<'a> {
         Values { rest: Cursor::new(self.columns), left: self.count }
     }

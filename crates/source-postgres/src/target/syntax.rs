@@ -1,5 +1,7 @@
 //! Syntax of the two forms of a connection string.
 
+use hotrow_source::connection_string::{RAW_DELIMITER, has_raw_delimiter};
+
 use super::TargetError;
 
 /// Returns the parameters in the order of the text, percent-decoded or unquoted.
@@ -21,6 +23,9 @@ pub(super) fn parameters(text: &str) -> Result<Vec<(String, String)>, TargetErro
 /// Parses `[user[:password]@][host[:port][,…]][/dbname][?name=value[&…]]`. Source: PostgreSQL
 /// documentation, "Connection URIs".
 fn from_url(rest: &str) -> Result<Vec<(String, String)>, TargetError> {
+    if has_raw_delimiter(rest) {
+        return Err(syntax(RAW_DELIMITER));
+    }
     let (rest, query) =
         rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, dbname) =

@@ -12,7 +12,13 @@ use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     let server = testkit::server(url, collections);
-    Config { server, publication: "hotrow".into(), completes_publication: true, slot: None }
+    Config {
+        server,
+        publication: "hotrow".into(),
+        completes_publication: true,
+        is_trial: false,
+        slot: None,
+    }
 }
 
 /// Source with a runtime for its reads.

@@ -167,7 +167,7 @@ fn settings_that_do_not_fit_the_table_are_refused() {
     );
     assert!(with(&|c| c.exclude = vec!["id".into(), "a".into()]).contains("leave no column"));
     assert!(with(&|c| c.tenant = Some("z".into())).contains("no column `z` (setting `tenant`)"));
-    assert!(with(&|c| c.key = Vec::new()).contains("`key` names 0 columns"));
+    assert!(with(&|c| c.key = Vec::new()).contains("known to be unique"));
     // Names are case-sensitive, as in the database.
     assert!(with(&|c| c.table = "T".into()).contains("there is no table `T`"));
 }

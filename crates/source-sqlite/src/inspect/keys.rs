@@ -1,15 +1,23 @@
 //! Key columns of a table: existence, uniqueness and the type of their ids.
 
+use hotrow_source::default_key::{self, DefaultKeys};
 use hotrow_types::key::{Collation, KEY_PARTS_MAX, KeyType};
 
 use super::super::config::{CollectionConfig, KeyTypeName};
 use super::super::error::OpenError;
-use super::{Column, Facts, Filter, Index, IndexColumn, Inspected, KeyColumn, Rowid, listed};
+use super::{
+    Column, Facts, Filter, Index, IndexColumn, Inspected, KeyColumn, Refused, Relation, Rowid,
+    find_relation, listed,
+};
+use rusqlite::Connection;
 
 /// Returns the key columns as the database spells them.
 pub(super) fn columns(spec: &CollectionConfig, facts: &Facts) -> Inspected<Vec<String>> {
     let refuse =
         |detail: String| Err(OpenError::KeyShape { collection: spec.name.clone(), detail }.into());
+    if spec.key.is_empty() {
+        return Err(OpenError::default_key(&default_key::none(spec)).into());
+    }
     let configured = spec.key.len();
     if !(1..=KEY_PARTS_MAX).contains(&configured) {
         return refuse(format!(
@@ -32,6 +40,31 @@ pub(super) fn columns(spec: &CollectionConfig, facts: &Facts) -> Inspected<Vec<S
         names.push(column.name.clone());
     }
     Ok(names)
+}
+
+/// Notes the primary key of a table. What is no table has none; the checks say why.
+pub(crate) fn note_default(
+    conn: &Connection,
+    spec: &CollectionConfig,
+    found: &mut DefaultKeys,
+) -> Inspected<()> {
+    let name = match find_relation(conn, spec) {
+        Ok(Relation::Table(name)) => name,
+        Ok(Relation::View(_)) | Err(Refused::Rule(_)) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let primary = conn
+        .prepare("SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE pk > 0 ORDER BY pk")?
+        .query_map([&name], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
+    let facts = Facts::read(conn, name)?;
+    // Without a unique index the checks name that alone.
+    if primary.is_empty() && facts.indexes.is_empty() {
+        return Ok(());
+    }
+    let id = facts.column(default_key::ID).map(|column| column.name.as_str());
+    found.note(spec, id, primary);
+    Ok(())
 }
 
 /// Returns the unique index on exactly the key columns; `None` if the key is the rowid.

@@ -50,6 +50,7 @@ impl Db {
 
     pub(super) fn config(&self, collections: Vec<CollectionConfig>) -> Config {
         Config {
+            is_trial: false,
             path: self.path.clone(),
             watch: Watch::Triggers,
             reads_in_flight: 2,

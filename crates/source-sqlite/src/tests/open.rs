@@ -95,7 +95,7 @@ fn tables_and_columns_of_the_configuration_must_exist() {
         T,
         "products(id)",
         |c| c.collections[0].key.clear(),
-        &["`key` names 0 columns", "one to 4"],
+        &["are known to be unique together", "in `key`"],
     );
     check(
         T,

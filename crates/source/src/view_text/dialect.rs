@@ -45,7 +45,6 @@ impl Dialect {
     };
 
     /// Returns the accepted functions, in lower case.
-    #[must_use]
     pub const fn functions(&self) -> &'static [&'static str] {
         self.functions
     }

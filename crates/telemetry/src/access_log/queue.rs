@@ -24,7 +24,6 @@ pub(super) struct LineQueue(Mutex<Lines>);
 
 impl LineQueue {
     /// Appends a line with its end. Returns `false` if it has no room.
-    #[must_use]
     pub(super) fn push(&self, line: &[u8]) -> bool {
         let mut lines = self.0.lock();
         if lines.bytes.len() + line.len() > QUEUE_BYTES_MAX {

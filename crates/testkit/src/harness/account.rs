@@ -66,10 +66,23 @@ impl Account {
         let file = self.folder.path().join("hotrow.toml");
         std::fs::write(&file, config.text()).expect("write the configuration");
         set_mode(&file, 0o644);
+        let mut command = self.command();
+        command.arg("serve").arg("--config").arg(file);
+        command
+    }
+
+    /// Runs the binary with these arguments until it ends by itself.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str], within: Duration) -> Ended {
+        let mut command = self.command();
+        command.args(arguments);
+        Ended::run_command(command, within)
+    }
+
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // Without root's groups too.
-        command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID).arg("serve").arg("--config").arg(file);
-        command.stdin(Stdio::null());
+        command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID).stdin(Stdio::null());
         command
     }
 }

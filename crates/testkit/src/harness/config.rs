@@ -36,6 +36,9 @@ impl Config {
             // The load of the test machine must not shed requests.
             .set("limits.shed.queue_delay_target", "\"10s\"")
             .set("source.url", &format!("\"{url}\""))
+            // Nor time them out: four times the defaults.
+            .set("source.read_timeout", "\"8s\"")
+            .set("limits.request_timeout", "\"20s\"")
     }
 
     /// Sets a key, named with its section, to a TOML value.

@@ -17,7 +17,7 @@ pub enum KeyError {
     #[error("the id contains a NUL byte, which no key can")]
     Nul,
     /// Wrong number of columns.
-    #[error("the id has {got} parts, this collection's key has {want}; separate them with commas")]
+    #[error("the id has {}, this collection's key has {want}; separate them with commas", counted(*got))]
     Parts {
         /// Parts in the key of this collection.
         want: usize,
@@ -25,14 +25,22 @@ pub enum KeyError {
         got: usize,
     },
     /// The text does not fit the column's type.
-    #[error("part {part} of the id is not {want}")]
+    #[error("{} is not {want}", named(*part))]
     Type {
-        /// Index of the part, from 1.
-        part: usize,
+        /// Index of the part, from 1; `None`: the key has one.
+        part: Option<usize>,
         /// Description of a valid value.
         want: &'static str,
     },
     /// Longer than [`KEY_BYTES_MAX`].
     #[error("the id is longer than {KEY_BYTES_MAX} bytes")]
     TooLong,
+}
+
+fn counted(parts: usize) -> String {
+    if parts == 1 { "1 part".to_owned() } else { format!("{parts} parts") }
+}
+
+fn named(part: Option<usize>) -> String {
+    part.map_or_else(|| "the id".to_owned(), |part| format!("part {part} of the id"))
 }

@@ -24,7 +24,6 @@ impl Key {
 impl KeySchema {
     /// Returns an id that [`KeySchema::parse_url`] reads as this encoded key; `None` if the key is
     /// not one of this schema.
-    #[must_use]
     pub fn id_of(&self, encoded_key: &[u8]) -> Option<String> {
         let mut id = String::new();
         self.write_id(encoded_key, &mut id)?;
@@ -69,7 +68,6 @@ fn write_part(id: &mut impl Write, ty: KeyType, part: KeyPart<'_>) -> Option<()>
 
 /// Encodes a text as one value of an id: everything but the unreserved characters of RFC 3986,
 /// section 2.3, so that a comma is data.
-#[must_use]
 pub fn percent_encode(text: &str) -> Cow<'_, str> {
     if text.bytes().all(is_plain) {
         return Cow::Borrowed(text);

@@ -1,17 +1,4 @@
 //! Command-line arguments of `hotrow capacity`.
-//!
-//! Reference `commands`: Exit status of `hotrow capacity`
-//!
-//! - `0`: an interval: lower end kept and upper end missed, each on a plateau.
-//! - `0, or 1 if nothing was confirmed`: bound not found (`--rate-max` was kept or unsure, or the
-//!   generator was the limit above), or time up.
-//! - `1`: harm: a step lost more than `--abort-errors` of its requests (rejections are no harm),
-//!   had no expected response, or no connection opens any more. Also a result that cannot be
-//!   written.
-//! - `2`: wrong usage.
-//! - `3`: nothing kept. With `--at-least R` also instead of 0 or 1 when less was confirmed, except
-//!   after harm.
-//! - `130`: interrupted; what was measured until then is reported.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -35,18 +22,39 @@ pub(super) const RATE_MAX_DEFAULT: f64 = 1_000_000.0;
 const ROUNDS_DEFAULT: u64 = 3;
 const CONNECTIONS_MAX_DEFAULT: usize = 1024;
 
+/// What `--help` says besides the options.
+pub const HELP: &str = "Examples:
+  hotrow capacity --slo 'p99<10ms,errors<0.1%' http://127.0.0.1:8080/products/1
+  hotrow capacity --slo 'p99<10ms' --at-least 5000 --ids 1..100000 \\
+      'http://127.0.0.1:8080/products/{id}'
+  hotrow capacity --slo 'p95<50ms' --start-rate 1000 --time 5m --pid 4711 --html capacity.html \\
+      http://127.0.0.1:8080/
+  hotrow capacity --closed --connections-max 256 --json http://127.0.0.1:8080/products/1
+
+Exit status of hotrow capacity:
+  0: an interval: lower end kept and upper end missed, each on a plateau.
+  0, or 1 if nothing was confirmed: bound not found (--rate-max was kept or unsure, or the
+    generator was the limit above), or time up.
+  1: harm: a step lost more than --abort-errors of its requests (rejections are no harm), had no
+    expected response, or no connection opens any more. Also a result that cannot be written.
+  2: wrong usage.
+  3: nothing kept. With --at-least R also instead of 0 or 1 when less was confirmed, except after
+    harm.
+  130: interrupted; what was measured until then is reported.";
+
 /// Arguments of `capacity`.
 #[derive(Debug, Args)]
 pub struct CapacityArgs {
-    /// URLs to load; --ids fills {id}. Several URLs of one server are mixed by weight: '9*http://…'
+    /// URLs to load; --ids fills {id}
+    ///
+    /// Several URLs of one server are mixed by weight: '9*http://…'.
     #[arg(value_name = "URL", required = true)]
     pub(super) urls: Vec<String>,
     /// Objectives that the rate must meet, as in 'p99<10ms,errors<0.1%'; same syntax as in `load`
     #[arg(long, value_name = "OBJECTIVES", value_parser = objectives)]
     #[arg(required_unless_present = "closed")]
     pub(super) slo: Option<Objectives>,
-    /// Raise connections (1, 2, 4 …) until the throughput no longer rises, instead of searching for
-    /// a rate
+    /// Raise connections (1, 2, 4 …) until the throughput no longer rises, without a rate
     #[arg(long, conflicts_with_all = ["slo", "connections", "start_rate"])]
     #[arg(conflicts_with_all = ["rate_max", "arrivals", "plateau"])]
     pub(super) closed: bool,
@@ -85,12 +93,14 @@ pub struct CapacityArgs {
     pub(super) abort_errors: f64,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
-    /// Do not test what limited it; otherwise the load at the limit is repeated at the end, for a
-    /// second each, with one change
+    /// Do not test what limited it
+    ///
+    /// Otherwise the load at the limit is repeated at the end, for a second each, with one change.
     #[arg(long)]
     pub(super) no_confirm: bool,
-    /// These tests may reduce the CPU quota of the target's cgroup for a second at a time, and
-    /// restore it
+    /// These tests may reduce the CPU quota of the target's cgroup
+    ///
+    /// For a second at a time; they restore it.
     #[arg(long, conflicts_with = "no_confirm")]
     pub(super) allow_changes: bool,
     /// Write the result as a self-contained HTML page

@@ -58,7 +58,6 @@ pub enum CapacityError {
 
 impl CapacityError {
     /// Returns the exit status.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::GeneratorLoad(error) => error.exit(),

@@ -1,14 +1,20 @@
 //! Command-line arguments of `hotrow doctor`.
-//!
-//! Reference `commands`: Exit status of `hotrow doctor`
-//!
-//! - `0`: examined.
-//! - `1`: a prediction failed, or a limit could not be verified or the report written.
-//! - `2`: wrong usage.
-//! - `3`: with `--fail-below`, when a limit is below the goal.
 
 use clap::{Args, ValueEnum};
 use hotrow_diagnose::doctor::goal::Goal;
+
+/// What `--help` says besides the options.
+pub const HELP: &str = "Examples:
+  hotrow doctor
+  hotrow doctor --connections 50000 --rate 20000 --no-keepalive
+  hotrow doctor --threads 20000 --verify-limits threads
+  hotrow doctor --connections 100000 --fail-below --json
+
+Exit status of hotrow doctor:
+  0: examined.
+  1: a prediction failed, or a limit could not be verified or the report written.
+  2: wrong usage.
+  3: with --fail-below, when a limit is below the goal.";
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -27,9 +33,12 @@ pub struct DoctorArgs {
     /// Each request opens a connection
     #[arg(long)]
     no_keepalive: bool,
-    /// This machine opens the connections, as a load generator or a proxy does: its ports count too
+    /// This machine opens the connections, as a load generator or a proxy does: its ports count
     #[arg(long)]
     client: bool,
+    /// Show every limit with its formula, also those that suffice
+    #[arg(long)]
+    pub(super) all: bool,
     /// Print one JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,

@@ -53,7 +53,8 @@ pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
     let printed = if args.json {
         output::print(std::io::stdout(), &json::line(&goal, &verdicts, &checks))
     } else {
-        output::print(std::io::stdout(), text::report(&goal, &verdicts, &checks).trim_end())
+        let report = text::report(&goal, &verdicts, &checks, args.all);
+        output::print(std::io::stdout(), report.trim_end())
     };
     // Completed checks are reported before the error.
     limits_checked?;

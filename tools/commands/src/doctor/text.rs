@@ -7,14 +7,23 @@ use hotrow_diagnose::doctor::goal::Goal;
 use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Sufficiency, Unit};
 
 use super::verify_limits::LimitCheck;
+use hotrow_load::format::grouped;
 
 /// Indentation of lines below a table row.
 const INDENT: &str = "          ";
 
-pub(super) fn report(goal: &Goal, verdicts: &[LimitVerdict], checks: &[LimitCheck]) -> String {
+const UNITS: [Unit; 4] = [Unit::Connections, Unit::NewConnections, Unit::Requests, Unit::Threads];
+
+/// Returns the report: of all limits with their formulas, or of those that bind.
+pub(super) fn report(
+    goal: &Goal,
+    verdicts: &[LimitVerdict],
+    checks: &[LimitCheck],
+    is_all: bool,
+) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write(&mut out, goal, verdicts, checks);
+    let _ = write(&mut out, goal, verdicts, checks, is_all);
     out
 }
 
@@ -23,24 +32,37 @@ fn write(
     goal: &Goal,
     verdicts: &[LimitVerdict],
     checks: &[LimitCheck],
+    is_all: bool,
 ) -> std::fmt::Result {
     let kept = if goal.keepalive { "connections are kept" } else { "each on a new connection" };
-    let connections = grouped(goal.connections);
-    let threads = grouped(goal.threads);
-    let rate =
-        if goal.rate.fract() == 0.0 { grouped(goal.rate as u64) } else { goal.rate.to_string() };
+    let connections = grouped(goal.connections as f64);
+    let threads = grouped(goal.threads as f64);
+    let rate = if goal.rate.fract() == 0.0 { grouped(goal.rate) } else { goal.rate.to_string() };
     writeln!(
         out,
         "goal      {connections} connections, {threads} threads, {rate} requests/s ({kept})\n"
     )?;
     writeln!(out, "{:<10}{:<34}{:>28}  {:>12}", "enough", "limit", "allows", "wanted")?;
-    for verdict in verdicts {
-        row(out, verdict)?;
+    let first = UNITS.map(|unit| first_limit_reached(verdicts, unit).map(|first| &first.limit));
+    let binds = |verdict: &LimitVerdict| {
+        verdict.enough < Sufficiency::Yes || first.contains(&Some(&verdict.limit))
+    };
+    let shown = verdicts.iter().filter(|verdict| is_all || binds(verdict));
+    let mut left_out = verdicts.len();
+    for verdict in shown {
+        row(out, verdict, is_all)?;
+        left_out -= 1;
+    }
+    if left_out > 0 {
+        writeln!(out, "\n{left_out} more limits suffice: hotrow doctor --all")?;
     }
     writeln!(out, "\nFirst limits reached")?;
-    for unit in [Unit::Connections, Unit::NewConnections, Unit::Requests, Unit::Threads] {
+    for unit in UNITS {
         if let Some(first) = first_limit_reached(verdicts, unit) {
-            let most = first.allows.and_then(|allows| allows.max).map_or_else(String::new, grouped);
+            let most = first
+                .allows
+                .and_then(|allows| allows.max)
+                .map_or_else(String::new, |most| grouped(most as f64));
             writeln!(out, "  {:<20}{} at {most}", unit.words(), first.limit)?;
         }
     }
@@ -58,19 +80,19 @@ fn write(
     Ok(())
 }
 
-fn row(out: &mut String, verdict: &LimitVerdict) -> std::fmt::Result {
+fn row(out: &mut String, verdict: &LimitVerdict, has_formula: bool) -> std::fmt::Result {
     let (allows, wanted) = match verdict.allows {
         Some(allows) => (
             allows.max.map_or("no bound".to_owned(), |most| {
-                format!("{} {}", grouped(most), allows.unit.words())
+                format!("{} {}", grouped(most as f64), allows.unit.words())
             }),
-            grouped(allows.wanted),
+            grouped(allows.wanted as f64),
         ),
         None => ("–".to_owned(), "–".to_owned()),
     };
     writeln!(out, "{:<10}{:<34}{allows:>28}  {wanted:>12}", verdict.enough.word(), verdict.limit)?;
     writeln!(out, "{INDENT}set to   {}", verdict.value)?;
-    if !verdict.formula.is_empty() {
+    if has_formula && !verdict.formula.is_empty() {
         writeln!(out, "{INDENT}formula  {} [{}]", verdict.formula, verdict.source)?;
     }
     match &verdict.note {
@@ -94,31 +116,7 @@ fn limit_check(out: &mut String, checks: &LimitCheck) -> std::fmt::Result {
     let holds =
         if checks.holds() { "the prediction holds" } else { "THE PREDICTION DOES NOT HOLD" };
     writeln!(out, "\nCheck: {}", checks.what)?;
-    writeln!(out, "  predicted  {}: {}", grouped(checks.predicted), checks.why)?;
-    writeln!(out, "  observed   {}: {holds}", grouped(checks.observed))?;
+    writeln!(out, "  predicted  {}: {}", grouped(checks.predicted as f64), checks.why)?;
+    writeln!(out, "  observed   {}: {holds}", grouped(checks.observed as f64))?;
     checks.evidence.iter().try_for_each(|evidence| writeln!(out, "  evidence   {evidence}"))
-}
-
-/// Formats `12345678` as `12,345,678`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        let all = [0, 12, 123, 1234, 123_456, 1_234_567].map(grouped);
-        assert_eq!(all, ["0", "12", "123", "1,234", "123,456", "1,234,567"]);
-    }
 }

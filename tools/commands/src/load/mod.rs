@@ -79,7 +79,6 @@ pub enum LoadError {
 
 impl LoadError {
     /// Returns the exit status.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Arguments(ArgumentError::Target(

@@ -107,7 +107,6 @@ pub enum TopError {
 
 impl TopError {
     /// Returns the exit status: 2 if the command line is wrong.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::Target(_) | Self::TooMany(_) | Self::Credential(_) => Exit::Usage,

@@ -41,7 +41,6 @@ pub enum VerifyError {
 
 impl VerifyError {
     /// Returns the exit status.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self::PlanError(_) | Self::Run(RunError::NoTable { .. } | RunError::Foreign { .. }) => {

@@ -43,7 +43,6 @@ impl Default for Goal {
 
 impl Goal {
     /// Returns the connections opened per second in the worst case.
-    #[must_use]
     pub fn opened_per_s(&self) -> f64 {
         let reconnect = self.connections as f64 / RECONNECT_S;
         if self.keepalive { reconnect } else { reconnect.max(self.rate) }

@@ -174,7 +174,6 @@ impl LimitVerdict {
     }
 
     /// Returns allowance over goal; infinite without a bound.
-    #[must_use]
     pub fn margin(&self) -> f64 {
         match self.allows {
             Some(Allowance { max: Some(max), wanted, .. }) => max as f64 / wanted.max(1) as f64,

@@ -18,7 +18,6 @@ pub struct Generator {
 
 /// Returns a warning when a generator overruns the accept queue of a server on this machine, or
 /// runs out of ports.
-#[must_use]
 pub fn generator(root: &Root, wanted: &Generator) -> Option<String> {
     queue(root, wanted).or_else(|| ports(root, wanted))
 }

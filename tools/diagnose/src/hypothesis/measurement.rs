@@ -26,7 +26,6 @@ pub struct Noise {
 
 impl Noise {
     /// Returns the spread over the mean of both ends; 0 when all were equal.
-    #[must_use]
     pub fn share(&self) -> f64 {
         let middle = f64::midpoint(self.low_rps, self.high_rps);
         if middle > 0.0 { (self.high_rps - self.low_rps) / middle } else { 0.0 }

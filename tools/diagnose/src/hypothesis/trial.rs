@@ -158,7 +158,6 @@ pub struct HypothesisVerdict {
 
 impl HypothesisVerdict {
     /// Returns the rate ratio of more connections; `None` where no trial settled it.
-    #[must_use]
     pub fn more_connections_brought(&self) -> Option<f64> {
         let settled =
             self.trials.iter().filter(|trials| trials.conclusion != Conclusion::Inconclusive);

@@ -55,7 +55,6 @@ pub struct CpuShares {
 }
 
 /// Parses the file.
-#[must_use]
 pub fn parse(text: &str) -> Option<CpuStat> {
     let mut stat = CpuStat::default();
     for line in text.lines() {
@@ -92,7 +91,6 @@ fn time<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<CpuTime> {
 
 impl CpuTime {
     /// Returns the sum of all times, in ticks.
-    #[must_use]
     pub fn total(&self) -> u64 {
         let idle = self.idle.saturating_add(self.iowait);
         self.busy().saturating_add(idle).saturating_add(self.steal)
@@ -121,7 +119,6 @@ impl CpuTime {
     }
 
     /// Returns shares of the total; `None` for a total of zero.
-    #[must_use]
     pub fn shares(&self) -> Option<CpuShares> {
         let total = self.total();
         let share = |part: u64| part as f64 / total as f64;
@@ -143,7 +140,6 @@ const MODEL_FIELDS: [&str; 5] = ["model name", "Model", "cpu model", "uarch", "C
 const MODEL_BYTES_MAX: usize = 200;
 
 /// Returns the name of the first processor; `None` when absent.
-#[must_use]
 pub fn parse_model(text: &str) -> Option<String> {
     let field = |name: &str| {
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -170,7 +166,6 @@ pub struct LoadAverage {
 }
 
 /// Parses `0.20 0.18 0.12 1/80 11206`.
-#[must_use]
 pub fn parse_load(text: &str) -> Option<LoadAverage> {
     let mut words = text.split_ascii_whitespace();
     let one_minute: f64 = number(&mut words)?;

@@ -53,7 +53,6 @@ pub struct DiskRate {
 }
 
 /// Parses the file: `major minor name`, then 11 counters before 4.18, 15 up to 5.4, 17 since.
-#[must_use]
 pub fn parse(text: &str) -> Option<Vec<Disk>> {
     let wanted = |line: &&str| {
         let name = line.split_ascii_whitespace().nth(2).unwrap_or_default();
@@ -85,7 +84,6 @@ fn device(line: &str) -> Option<Disk> {
 
 impl Disk {
     /// Returns rates since `earlier`, `elapsed` ago; `None` for zero time.
-    #[must_use]
     pub fn rate(&self, earlier: &Self, elapsed: Duration) -> Option<DiskRate> {
         let seconds = elapsed.as_secs_f64();
         let requests = self.requests.saturating_sub(earlier.requests);
@@ -105,7 +103,6 @@ impl Disk {
 }
 
 /// Returns bytes read and written by all disks, without partitions and composite devices.
-#[must_use]
 pub fn total_bytes(disks: &[Disk]) -> (u64, u64) {
     let counts = |disk: &&Disk| {
         let stands_for_others = STAND_FOR_OTHERS.iter().any(|prefix| disk.name.starts_with(prefix));
@@ -117,7 +114,6 @@ pub fn total_bytes(disks: &[Disk]) -> (u64, u64) {
 }
 
 /// Returns whether `name` is a partition of `disk`: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
-#[must_use]
 pub fn is_partition(name: &str, disk: &str) -> bool {
     let Some(rest) = name.strip_prefix(disk) else { return false };
     let rest = if disk.ends_with(|c: char| c.is_ascii_digit()) {

@@ -127,7 +127,6 @@ impl Groups {
     }
 
     /// Returns the limits of the process.
-    #[must_use]
     pub fn limits(&self) -> Limits {
         Limits {
             pids: self.tightest_limit(Controller::Pids),
@@ -137,19 +136,16 @@ impl Groups {
     }
 
     /// Returns its own group's folder for a controller, and the interface version.
-    #[must_use]
     pub fn folder(&self, controller: Controller) -> Option<(&Path, Version)> {
         self.hierarchy(controller).map(|found| (found.own.as_path(), found.version))
     }
 
     /// Returns the counters of its own group.
-    #[must_use]
     pub fn counters(&self) -> GroupCounters {
         self.counted().own
     }
 
     /// Returns the counters of its own group, and the throttling of it and its ancestors.
-    #[must_use]
     pub fn counted(&self) -> GroupStats {
         let found = self.hierarchy(Controller::Cpu);
         let throttles: Vec<Throttle> =
@@ -223,7 +219,6 @@ impl Groups {
 
 impl GroupLimit {
     /// Returns the remaining room.
-    #[must_use]
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
@@ -274,7 +269,6 @@ impl GroupCounters {
 impl GroupStats {
     /// Returns the increase since `earlier`, and the most throttled group, if any. Only that quota
     /// matters: a thread that it throttles does not run in a descendant.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> (GroupCounters, Option<Arc<Path>>) {
         let mut counters = self.own.since(&earlier.own);
         let before =
@@ -325,7 +319,6 @@ impl Throttle {
 }
 
 /// Parses `max 100000`, `50000 100000`, and `-1 100000` of v1, as CPUs; `None` without a limit.
-#[must_use]
 pub fn parse_cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let (quota, period): (u64, u64) = (super::number(&mut words)?, super::number(&mut words)?);

@@ -124,7 +124,6 @@ fn bit(state: SocketState) -> u32 {
 }
 
 /// Builds the request for TCP sockets of a family.
-#[must_use]
 pub fn request(family: Family, wanted: DiagQuery) -> Vec<u8> {
     let (extension, states) = wanted.extension_and_states();
     let mut bytes = Vec::with_capacity(HEADING_BYTES + QUESTION_BYTES);

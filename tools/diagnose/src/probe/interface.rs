@@ -33,7 +33,6 @@ pub struct InterfaceCounters {
 
 /// Parses the file: after two header lines `name: bytes packets errs drop fifo frame compressed
 /// multicast bytes …`.
-#[must_use]
 pub fn parse(text: &str) -> Option<Vec<Interface>> {
     let interfaces: Option<Vec<Interface>> =
         text.lines().skip(2).take(INTERFACES_MAX).map(interface).collect();

@@ -32,7 +32,6 @@ pub struct ProcessLimits {
 }
 
 /// Parses the file: columns of fixed width, because names contain blanks.
-#[must_use]
 pub fn parse(text: &str) -> Option<ProcessLimits> {
     let bound = |name: &str| {
         let line = text
@@ -67,7 +66,6 @@ pub struct FileNr {
 }
 
 /// Parses `file-nr`: open, unused (0 since 2.6), maximum.
-#[must_use]
 pub fn parse_files(text: &str) -> Option<FileNr> {
     let mut words = text.split_ascii_whitespace();
     let open = number(&mut words)?;

@@ -26,7 +26,6 @@ pub struct Memory {
 }
 
 /// Parses the file. Its kB are 1024 bytes.
-#[must_use]
 pub fn parse_meminfo(text: &str) -> Option<Memory> {
     let bytes = |name: &str| named::<u64>(text, name)?.checked_mul(1024);
     Some(Memory {
@@ -65,7 +64,6 @@ pub struct VmStat {
 }
 
 /// Parses the file of [`VMSTAT_FILE`]: lines of `name count`.
-#[must_use]
 pub fn parse_vmstat(text: &str) -> Option<VmStat> {
     // One counter per zone since 4.8; the set of zones depends on the architecture.
     let zones = text.lines().filter_map(|line| {

@@ -26,7 +26,6 @@ pub struct Sockstat {
 }
 
 /// Parses `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 1`.
-#[must_use]
 pub fn parse_sockstat(text: &str) -> Option<Sockstat> {
     let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
     let value = |name: &str| {
@@ -56,7 +55,6 @@ pub struct Softnet {
 }
 
 /// Parses one line per CPU, in hexadecimal; the number of columns depends on the kernel.
-#[must_use]
 pub fn parse_softnet(text: &str) -> Option<Softnet> {
     let mut total = None;
     for line in text.lines() {
@@ -118,7 +116,6 @@ pub fn read_conntrack(root: &Root) -> ProbeResult<Conntrack> {
 /// Returns the processes in a network namespace other than this process's, with the namespace's
 /// name. Each has its own interfaces, sockets and counters, and `/proc/PID/net` shows those of the
 /// process's namespace. Processes with an unknown namespace count as being in this one.
-#[must_use]
 pub fn foreign_namespaces(root: &Root, pids: &[u32]) -> Vec<(u32, PathBuf)> {
     let name = |of: &str| std::fs::read_link(root.path(&format!("proc/{of}/ns/net"))).ok();
     let Some(own) = name("self") else { return Vec::new() };

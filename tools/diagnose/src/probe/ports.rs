@@ -21,7 +21,6 @@ pub struct Ports {
 
 impl Ports {
     /// Returns the number of usable ports.
-    #[must_use]
     pub fn count(&self) -> u64 {
         (u64::from(self.last) + 1)
             .saturating_sub(u64::from(self.first))
@@ -40,7 +39,6 @@ pub fn read(root: &Root) -> ProbeResult<Ports> {
 }
 
 /// Parses first and last port, separated by a tab.
-#[must_use]
 pub fn parse_range(text: &str) -> Option<(u16, u16)> {
     let mut words = text.split_ascii_whitespace();
     let (first, last) = (super::number(&mut words)?, super::number(&mut words)?);
@@ -49,7 +47,6 @@ pub fn parse_range(text: &str) -> Option<(u16, u16)> {
 
 /// Parses `8080,9000-9010` (sorted, without overlap, as the kernel prints it); returns how many lie
 /// in the range.
-#[must_use]
 pub fn parse_reserved(text: &str, first: u16, last: u16) -> Option<u64> {
     let mut reserved = 0;
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

@@ -19,7 +19,6 @@ pub struct Pressure {
 }
 
 /// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
-#[must_use]
 pub fn parse(text: &str) -> Option<Pressure> {
     let total = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

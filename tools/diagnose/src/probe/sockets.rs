@@ -86,7 +86,6 @@ impl SocketState {
 }
 
 /// Parses the file. Invalid lines are skipped: the kernel's last one may be truncated.
-#[must_use]
 pub fn parse(text: &str) -> Option<Vec<Socket>> {
     let mut lines = text.lines();
     lines.next().filter(|heading| heading.contains("local_address"))?;
@@ -94,7 +93,6 @@ pub fn parse(text: &str) -> Option<Vec<Socket>> {
 }
 
 /// Counts the sockets of each state.
-#[must_use]
 pub fn by_state(sockets: &[Socket]) -> BTreeMap<SocketState, u64> {
     let mut counts = BTreeMap::new();
     for socket in sockets {

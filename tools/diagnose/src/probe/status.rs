@@ -38,7 +38,6 @@ pub struct Switches {
 }
 
 /// Parses a thread's context switches.
-#[must_use]
 pub fn parse_switches(text: &str) -> Option<Switches> {
     let (waits, preempted) =
         (named(text, "voluntary_ctxt_switches")?, named(text, "nonvoluntary_ctxt_switches")?);
@@ -46,7 +45,6 @@ pub fn parse_switches(text: &str) -> Option<Switches> {
 }
 
 /// Parses the file.
-#[must_use]
 pub fn parse(text: &str) -> Option<Status> {
     let bytes =
         |name: &str| named::<u64>(text, name).and_then(|kib| kib.checked_mul(1024)).unwrap_or(0);
@@ -64,13 +62,11 @@ pub fn parse(text: &str) -> Option<Status> {
 impl Status {
     /// Returns whether it is exempt from RLIMIT_NPROC: user 0 and two capabilities are
     /// (kernel/fork.c).
-    #[must_use]
     pub fn may_exceed_processes(&self) -> bool {
         self.user == 0 || self.can(CAP_SYS_RESOURCE) || self.can(CAP_SYS_ADMIN)
     }
 
     /// Returns whether it is exempt from `fs.file-max` (fs/file_table.c).
-    #[must_use]
     pub fn may_exceed_file_max(&self) -> bool {
         self.can(CAP_SYS_ADMIN)
     }
@@ -83,13 +79,11 @@ impl Status {
 /// Returns whether the text of `uid_map` is that of the machine's own namespace, in which every
 /// user maps to itself. Root in another one (a rootless container) is not exempt from limits,
 /// even with all capabilities there (user_namespaces(7)).
-#[must_use]
 pub fn is_first_namespace(text: &str) -> bool {
     text.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Returns the count of numbers in a list such as `0-3,8`.
-#[must_use]
 pub fn parse_list(text: &str) -> Option<u64> {
     let part = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

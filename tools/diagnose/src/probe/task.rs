@@ -38,7 +38,6 @@ pub fn ids(root: &Root, pid: u32) -> ProbeResult<Vec<u32>> {
 }
 
 /// Parses `tid (name) state …` (proc_pid_stat(5)); the name may contain blanks and brackets.
-#[must_use]
 pub fn parse(tid: u32, text: &str) -> Option<Task> {
     let (name, rest) = named(text)?;
     // Starts at the third field of the manual's numbering.
@@ -50,7 +49,6 @@ pub fn parse(tid: u32, text: &str) -> Option<Task> {
 
 /// Returns the state in the same text: `R` runnable, `S` sleeping, `D` uninterruptible, as for a
 /// disk.
-#[must_use]
 pub fn parse_state(text: &str) -> Option<char> {
     named(text)?.1.chars().next()
 }
@@ -60,7 +58,6 @@ fn named(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Parses nanoseconds on a CPU, and nanoseconds on the run queue.
-#[must_use]
 pub fn parse_schedstat(text: &str) -> Option<(Duration, Duration)> {
     let mut words = text.split_ascii_whitespace();
     let (ran, waited) = (super::number(&mut words)?, super::number(&mut words)?);

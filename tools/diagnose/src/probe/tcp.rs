@@ -45,7 +45,6 @@ pub struct TcpErrors {
 }
 
 /// Parses `/proc/net/snmp`.
-#[must_use]
 pub fn parse_segments(text: &str) -> Option<Segments> {
     let (names, values) = pair(text, "Tcp:")?;
     let value = |name: &str| value(names, values, name);
@@ -60,7 +59,6 @@ pub fn parse_segments(text: &str) -> Option<Segments> {
 }
 
 /// Parses `/proc/net/netstat`.
-#[must_use]
 pub fn parse_errors(text: &str) -> Option<TcpErrors> {
     let (names, values) = pair(text, "TcpExt:")?;
     let value = |name: &str| value(names, values, name);

@@ -176,7 +176,6 @@ impl Arch {
 }
 
 /// Parses `running`, or `number argument … stack instruction`, with number -1 outside of calls.
-#[must_use]
 pub fn parse_syscall(text: &str) -> Option<SyscallState> {
     let mut words = text.split_ascii_whitespace();
     let number = match words.next()? {
@@ -194,7 +193,6 @@ pub fn parse_syscall(text: &str) -> Option<SyscallState> {
 /// Returns the blocking point of a thread; `None` when it runs, has ended, or is an idle kernel
 /// thread. `state` is that of `stat`, `function` the text of `wchan`, empty when not visible; the
 /// call may be missing too.
-#[must_use]
 pub fn blocked_on(
     state: char,
     function: &str,

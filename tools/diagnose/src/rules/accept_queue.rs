@@ -46,7 +46,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
                 .filter(|affected_share| *affected_share >= AFFECTED_REPORTED)?;
             evidence.push(words(load, per_s, unaccepted_share));
             let failed = failed(load, per_s).is_some_and(|share| share >= SHOWS);
-            graded(affected_share) * doubt(queue, unaccepted_share, failed)
+            graded(affected_share) * certainty(queue, unaccepted_share, failed)
         }
         None => confidence(per_s, OVERFLOWS_PER_S, OVERFLOWS_FULL_PER_S) * NO_LOAD_FACTOR,
     };
@@ -112,7 +112,7 @@ fn graded(affected_share: f64) -> f64 {
 }
 
 /// Returns whether the target's queue is the one that overflows: 1 when that is visible.
-fn doubt(queue: Option<AcceptQueue>, unaccepted_share: Option<f64>, failed: bool) -> f64 {
+fn certainty(queue: Option<AcceptQueue>, unaccepted_share: Option<f64>, failed: bool) -> f64 {
     let full = queue.is_some_and(AcceptQueue::is_full);
     let seen = queue.is_some_and(|queue| queue.most.is_some()) || unaccepted_share.is_some();
     match full || failed || unaccepted_share.is_some_and(|share| share >= SHOWS) {

@@ -50,7 +50,7 @@ pub(super) fn complete(
         None => hidden_service && explains(waiting),
     };
     if !locked && !active {
-        return machine.map(|finding| doubted(database, requests, finding, seen_waiting));
+        return machine.map(|finding| less_certain(database, requests, finding, seen_waiting));
     }
     let confidence = if locked { LOCKED } else { ACTIVE };
     let (sure, seen) = machine.map(|finding| (finding.confidence, finding.evidence)).unzip();
@@ -69,7 +69,7 @@ fn requests(samples: &Samples) -> f64 {
 }
 
 /// Lowers the confidence where the database is idle, and names what it does otherwise.
-fn doubted(
+fn less_certain(
     database: &DatabaseWaits,
     requests: f64,
     mut finding: Finding,

@@ -61,7 +61,7 @@ fn busy(samples: &Samples) -> Option<Finding> {
     // Without the kernel's pressure figures, a busy disk is weaker evidence; weaker still when
     // other processes wait for it.
     let others = ThreadStates::by(samples).is_some_and(|held| held.disk < WAITING_THREADS);
-    let doubt = if others {
+    let certainty = if others {
         0.6
     } else if samples.io_pressure.is_some() {
         1.0
@@ -70,7 +70,7 @@ fn busy(samples: &Samples) -> Option<Finding> {
     };
     Some(Finding {
         class: LimitClass::Disk,
-        confidence: confidence(busiest.utilisation, BUSY, FULL) * doubt,
+        confidence: confidence(busiest.utilisation, BUSY, FULL) * certainty,
         evidence,
         counterfactual: COUNTERFACTUAL.to_owned(),
     })

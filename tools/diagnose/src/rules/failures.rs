@@ -23,7 +23,7 @@ const CPUS_BUSY_FACTOR: f64 = 0.7;
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let load = samples.load?;
     let failures = load.failures.filter(|failures| failures.share >= FAILED)?;
-    let doubt = match taken(samples) {
+    let certainty = match taken(samples) {
         Some(taken) if taken >= CPUS_BUSY => CPUS_BUSY_FACTOR,
         _ => 1.0,
     };
@@ -35,7 +35,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     };
     let sure = match failures.share {
         FAILED_MOST.. => MOST_CONFIDENCE,
-        share => confidence(share, FAILED, FAILED_FULL) * doubt,
+        share => confidence(share, FAILED, FAILED_FULL) * certainty,
     };
     Some(Finding {
         class: LimitClass::Failures,

@@ -59,8 +59,8 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     }
     let share = waiting / read;
     let confidence = if waiting >= WAITING && share >= WAITING_SHARE {
-        let doubt = if ONE_AT_A_TIME.contains(&held.running) { 1.0 } else { POOL_FACTOR };
-        confidence(share, WAITING_SHARE, WAITING_FULL) * doubt
+        let certainty = if ONE_AT_A_TIME.contains(&held.running) { 1.0 } else { POOL_FACTOR };
+        confidence(share, WAITING_SHARE, WAITING_FULL) * certainty
     } else if is_serialized(samples, &held, read, others_wait) {
         SERIALIZED
     } else {

@@ -63,7 +63,7 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
         return None;
     }
     let held = ThreadStates::by(samples);
-    let doubt = held.map_or(Some(1.0), doubt)?;
+    let certainty = held.map_or(Some(1.0), certainty)?;
     let mut evidence = vec![
         format!(
             "on {} of the connections of process {} a request lies unread, or they wait to be \
@@ -80,7 +80,7 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
     evidence.extend(held.as_ref().map(ThreadStates::words));
     Some(Finding {
         class: LimitClass::TooFewWorkers,
-        confidence: confidence(share, UNREAD, UNREAD_FULL) * doubt,
+        confidence: confidence(share, UNREAD, UNREAD_FULL) * certainty,
         evidence,
         counterfactual: format!(
             "twice the workers ({} threads now) up to doubles the rate",
@@ -91,7 +91,7 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
 
 /// Returns the factor by which the states of workers support adding some; `None` when more would
 /// wait for the same thing.
-fn doubt(held: ThreadStates) -> Option<f64> {
+fn certainty(held: ThreadStates) -> Option<f64> {
     let most = |part: f64| held.share(part) >= MOST;
     match held {
         _ if most(held.disk) => None,

@@ -17,7 +17,7 @@ use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
 
 /// Arguments of `lab reference`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct ReferenceArgs {
     /// Address to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
@@ -55,12 +55,28 @@ pub(crate) struct ReferenceArgs {
     clock_at: Option<hotrow_reference::Time>,
 }
 
-const EXAMPLES: &str = "Examples:
+const HELP: &str = r#"Examples:
   hotrow-lab reference --listen 127.0.0.1:8090
   hotrow-lab reference --database sqlite:rows.db --make-database
   hotrow-lab reference --database sqlite:rows.db
   hotrow-lab reference --blocking --workers 16
-  hotrow-lab reference --clock-at 23:59:50";
+  hotrow-lab reference --clock-at 23:59:50
+
+Endpoints of hotrow-lab reference:
+Errors are problem documents (RFC 9457): 400 for invalid parameters, or a name longer than 256
+bytes; 413 for a form above 4,096 bytes; 503 when /db has no connection within 5 s or no response
+within 10 s.
+  GET /hello, /plaintext: hello world, Hello World!
+  GET /json: {"message":"Hello, World!"}
+  GET /what-date-is-it: [{"year":Y,"month":M,"day":D},…], today's date in the server's time zone
+    10,000 times, 320,001 to 340,001 bytes; cacheable until the date changes
+  POST /what-is-my-name: [{"name":"…"},…], the form field name 10,000 times; Cache-Control: no-store
+  GET /db?via=raw, builder, orm: {"id":N,"random_number":N}, a random row of 100,000, by a prepared
+    query, sea-query or SeaORM
+  GET /spin?us=N: done, after N µs of CPU time (at most 1,000,000)
+  GET /sleep?ms=N: done, after a wait of N ms (at most 10,000)
+  GET /served: number of requests answered, without /served and /healthz
+  GET /healthz: ok"#;
 
 fn workers(text: &str) -> Result<NonZeroUsize, String> {
     up_to(WORKERS_MAX, text)

@@ -26,7 +26,6 @@ pub const EVENT_FIGURES: [&str; 3] = ["failed requests", "failed", "outage"];
 
 impl Event {
     /// Returns the event in words: "instance 2 killed". It names the phase that begins with it.
-    #[must_use]
     pub fn words(&self) -> String {
         let what = match self.kind {
             EventKind::Kill => "killed",
@@ -36,7 +35,6 @@ impl Event {
     }
 
     /// Returns the name of the figure of the keys that are read again after it.
-    #[must_use]
     pub fn read_again(&self) -> String {
         format!("read again, {}", self.words())
     }

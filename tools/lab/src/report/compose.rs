@@ -11,7 +11,6 @@ use hotrow_report::numbers::{bytes, date, grouped, number, percent};
 use hotrow_results::{Results, Row};
 
 /// Returns the whole report.
-#[must_use]
 pub fn document(results: &Results) -> Document {
     let summary = Summary::of(results);
     let about = &results.experiment;

@@ -49,7 +49,6 @@ pub(super) struct MeasuredRow {
 }
 
 /// Returns the rounds and the lengths of measurements of an experiment: "5 rounds of 3 s".
-#[must_use]
 pub fn words(experiment: &Experiment) -> String {
     let mut lengths: Vec<String> = Vec::new();
     for planned in &experiment.rows {

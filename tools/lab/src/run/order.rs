@@ -14,7 +14,6 @@ pub struct MeasurementStep {
 
 /// Returns every deployment once per round, shuffled anew in each round by `seed`. No deployment
 /// comes first twice in a row, because the first one meets a rested machine.
-#[must_use]
 pub fn order(rounds: u32, deployments: &[usize], seed: u64) -> Vec<MeasurementStep> {
     let mut steps: Vec<MeasurementStep> = Vec::with_capacity(rounds as usize * deployments.len());
     let mut first_before = None;

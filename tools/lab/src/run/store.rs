@@ -112,7 +112,6 @@ impl Store {
     }
 
     /// Returns its absolute path.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }

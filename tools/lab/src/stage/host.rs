@@ -27,7 +27,6 @@ pub struct MachineCpu {
 }
 
 /// Reads the counters; unavailable ones are 0. They include other processes' traffic.
-#[must_use]
 pub fn io() -> IoCounters {
     let root = Root::machine();
     let interfaces = root.parse(interface::FILE, interface::parse).unwrap_or_default();
@@ -39,7 +38,6 @@ pub fn io() -> IoCounters {
 }
 
 /// Reads the CPU time of the machine, in ticks of the kernel, mostly 10 ms; zero if unavailable.
-#[must_use]
 pub fn machine_cpu() -> MachineCpu {
     let stat = Root::machine().parse(cpu::FILE, cpu::parse).unwrap_or_default();
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
@@ -55,7 +53,6 @@ pub fn machine_cpu() -> MachineCpu {
 
 impl IoCounters {
     /// Returns the difference to `earlier`.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> hotrow_results::Io {
         hotrow_results::Io {
             net_sent_bytes: self.net_sent_bytes.saturating_sub(earlier.net_sent_bytes),

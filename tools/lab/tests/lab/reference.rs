@@ -86,7 +86,7 @@ fn every_endpoint_responds_and_is_counted() {
         );
         assert_eq!(repeated(&named), json!({"name": "Alexander Sergeevich Pushkin"}));
         assert_eq!(repeated(&post(&mut client, "name=%22%D0%9F%22")), json!({"name": "\"П\""}));
-        client.get("/nothing").problem(404);
+        client.get("/nothing").plain_problem(404);
         // Requests to /healthz and /served are not counted.
         assert_eq!(
             (client.get("/served").text(), client.get("/served").text()),
@@ -106,23 +106,28 @@ fn invalid_requests_are_refused_with_the_reason() {
     for (form, why) in
         [("", "missing"), ("x=1", "missing"), ("name=", "empty"), ("name=a&name=b", "once")]
     {
-        let (_, detail) = post(&mut client, form).problem(400);
+        let (_, detail) = post(&mut client, form).plain_problem(400);
         assert!(detail.contains(why), "{form}: {detail}");
     }
-    assert!(post(&mut client, &format!("name={}", "x".repeat(300))).problem(400).1.contains("256"));
+    assert!(
+        post(&mut client, &format!("name={}", "x".repeat(300)))
+            .plain_problem(400)
+            .1
+            .contains("256")
+    );
     let text =
         client.request("POST", "/what-is-my-name", &[("content-type", "text/plain")], b"name=a");
-    text.problem(415);
+    text.plain_problem(415);
     assert_eq!(text.header("accept"), Some("application/x-www-form-urlencoded"));
-    client.request("POST", "/what-is-my-name", &[], b"name=a").problem(415);
+    client.request("POST", "/what-is-my-name", &[], b"name=a").plain_problem(415);
     let get = client.get("/what-is-my-name");
-    get.problem(405);
+    get.plain_problem(405);
     assert_eq!(
         (get.header("allow"), get.header("cache-control")),
         (Some("POST"), Some("no-store"))
     );
     let put = client.request("PUT", "/what-date-is-it", &[], b"");
-    put.problem(405);
+    put.plain_problem(405);
     assert_eq!(put.header("allow"), Some("GET,HEAD"));
     for path in [
         "/spin",
@@ -132,14 +137,14 @@ fn invalid_requests_are_refused_with_the_reason() {
         "/sleep?ms=10001",
         "/sleep?ms=1&us=1",
     ] {
-        let (_, detail) = client.get(path).problem(400);
+        let (_, detail) = client.get(path).plain_problem(400);
         assert!(detail.contains("us") || detail.contains("ms"), "{path}: {detail}");
     }
-    client.get("/db").problem(400);
-    client.get("/db?via=magic").problem(400);
-    assert!(client.get("/db?via=raw").problem(503).1.contains("--database"));
+    client.get("/db").plain_problem(400);
+    client.get("/db?via=magic").plain_problem(400);
+    assert!(client.get("/db?via=raw").plain_problem(503).1.contains("--database"));
     // Last, because an unread large body may cost the connection.
-    post(&mut client, &"x".repeat(5000)).problem(413);
+    post(&mut client, &"x".repeat(5000)).plain_problem(413);
 }
 
 #[test]

@@ -58,7 +58,10 @@ fn limits_of_this_machine_are_reported_with_their_formulas() {
         ),
         "{text}"
     );
-    assert!(text.contains("First limits reached") && text.contains("kernel.pid_max"), "{text}");
+    assert!(text.contains("First limits reached") && !text.contains("formula"), "{text}");
+    assert!(text.contains("more limits suffice: hotrow doctor --all"), "{text}");
+    let (_, all, _) = doctor(&["--all"]);
+    assert!(all.contains("kernel.pid_max") && all.contains("formula") && !all.contains("--all"));
 }
 
 #[test]

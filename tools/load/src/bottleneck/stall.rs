@@ -31,7 +31,6 @@ pub struct HiddenStall {
 
 /// Returns the stall that a closed loop hid; `None` in an open loop, and where its percentiles
 /// would have been similar.
-#[must_use]
 pub fn hidden_stall(outcome: &Outcome) -> Option<HiddenStall> {
     let service = &outcome.total.service;
     let (None, Some(CensoredNs::Exact(p99_ns))) = (outcome.target_rate, service.quantile(0.99))

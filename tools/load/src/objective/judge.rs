@@ -10,7 +10,6 @@ use crate::outcome::{Outcome, RunEnd};
 use crate::stats::{CensoredNs, Timing};
 
 /// Evaluates every objective.
-#[must_use]
 pub fn evaluate(objectives: &[Objective], outcome: &Outcome) -> Vec<ObjectiveResult> {
     let judged = |objective: &Objective| {
         let value = objective.value(outcome);
@@ -151,7 +150,6 @@ const TIMES_FROM: f64 = 3.0;
 
 impl ObjectiveResult {
     /// Returns the measured value and its distance from the bound as text.
-    #[must_use]
     pub fn words(&self) -> String {
         let Objective { bound, operator, .. } = self.objective;
         let shown = |value: f64| self.objective.shown(value);

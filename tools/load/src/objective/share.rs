@@ -8,7 +8,6 @@ impl Objective {
     /// Returns the share of requests that may violate the bound, 0 to 1. `None` for objectives that
     /// define no share (means, maxima, error counts, rates, lower bounds), and for shares of 0
     /// (`errors<=0%`) or 1, which have no standard error.
-    #[must_use]
     pub fn allowed_share(&self) -> Option<f64> {
         let share = match (self.metric, self.unit) {
             _ if !matches!(self.operator, Operator::Below | Operator::AtMost) => None,
@@ -26,7 +25,6 @@ impl Objective {
 
     /// Returns the number of requests in the statistics and of those that violate the bound, within
     /// the error of the histograms. `None` where [`Objective::allowed_share`] is `None`.
-    #[must_use]
     pub fn beyond(&self, record: &LoadStats) -> Option<(u64, u64)> {
         self.allowed_share()?;
         let of = |timing: &Timing| {

@@ -76,7 +76,6 @@ fn unfold(first: &[u8], bytes: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)>
 }
 
 /// Returns the end of a head in `bytes`: after its first empty line. Searches from `from` on.
-#[must_use]
 pub fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {

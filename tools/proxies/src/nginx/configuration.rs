@@ -16,7 +16,6 @@ const WORKER_FILES: u32 = 2 * WORKER_CONNECTIONS;
 const KEEPALIVE_REQUESTS: u32 = 1_000_000;
 
 /// Returns the configuration of a proxy that [`NginxProxy::validate`] accepts.
-#[must_use]
 pub fn configuration(proxy: &NginxProxy) -> String {
     let mut w = Writer::new(proxy.comments);
     process(&mut w, proxy);

@@ -85,14 +85,12 @@ impl Hotrow {
     }
 
     /// Returns the hash of a key, by which keys are sampled.
-    #[must_use]
     pub fn key_hash(&self, key: u32) -> Option<u64> {
         let key = self.schema.key(&[KeyPart::Integer(i64::from(key))]).ok()?;
         Some(self.cache.hash(&key))
     }
 
     /// Returns the event of a lookup of `key` at a sampling rate, if the key is sampled.
-    #[must_use]
     pub fn sample(&self, key: u32, rate: SamplingRate) -> Option<Sample> {
         let key = self.schema.key(&[KeyPart::Integer(i64::from(key))]).ok()?;
         self.cache.samples().set_rate(rate);
@@ -100,7 +98,6 @@ impl Hotrow {
     }
 
     /// Returns the settings of a simulation of this cache.
-    #[must_use]
     pub fn miniature_settings(&self, rate: SamplingRate) -> Settings {
         self.cache.miniature_settings(rate)
     }
@@ -115,7 +112,6 @@ impl Hotrow {
 }
 
 /// Returns the weight of an entry with a body of `body_bytes`.
-#[must_use]
 pub fn entry_bytes(body_bytes: u64) -> u64 {
     KEY_BYTES + body_bytes + ENTRY_OVERHEAD_BYTES
 }

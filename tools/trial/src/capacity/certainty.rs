@@ -50,7 +50,6 @@ pub struct Score {
 ///
 /// The variance of bad requests that come in bursts is proportional to their number, so φ does not
 /// depend on the number of bursts.
-#[must_use]
 pub fn score(seconds: &[Second], allowed: f64) -> Option<Score> {
     let all = sum(seconds);
     scored(seconds, allowed, all.bad / all.requests)
@@ -59,7 +58,6 @@ pub fn score(seconds: &[Second], allowed: f64) -> Option<Score> {
 /// Returns the score for a quantity that does not come in bursts but varies up and down, even below
 /// 0, such as requests due in one second and answered in the next. Its variance does not depend on
 /// its mean.
-#[must_use]
 pub fn score_level(seconds: &[Second], allowed: f64) -> Option<Score> {
     scored(seconds, allowed, allowed)
 }

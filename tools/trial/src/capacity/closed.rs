@@ -174,7 +174,6 @@ impl Climb {
     }
 
     /// Returns the measured levels, fewest connections first.
-    #[must_use]
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
@@ -231,7 +230,6 @@ impl Climb {
 
 impl Level {
     /// Returns the median rate of the rounds; `None` before the first.
-    #[must_use]
     pub fn median_rps(&self) -> Option<f64> {
         median(&self.rates_rps)
     }
@@ -239,7 +237,6 @@ impl Level {
 
 /// Returns the fewest connections that reach the best throughput less [`RISE`], and that best
 /// throughput.
-#[must_use]
 pub fn knee(levels: &[Level]) -> Option<(usize, f64)> {
     let measured: Vec<(usize, f64)> =
         levels.iter().filter_map(|l| Some((l.connections, l.median_rps()?))).collect();
@@ -248,7 +245,6 @@ pub fn knee(levels: &[Level]) -> Option<(usize, f64)> {
 }
 
 /// Returns every measurement, as input for [`super::usl::fit`].
-#[must_use]
 pub fn points(levels: &[Level]) -> Vec<Point> {
     let of = |level: &Level| {
         let connections = level.connections as f64;

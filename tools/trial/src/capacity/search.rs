@@ -166,7 +166,6 @@ impl Search {
     }
 
     /// Returns the result so far, when the caller ends the search for a reason of its own.
-    #[must_use]
     pub fn found(&self, end: SearchEnd) -> SearchOutcome {
         let known = &self.known;
         // A plateau's verdict outranks a short step's.
@@ -346,7 +345,6 @@ fn found_at(top: &Bound) -> SearchEnd {
 
 impl Trial {
     /// Returns whether it is long enough for statistics.
-    #[must_use]
     pub fn is_plateau(&self) -> bool {
         matches!(self.purpose, Purpose::Confirm | Purpose::SecondLook)
     }
@@ -357,13 +355,11 @@ impl Trial {
     }
 
     /// Returns its duration if nothing is late.
-    #[must_use]
     pub fn cost(&self) -> Duration {
         self.warmup + self.length + self.pause
     }
 
     /// Returns the number of requests that it counts.
-    #[must_use]
     pub fn requests(&self) -> f64 {
         self.rate_rps * self.length.as_secs_f64()
     }

@@ -67,7 +67,6 @@ pub struct Fit {
 
 impl Law {
     /// Returns the responses per second from `connections`.
-    #[must_use]
     pub fn rate_rps(&self, connections: f64) -> f64 {
         let others = connections - 1.0;
         self.lambda_rps * connections
@@ -76,14 +75,12 @@ impl Law {
 
     /// Returns the number of connections beyond which throughput falls, √((1 − σ) / κ), at least 1;
     /// `None` if it never falls.
-    #[must_use]
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
     }
 }
 
 /// Fits the law to measurements; `None` with fewer than [`LEVELS_MIN`] numbers of connections.
-#[must_use]
 pub fn fit(points: &[Point], seed: u64) -> Option<Fit> {
     let levels = by_level(points);
     if levels.len() < LEVELS_MIN {
@@ -115,7 +112,6 @@ pub fn fit(points: &[Point], seed: u64) -> Option<Fit> {
 
 /// Returns the lower and upper end of the law's curve at each of `at`, in 95 % of the refits that
 /// [`fit`] makes of the same measurements with the same seed. Empty without a fit.
-#[must_use]
 pub fn band(points: &[Point], seed: u64, at: &[f64]) -> Vec<(f64, f64)> {
     let levels = by_level(points);
     if levels.len() < LEVELS_MIN {

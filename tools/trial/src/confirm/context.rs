@@ -21,7 +21,6 @@ const FILES_SPARE: u64 = 64;
 const TAIL: u32 = 4;
 
 /// Returns the context of a finished load, for planning trials.
-#[must_use]
 pub fn context(config: &Config, outcome: &Outcome, samples: &Samples, local: bool) -> Context {
     let service = samples.with_role(Role::Service);
     let throttled = samples

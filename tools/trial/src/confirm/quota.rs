@@ -44,7 +44,6 @@ impl QuotaRestore {
     }
 
     /// Restores the quotas that killed processes left reduced. Returns a message for each.
-    #[must_use]
     pub fn recover() -> Vec<String> {
         journal::folder().map_or_else(Vec::new, |folder| journal::recover(&folder))
     }

@@ -1,6 +1,7 @@
 //! What all tables of one file share: its text, its problems, and the keys that it may have.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow_cli::problem::Problem;
 
@@ -20,30 +21,39 @@ pub struct Known {
     pub range: String,
 }
 
+/// Keys of collections by their names.
+pub type DefaultKeys = BTreeMap<String, Vec<String>>;
+
 /// State shared by all tables of one file.
 pub(in super::super) struct Context<'a> {
     pub(in super::super) text: &'a str,
     pub(in super::super) env: &'a Env<'a>,
     pub(in super::super) problems: RefCell<Vec<Problem>>,
     pub(in super::super) known: RefCell<Vec<Known>>,
-    /// Unknown keys, each with the number of its problem.
-    pub(in super::super) unknown: RefCell<Vec<(usize, String)>>,
+    /// Unknown keys and tables: number of the problem, `key` or `table`, and name.
+    pub(in super::super) unknown: RefCell<Vec<(usize, &'static str, String)>>,
+    /// Keys of collections that name none, as the catalogue has them.
+    pub(in super::super) default_keys: DefaultKeys,
+    /// Collections that name none.
+    pub(in super::super) without_key: RefCell<Vec<String>>,
 }
 
 impl Context<'_> {
-    /// Returns the problems, where an unknown key of one table may be known in another.
+    /// Returns the problems, where an unknown name of one table may be known in another.
     pub(in super::super) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         let known = self.known.into_inner();
-        for (problem, name) in self.unknown.into_inner() {
+        for (problem, kind, name) in self.unknown.into_inner() {
             let paths = known.iter().filter_map(|known| known.path.rsplit_once('.'));
-            let homes: Vec<String> = paths
-                .filter(|(_, key)| *key == name)
-                .map(|(home, _)| format!("[{home}]"))
-                .collect();
+            let home = |(table, key): (&str, &str)| match kind {
+                "key" => (key == name).then(|| format!("[{table}]")),
+                _ => table.strip_suffix(&format!(".{name}")).map(|home| format!("[{home}]")),
+            };
+            let homes: BTreeSet<String> = paths.filter_map(home).collect();
             if (1..=HOMES_MAX).contains(&homes.len()) {
+                let homes: Vec<String> = homes.into_iter().collect();
                 problems[problem].what =
-                    format!("unknown key; it belongs to {}", homes.join(" or "));
+                    format!("unknown {kind}; it belongs to {}", homes.join(" or "));
             }
         }
         problems

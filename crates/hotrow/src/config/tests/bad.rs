@@ -24,6 +24,7 @@ pub(super) const BAD: &[(&str, &str)] = &[
     ("Table = 'x'", "collections.products.Table: unknown key; did you mean table?"),
     ("[listen]\ndata = 'shop.example:80'", "listen.data: must be an address and a port such as"),
     ("[limits]\nreads_in_flight = 1", "unknown key; it belongs to [source]"),
+    ("[tls]", "tls: unknown table; it belongs to [admin] or [listen]"),
     ("[listen]\ndata = '127.0.0.1'", "not \"127.0.0.1\""),
     ("[listen]\ndata = '127.0.0.1:70000'", "listen.data: must be an address"),
     (

@@ -2,7 +2,7 @@
 
 use std::env::VarError;
 
-use hotrow_source::discovery::{ListedColumn, joined};
+use hotrow_source::discovery::{ListedChild, ListedColumn, joined};
 
 use super::*;
 use crate::config::{Overrides, parse};
@@ -24,6 +24,7 @@ fn listed(name: &str, columns: &[&str], keys: &[&[&str]]) -> ListedTable {
         bytes: Some(3 * MIB),
         columns: columns.iter().map(column).collect(),
         keys: keys.iter().map(names).collect(),
+        ..ListedTable::default()
     }
 }
 
@@ -31,23 +32,26 @@ fn found(tables: Vec<(ListedTable, Vec<Finding>)>) -> Discovered {
     let (tables, findings): (Vec<ListedTable>, Vec<_>) = tables.into_iter().unzip();
     let configs = choice::configs(&tables);
     Discovered {
+        engine: Engine::Postgres,
         database: "PostgreSQL 15, database shop".to_owned(),
         tables: joined(tables, configs, findings),
         is_cut: false,
         findings: Vec::new(),
         unknown: Vec::new(),
+        lacks_positions: None,
     }
 }
 
 fn text(found: &Discovered) -> String {
     let url = "\"${DATABASE_URL}\"".to_owned();
     let variable = Some("DATABASE_URL");
-    Document { found, url, variable, is_sqlite: false, tables_max: 1_000 }.text()
+    let setup = "ALTER SYSTEM …;".to_owned();
+    Document { found, url, variable, setup, tables_max: 1_000 }.text()
 }
 
 fn names(text: &str) -> Vec<String> {
     let env = |name: &str| match name {
-        "DATABASE_URL" => Ok("sqlite:x".to_owned()),
+        "DATABASE_URL" => Ok("postgres://u@h/x".to_owned()),
         _ => Err(VarError::NotPresent),
     };
     let resolved = parse(text, "f", &env, &Overrides::default()).expect(text);
@@ -56,9 +60,16 @@ fn names(text: &str) -> Vec<String> {
 
 #[test]
 fn the_whole_file() {
-    let orders = listed("orders", &["id", "note", "access_token"], &[&["id"]]);
+    let mut orders = listed("orders", &["id", "number", "access_token"], &[&["id"], &["number"]]);
     let mut big = listed("Line Items", &["order", "line"], &[&["order", "line"]]);
     big.rows = Some(1_000_000);
+    let child = ListedChild {
+        name: "Line Items".to_owned(),
+        table: "Line Items".to_owned(),
+        on: "order".to_owned(),
+        to: "id".to_owned(),
+    };
+    orders.children = vec![child];
     let finding = Finding::new(
         "collection `bare`: (a) is not unique",
         "ALTER TABLE \"public\".\"bare\" ADD PRIMARY KEY (\"a\");\nthen restart",
@@ -92,28 +103,36 @@ url = "${{DATABASE_URL}}"
 [collections.line_items]
 table = "Line Items"
 key = ["order", "line"]
+allow_min_position = true
 
 # public.orders: table, about 1,200 rows, 3 MiB; key id (integer)
 [collections.orders]
 key = "id"
 # Columns whose names look secret. Remove a name to serve its column to every client.
 exclude = ["access_token"]
+allow_min_position = true
+# Also by other unique columns (docs/aliases.md):
+# [collections.orders.by.number]
+# columns = "number"
+# With the rows that refer to it (docs/embedding.md):
+# [collections.orders.embed.line_items]
+# table = "Line Items"
+# on = "order"
 
 # Not served as they are, with the reasons and what would change that:
 
 # public.bare: table, about 1,200 rows, 3 MiB
-# No columns are known to be unique there; a is only a guess.
 # - collection `bare`: (a) is not unique
 #     ALTER TABLE "public"."bare" ADD PRIMARY KEY ("a");
 #     then restart
 # [collections.bare]
-# key = "a"
 "#
         )
     );
     assert_eq!(names(&written), ["line_items", "orders"]);
-    let uncommented = written.replace("# [collections.bare]\n# key", "[collections.bare]\nkey");
-    assert_eq!(names(&uncommented), ["bare", "line_items", "orders"]);
+    let offered = written.replace("# [", "[").replace("# columns", "columns");
+    let offered = offered.replace("# table", "table").replace("# on", "on");
+    assert_eq!(names(&offered), ["bare", "line_items", "orders", "orders/by/number"]);
 }
 
 #[test]
@@ -128,14 +147,12 @@ fn names_of_a_database_are_data() {
         "'''",
     ];
     let tables = hostile.map(|name| (listed(name, &[name, "b"], &[&[name, "b"]]), vec![]));
-    let env = |_: &str| Ok("sqlite:x".to_owned());
+    let env = |_: &str| Ok("postgres://u@h/x".to_owned());
     let written = text(&found(tables.to_vec()));
     let resolved = parse(&written, "f", &env, &Overrides::default()).expect(&written);
-    let [crate::config::SourceConfig::Sqlite(source)] = &resolved.sources[..] else {
-        panic!("SQLite")
-    };
+    let [source] = &resolved.sources[..] else { panic!("one source") };
     let mut read: Vec<(String, String)> =
-        source.collections.iter().map(|c| (c.table.clone(), c.key[0].clone())).collect();
+        source.collections().iter().map(|c| (c.table.clone(), c.key[0].clone())).collect();
     let mut wanted: Vec<(String, String)> =
         hostile.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
     read.sort();
@@ -161,22 +178,25 @@ fn what_is_unknown_or_incomplete_is_said() {
     for part in [
         "only the first 1,000 are here",
         "Before hotrow serve can start",
-        "# - `wal_level` is replica\n#     ALTER SYSTEM …;\n",
+        "# - `wal_level` is replica\n# Run as an administrator",
+        "#     ALTER SYSTEM …;\n",
+        "\n# feed = \"none\" # with ttl",
         "sizes of 1 of the tables are not known",
         "# public.a: table, 3 MiB; key id (integer)\n",
         "This account may not read pay.\nexclude = [\"pay\"]",
     ] {
         assert!(written.contains(part), "{part} is missing in:\n{written}");
     }
+    found.engine = Engine::Sqlite;
     let sqlite = Document {
         found: &found,
         url: "\"sqlite:x\"".to_owned(),
         variable: None,
-        is_sqlite: true,
+        setup: String::new(),
         tables_max: 1,
     };
     let written = sqlite.text();
-    assert!(written.contains("# watch = \"triggers\"\n"), "{written}");
+    assert!(written.contains("\nwatch = \"triggers\"\n"), "{written}");
     assert!(!written.contains("environment variable"), "{written}");
 }
 

@@ -21,19 +21,11 @@ fn the_absence_of_a_value_that_is_not_visible_yet_is_not_kept() {
     let mut client = server.client();
     assert_eq!(settled(&mut client, &by("hidden")).0, 404);
     let before = changes(&server);
-    database.hide_commits();
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let update = "UPDATE users SET email = 'hidden' WHERE id = 1";
-            database.execute(&format!("SET synchronous_commit = on; {update}"));
-        });
+    let update = "UPDATE users SET email = 'hidden' WHERE id = 1";
+    let commit = || database.execute(&format!("SET synchronous_commit = on; {update}"));
+    database.while_hidden(commit, || {
         await_until("the change in the feed", SOON, || changes(&server) > before);
-        let answers: Vec<_> = (0..5).map(|_| client.get(&by("hidden"))).collect();
-        let was_hidden = !writer.is_finished();
-        // First, because the end of this scope waits for the writer.
-        database.show_commits();
-        assert!(was_hidden);
-        for answer in answers {
+        for answer in (0..5).map(|_| client.get(&by("hidden"))) {
             assert_eq!(answer.status, 404, "it is not visible");
             assert_ne!(answer.cache(), "hit", "it may become visible at any time");
         }

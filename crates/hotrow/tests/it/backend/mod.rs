@@ -4,6 +4,8 @@
 //! Reading order: this (the interface), then its implementations: [`postgres`], [`maria`],
 //! [`mongo`] with [`secantus`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 use std::time::Duration;
 
 use hotrow_testkit::harness::Config;
@@ -66,6 +68,21 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
 
     /// Makes all commits visible.
     fn show_commits(&self);
+
+    /// Runs `test` while the commit that `commit` makes waits to be visible; it is visible when
+    /// this returns, or panics.
+    fn while_hidden(&self, commit: impl FnOnce() + Send, test: impl FnOnce()) {
+        self.hide_commits();
+        thread::scope(|scope| {
+            let commit = scope.spawn(commit);
+            let result = catch_unwind(AssertUnwindSafe(test));
+            let was_hidden = !commit.is_finished();
+            // First, because the end of this scope waits for the commit.
+            self.show_commits();
+            result.unwrap_or_else(|panic| resume_unwind(panic));
+            assert!(was_hidden);
+        });
+    }
 
     /// Kills the server; of a set its primary, and another member takes over if there is one.
     fn kill(&mut self);

@@ -25,7 +25,8 @@ fn rotation_and_end_lose_no_line() {
     let config = Config::new(database.path())
         .collection("products")
         .set("access_log.output", &format!("{:?}", path.display().to_string()))
-        .set("access_log.sample", "1");
+        .set("access_log.sample", "1")
+        .set("listen.unknown_parameters", "\"ignore\"");
     let server = Server::start(&config);
     let mut client = server.client();
     for number in 0..3 {
@@ -71,7 +72,8 @@ fn logrotate_with_the_shipped_file_loses_and_cuts_no_line_under_load() {
     let config = Config::new(database.path())
         .collection("products")
         .set("access_log.output", &format!("{:?}", path.display().to_string()))
-        .set("access_log.sample", "1");
+        .set("access_log.sample", "1")
+        .set("listen.unknown_parameters", "\"ignore\"");
     let server = Server::start(&config);
     // As shipped, but for the folder and the user, who exists only where the package is installed.
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/logrotate/hotrow");

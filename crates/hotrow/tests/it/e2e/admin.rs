@@ -44,7 +44,7 @@ fn health_metrics_status_and_page_exist_and_nothing_else() {
         assert_eq!(admin.get(path).problem(404).0, "No such path", "{path}");
     }
     let mut data = server.client();
-    for path in ["/healthz", "/readyz", "/metrics", "/status", "/history", "/hot-keys", "/"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/status", "/history", "/hot-keys"] {
         data.get(path).problem(404);
     }
     data.post("/purge/products", "").problem(404);

@@ -19,7 +19,6 @@ impl Carriers {
         let path = |name| format!("{:?}", folder.path().join(name));
         let config = Config::new(database.path())
             .collection("products")
-            .set("listen.http2", "true")
             .set("listen.unix", &path("data.sock"))
             .set("listen.tls.cert", &path("cert.pem"))
             .set("listen.tls.key", &path("key.pem"));

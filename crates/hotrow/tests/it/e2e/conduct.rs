@@ -90,7 +90,6 @@ fn targets_and_fields_without_a_meaning_here_are_answered() {
         "GET http://example.org/products/1 HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET http://example.org:80/products/1 HTTP/1.1\r\nHost: example.org:80\r\n\r\n",
         "GET /products/1? HTTP/1.1\r\nHost: h\r\n\r\n",
-        "GET /products/1?x=1 HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3\r\nAccept: image/png\r\n\r\n",
     ] {

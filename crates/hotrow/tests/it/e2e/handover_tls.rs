@@ -28,7 +28,6 @@ fn with_tls(database: &Database, config: Config) -> Config {
     config
         .set("listen.tls.cert", &write("cert.pem", &certificate.pem()))
         .set("listen.tls.key", &write("key.pem", &key.serialize_pem()))
-        .set("listen.http2", "true")
 }
 
 /// A load generator; killed when dropped.

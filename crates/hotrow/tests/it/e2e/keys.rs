@@ -137,9 +137,9 @@ fn an_invalid_key_is_400_and_never_reaches_the_database() {
         ("/devices/0188a1b2-0000-7000-8000-0000000000fg", "UUID"),
         ("/hashes/0", "hexadecimal"),
         ("/hashes/0g", "hexadecimal"),
-        ("/orders/7", "parts"),
+        ("/orders/7", "1 part,"),
         ("/orders/7,a,b", "parts"),
-        ("/orders/7%2Ca", "parts"),
+        ("/orders/7%2Ca", "1 part,"),
         ("/orders/x,a", "integer"),
         ("/orders/,a", "integer"),
     ] {

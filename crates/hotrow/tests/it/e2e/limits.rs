@@ -32,7 +32,7 @@ fn heads_targets_and_bodies_over_their_limits_are_refused() {
              {length:x}\r\n{body}\r\n0\r\n\r\n"
         )
     };
-    let query = |length: usize| format!("/products/1?{}", "x".repeat(length - 12));
+    let query = |length: usize| format!("/products/1?{}", "&".repeat(length - 12));
     for (request, status) in [
         (get("/products/1", &fields(9)), 200),
         (get("/products/1", &fields(10)), 431),

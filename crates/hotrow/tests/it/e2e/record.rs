@@ -120,7 +120,6 @@ fn a_missing_record_is_404_and_the_second_time_from_the_cache() {
         ("/nothing/1", "No such collection"),
         ("/Products/1", "No such collection"),
         ("/nothing?ids=1", "No such collection"),
-        ("/", "No such path"),
         ("/products/1/", "No such path"),
         ("/products/1/2", "No such path"),
         ("//1", "No such path"),

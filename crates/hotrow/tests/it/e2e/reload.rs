@@ -320,7 +320,7 @@ fn no_request_fails_while_keys_rotate() {
 fn the_demonstration_has_nothing_to_reload() {
     let folder = TempDir::new().expect("a folder");
     let server = Server::start_demo(folder.path(), &[]);
-    assert_eq!(post_reload(&server).problem(404).0, "No configuration file");
+    assert_eq!(post_reload(&server).problem(404).0, "Not reloaded");
     assert_eq!(server.status()["configuration"], Value::Null);
 }
 

@@ -97,27 +97,26 @@ fn a_change_is_not_pushed_before_it_is_visible<H: Hides>() {
     let database = with_items::<H>();
     let server = Server::start(&followed(database.service()));
     let mut stream = follow(&server);
-    database.hide_commits();
     let sql = format!("{} UPDATE items SET v = 1 WHERE id = 5", H::HIDDEN);
-    std::thread::scope(|threads| {
-        let commit = threads.spawn(|| database.execute(&sql));
-        await_until("the change to be delivered", SOON, || {
-            server.metrics().sum("hotrow_followed_changes_hidden_bytes", &[]) > 0.0
-        });
-        // Probes and heartbeats go on.
-        for _ in 0..10 {
-            let event = stream.next_event().expect("an event");
-            assert_eq!(event.name, "heartbeat", "it is not visible yet: {event:?}");
-        }
-        assert!(!commit.is_finished());
-        let read = server.get("/items/5").text();
-        assert!(read.contains("\"v\":0"), "readers do not see it: {read}");
-        database.show_commits();
-        let event = stream.next_news();
-        assert_eq!(event.change().0, "5");
-        let position = event.data["position"].as_str().expect("a position");
-        assert_eq!(version_at(&server, "5", position), 1);
-    });
+    database.while_hidden(
+        || database.execute(&sql),
+        || {
+            await_until("the change to be delivered", SOON, || {
+                server.metrics().sum("hotrow_followed_changes_hidden_bytes", &[]) > 0.0
+            });
+            // Probes and heartbeats go on.
+            for _ in 0..10 {
+                let event = stream.next_event().expect("an event");
+                assert_eq!(event.name, "heartbeat", "it is not visible yet: {event:?}");
+            }
+            let read = server.get("/items/5").text();
+            assert!(read.contains("\"v\":0"), "readers do not see it: {read}");
+        },
+    );
+    let event = stream.next_news();
+    assert_eq!(event.change().0, "5");
+    let position = event.data["position"].as_str().expect("a position");
+    assert_eq!(version_at(&server, "5", position), 1);
 }
 
 fn followers_are_reset_when_the_feed_is_cut<H: Hides>() {

@@ -102,8 +102,8 @@ fn without_a_table_or_a_database_the_reason_is_given() {
     assert_eq!(none.code(), 1, "{none:?}");
     assert_has(&none.log, &["no table can be served", "bare (collection `bare`"]);
     let gone = run("check", &file(folder.path(), "sqlite:/nonexistent/a.db", ""));
-    assert_eq!(gone.code(), 1, "{gone:?}");
-    assert_has(&gone.log, &["collections = \"auto\"", "/nonexistent/a.db"]);
+    assert_eq!(gone.code(), 3, "{gone:?}");
+    assert_has(&gone.log, &["the database was not reached", "/nonexistent/a.db"]);
     let wrong = run("check", &file(folder.path(), "oracle:a", ""));
     assert_eq!(wrong.code(), 2, "{wrong:?}");
     assert_has(&wrong.log, &["hotrow.toml:3: source.url"]);

@@ -2,6 +2,7 @@
 //! is, and what cannot be served is a comment with its reason.
 
 mod auto;
+mod mongodb;
 mod mysql;
 mod postgres;
 mod sqlite;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hotrow_testkit::harness::{Ended, SOON, Server, program};
+use hotrow_testkit::harness::{Ended, Server, program};
 use tempfile::TempDir;
 
 /// Time limit of one run.
@@ -26,6 +27,8 @@ struct Written {
     text: String,
     /// Standard error of the run.
     log: String,
+    /// Standard output: SQL for an administrator.
+    setup: String,
 }
 
 /// Runs `hotrow init --from env:DATABASE_URL` with more arguments.
@@ -41,17 +44,43 @@ impl Written {
     /// Writes a file in which at least one table can be served, and checks it.
     #[track_caller]
     fn of(url: &str, more: &[&str]) -> Self {
+        let written = Self::lacking(url, more);
+        assert_eq!(written.setup, "");
+        let checked = written.check();
+        assert_eq!((checked.code(), checked.log.as_str()), (0, ""), "{checked:?}");
+        written
+    }
+
+    /// Runs `hotrow check` on the file.
+    fn check(&self) -> Ended {
+        let check = ["check", "--config", &self.file().display().to_string()];
+        Ended::run_with(&check, &[(VARIABLE, &self.url)], RUN_WITHIN)
+    }
+
+    /// Writes a file for a database that may lack something.
+    #[track_caller]
+    fn lacking(url: &str, more: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let file = folder.path().join("hotrow.toml");
         let output = ["--output", file.to_str().expect("UTF-8")];
         let ended = run(url, &[&output, more].concat());
-        assert_eq!((ended.code(), ended.output.as_str()), (0, ""), "{ended:?}");
+        assert_eq!(ended.code(), 0, "{ended:?}");
         let text = std::fs::read_to_string(&file).expect("it is written");
-        let written = Self { folder, url: url.to_owned(), text, log: ended.log };
-        let check = ["check", "--config", &written.file().display().to_string()];
-        let checked = Ended::run_with(&check, &[(VARIABLE, url)], SOON);
-        assert_eq!((checked.code(), checked.log.as_str()), (0, ""), "{checked:?}");
-        written
+        Self { folder, url: url.to_owned(), text, log: ended.log, setup: ended.output }
+    }
+
+    /// Returns the text with the settings that it offers behind these headings.
+    fn with_offers(&self, headings: &[&str]) -> String {
+        let is_offered = |part: &str| headings.iter().any(|heading| part.contains(heading));
+        let mut is_wanted = false;
+        let lines = self.text.lines().map(|line| {
+            let setting = line.strip_prefix("# ").filter(|of| {
+                is_wanted = if of.starts_with('[') { is_offered(of) } else { is_wanted };
+                is_wanted && (of.starts_with('[') || of.contains(" = "))
+            });
+            setting.unwrap_or(line)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     fn file(&self) -> PathBuf {

@@ -1,7 +1,7 @@
 //! MariaDB, or MySQL in a run over it.
 
 use super::{Written, assert_has, run};
-use hotrow_testkit::mysql::{SERVICE_USER, Server};
+use hotrow_testkit::mysql::{Flavor, SERVICE_USER, Server};
 
 const TABLES: &str = r#"
     CREATE TABLE users(id BIGINT PRIMARY KEY, email VARCHAR(99) NOT NULL UNIQUE, api_token TEXT);
@@ -41,7 +41,7 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         ],
     );
     assert!(!written.text.contains("hotrow:hotrow"), "{}", written.text);
-    assert_has(written.refusal("bare"), &["ADD PRIMARY KEY (`name`);", "name is only a guess"]);
+    assert_has(written.refusal("bare"), &["add a primary key"]);
     assert_has(written.refusal("ratios"), &["can be written in more than one way"]);
     assert_has(written.refusal("old"), &["ENGINE = InnoDB;"]);
     assert_has(
@@ -85,11 +85,61 @@ fn tables_of_another_database_have_its_name() {
 fn what_the_server_lacks_is_at_the_head_of_the_file() {
     let server = Server::start(&[("binlog-format", "STATEMENT")]);
     server.batch("CREATE TABLE t(id INT PRIMARY KEY)");
-    let written = Written::of(&server.url(), &[]);
+    let written = Written::lacking(&server.url(), &[]);
     let parts =
         ["Before hotrow serve can start", "SET GLOBAL binlog_format = ROW;", "1 of 1 tables"];
     assert_has(&written.text, &parts);
     assert_has(&written.log, &["before hotrow serve can start"]);
+    assert_has(&written.setup, &["SET GLOBAL binlog_format = ROW;\n-- and set it in the"]);
+    let checked = written.check();
+    assert_eq!(checked.code(), 1, "{checked:?}");
+    assert_has(&checked.log, &["the file is fine; the database is not ready", "binlog_format"]);
+}
+
+/// The documented privileges; one of them less is one block with it, and one round.
+#[test]
+fn an_account_is_set_up_in_one_round() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE `it's \"odd\"`(id INT PRIMARY KEY); CREATE TABLE t(id INT PRIMARY KEY)",
+    );
+    let database = server.database();
+    let monitor = match server.flavor() {
+        Flavor::MariaDb => "BINLOG MONITOR",
+        Flavor::MySql => "REPLICATION CLIENT",
+    };
+    for (i, withheld) in ["", "REPLICATION SLAVE", monitor, "SELECT"].into_iter().enumerate() {
+        let user = format!("account{i}");
+        server.batch(&format!("CREATE USER {user}@'%' IDENTIFIED BY 'pw'"));
+        for (privilege, place) in
+            [("REPLICATION SLAVE", "*.*"), (monitor, "*.*"), ("SELECT", &format!("{database}.*"))]
+        {
+            if privilege != withheld {
+                server.batch(&format!("GRANT {privilege} ON {place} TO {user}@'%'"));
+            }
+        }
+        let url = server.url_for(&user, "pw");
+        if withheld.is_empty() {
+            Written::of(&url, &[]);
+            continue;
+        }
+        let grants = [withheld, &format!("TO '{user}'@'%';")];
+        if withheld == "SELECT" {
+            // The server lets nobody in who may read nothing there.
+            let by = ["--role", &user, "--apply", "--yes"];
+            let applied = Written::lacking(&server.superuser_url(), &by);
+            assert_has(&applied.log, &grants);
+            Written::of(&url, &[]);
+            continue;
+        }
+        let applied = Written::lacking(&url, &["--apply", &server.superuser_url(), "--yes"]);
+        assert_has(&applied.log, &grants);
+        assert_eq!((applied.setup.as_str(), applied.check().code()), ("", 0), "{withheld}");
+    }
+    // One that does not exist yet gets no password.
+    let other = Written::lacking(&server.superuser_url(), &["--role", "new_one"]);
+    let parts = ["CREATE USER 'new_one'@'%' ACCOUNT LOCK;", "REPLICATION SLAVE", "SELECT"];
+    assert_has(&other.setup, &parts);
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! SQLite files, and what does not depend on the engine.
 
+use std::path::Path;
+use std::process::Command;
+
 use super::{RUN_WITHIN, Written, assert_has, run};
-use hotrow_testkit::harness::{Database, Ended};
+use hotrow_testkit::harness::{Account, Database, Ended};
 
 const SCHEMA: &str = r#"
     CREATE TABLE products(id INTEGER PRIMARY KEY, name TEXT, password_hash TEXT, apiKey TEXT);
@@ -43,13 +46,14 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
             "exclude = [\"password_hash\", \"apiKey\"]",
             "# products: table, about 7 rows; key id (INTEGER)\n",
             "table = \"We \\\"quoted\\\" it. [x]\"\nkey = \"k\\\"ey\"\n",
-            "# watch = \"triggers\"\n",
+            "\nwatch = \"triggers\"\n",
+            "\nallow_min_position = true\n",
             "url = \"${DATABASE_URL}\"",
         ],
     );
     let bare = written.refusal("bare");
-    assert_has(bare, &["(a) is not unique", "CREATE UNIQUE INDEX \"bare_a\" ON \"bare\"(\"a\");"]);
-    assert_has(bare, &["a is only a guess"]);
+    assert_has(bare, &["no columns of `bare` are known to be unique", "name its columns in `key`"]);
+    assert!(!written.text.contains("[collections.bare]\n# key"), "no guess: {}", written.text);
     assert_has(written.refusal("ratios"), &["floating-point number"]);
     assert_has(written.refusal("loose"), &["values can be of any type", "key_type"]);
     assert_has(
@@ -68,8 +72,8 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         "/gr_e/1",
         "/line_break/1",
     ]);
-    // The printed remedy works.
-    database.execute("CREATE UNIQUE INDEX \"bare_a\" ON \"bare\"(\"a\")");
+    // With what the reason asks for.
+    database.execute("DROP TABLE bare; CREATE TABLE bare(a INTEGER PRIMARY KEY, b TEXT)");
     database.execute("INSERT INTO bare VALUES (3, 'b')");
     let again = Written::of(&url(&database), &["--tables", "bare"]);
     again.assert_serves(&["/bare/3"]);
@@ -95,6 +99,55 @@ fn nothing_in_the_database_is_changed() {
     let before = objects();
     Written::of(&url(&database), &[]);
     assert_eq!(objects(), before);
+}
+
+#[test]
+fn the_mode_of_the_file_is_set_only_when_asked() {
+    let database = Database::with_products(1);
+    let mode = |wanted: &str| -> String {
+        let sql = format!("PRAGMA journal_mode{wanted}");
+        database.connection.query_row(&sql, [], |row| row.get(0)).expect("a mode")
+    };
+    assert_eq!(mode(" = DELETE"), "delete");
+    let lacking = Written::lacking(&url(&database), &[]);
+    assert_eq!(lacking.setup, "PRAGMA journal_mode = WAL;\n");
+    let checked = lacking.check();
+    assert_eq!(checked.code(), 1, "{checked:?}");
+    assert_has(&checked.log, &["the database is not ready", "needs WAL"]);
+    assert_eq!(mode(""), "delete");
+    let applied = Written::lacking(&url(&database), &["--apply", "--yes"]);
+    assert_eq!((applied.setup.as_str(), applied.check().code()), ("", 0));
+    let now: String =
+        database.another().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
+    assert_eq!(now, "wal");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_has_no_triggers_and_no_positions() {
+    let Some(account) = Account::unprivileged() else { return };
+    let database = Database::with_products(1);
+    database.execute("PRAGMA journal_mode = DELETE");
+    account.own(database.folder(), 0o555, 0o444);
+    let written = account.run(&["init", "--from", &url(&database)], RUN_WITHIN);
+    assert_eq!(written.code(), 0, "{written:?}");
+    assert_has(&written.output, &["\nwatch = \"none\"\n", "cannot be written to"]);
+    assert!(!written.output.contains("allow_min_position"), "{written:?}");
+}
+
+#[test]
+fn example_clients_run_against_what_is_written() {
+    let database = Database::with_products(2);
+    let server = Written::of(&url(&database), &[]).serve();
+    for client in ["curl/read.sh", "python/read.py"] {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        let mut command = Command::new(examples.join(client));
+        command.args(["products", "1"]).env_remove("HOTROW_KEY").env("no_proxy", "*");
+        command.env("HOTROW_URL", format!("http://{}", server.data));
+        let ran = command.output().expect("it starts");
+        let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success(), "{client}: {ran:?}");
+        assert_has(&printed, &["p1", "\nposition ", "\nunchanged"]);
+    }
 }
 
 #[test]
@@ -141,7 +194,7 @@ fn the_result_as_json() {
         .map(|t| (t["name"].as_str().expect("a name"), t["is_served"].as_bool().expect("a flag")))
         .collect();
     assert_eq!(served, [("bare", false), ("products", true)]);
-    assert_has(tables[0]["reasons"][0]["remedy"].as_str().expect("SQL"), &["CREATE UNIQUE INDEX"]);
+    assert_eq!((&json["setup"], &tables[0]["key"]), (&"".into(), &serde_json::json!([])));
     assert_has(json["file"].as_str().expect("the file"), &["[collections.products]"]);
     assert_eq!(json["tables"][1]["exclude"], serde_json::json!(["password_hash", "apiKey"]));
 }
@@ -158,7 +211,7 @@ fn what_cannot_work_is_refused_with_its_cause() {
         (at("shop.db"), &[][..], 1, "the database has no table"),
         (at("shop.db"), &["--schema", "x"][..], 1, "no schema `x`"),
         ("ftp://secret:pw@h/db".to_owned(), &[][..], 2, "the scheme \"ftp\" is unknown"),
-        ("mongodb://h/db".to_owned(), &[][..], 1, "docs/mongodb.md"),
+        (at("shop.db"), &["--role", "x"][..], 2, "--role is for PostgreSQL"),
     ] {
         let ended = run(&from, more);
         assert_eq!((ended.code(), ended.output.as_str()), (code, ""), "{ended:?}");
@@ -180,7 +233,10 @@ fn without_a_table_to_serve_the_file_says_what_each_needs() {
     database.execute("CREATE TABLE bare(a INTEGER)");
     let ended = run(&url(&database), &[]);
     assert_eq!(ended.code(), 1, "{ended:?}");
-    assert_has(&ended.output, &["0 of 1 tables", "CREATE UNIQUE INDEX", "# [collections.bare]"]);
+    assert_has(
+        &ended.output,
+        &["0 of 1 tables", "name its columns in `key`", "# [collections.bare]"],
+    );
     assert_has(&ended.log, &["no table can be served as it is"]);
 }
 

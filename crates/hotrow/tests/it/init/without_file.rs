@@ -1,7 +1,10 @@
 //! `hotrow serve URL`: a database is served without a file, and nothing is written to it.
 
+use std::time::Instant;
+
 use super::{RUN_WITHIN, assert_has};
 use hotrow_testkit::harness::{Database, Ended, SOON, Server, await_until};
+use hotrow_testkit::mysql::Server as Mysql;
 use hotrow_testkit::postgres::Server as Postgres;
 
 fn shop() -> (Database, String) {
@@ -56,6 +59,53 @@ fn triggers_and_a_lifetime_are_chosen_on_the_command_line() {
     let server = Server::start_without_file(&[&url, "--triggers"], &[]);
     server.await_ready();
     assert!(server.get("/products/1").header("hotrow-position").is_some());
+}
+
+/// From the command to a record takes about half a second on an idle machine, most of it
+/// PostgreSQL's.
+#[test]
+fn a_hundred_tables_are_served_at_once() {
+    let server = Postgres::any();
+    let table = |n| {
+        format!(
+            "CREATE TABLE t{n} (id int PRIMARY KEY, v text); INSERT INTO t{n} VALUES (1, '{n}');"
+        )
+    };
+    server.batch(&(0..100).map(table).collect::<String>());
+    server.batch(
+        "CREATE TYPE size AS ENUM ('s', 'm'); ALTER TABLE t0 ADD size size NOT NULL DEFAULT 's';
+         CREATE PUBLICATION hotrow FOR ALL TABLES",
+    );
+    let start = Instant::now();
+    let service = Server::start_without_file(&[&server.url()], &[]);
+    service.await_ready();
+    assert_eq!(service.get("/t99/1").json()["v"], "99");
+    println!("100 tables of PostgreSQL: {:?}", start.elapsed());
+    assert_has(&service.output(), &["Serving 100 collections", "  and 80 more\n"]);
+    assert_eq!(service.get("/").json()["collections"].as_array().map(Vec::len), Some(100));
+    let description = service.admin_client().get("/openapi.json").json();
+    let record = &description["components"]["schemas"]["t0"];
+    assert_eq!(record["properties"]["size"]["enum"], serde_json::json!(["s", "m"]));
+    assert_eq!(record["examples"][0]["size"], "s");
+    server.batch("UPDATE t99 SET v = 'new'");
+    await_until("the change", SOON, || service.get("/t99/1").json()["v"] == "new");
+}
+
+#[test]
+fn the_tables_of_mariadb_or_mysql_are_served() {
+    let server = Mysql::any();
+    server.batch(
+        "CREATE TABLE products (id int PRIMARY KEY, name text); INSERT INTO products VALUES (1, 'a');
+         CREATE TABLE stock (place varchar(9) COLLATE utf8mb4_bin, item int, n int,
+         PRIMARY KEY (place, item)); INSERT INTO stock VALUES ('BER', 1, 4); CREATE TABLE log (t text)",
+    );
+    let service = Server::start_without_file(&["env:SHOP"], &[("SHOP", &server.url())]);
+    service.await_ready();
+    assert_has(&service.output(), &["Serving 2 collections", "/stock/{place},{item}", "  log ("]);
+    assert_eq!(service.get("/stock/BER,1").json()["n"], 4);
+    assert_eq!(service.get("/products/1").json()["name"], "a");
+    server.batch("UPDATE products SET name = 'b'");
+    await_until("the change", SOON, || service.get("/products/1").json()["name"] == "b");
 }
 
 /// The account may do everything, and is not used for it.

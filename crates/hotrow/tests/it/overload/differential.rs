@@ -76,7 +76,12 @@ fn the_word_any_leaves_only_the_body_open() {
 fn hotrow_and_nginx_answer_as_in_the_table_and_every_difference_has_a_reason() {
     let cases = case::all();
     let database = Database::with_products(RECORDS as u32);
-    let hotrow = Server::start(&Config::new(database.path()).collection("products"));
+    let hotrow = Server::start(
+        &Config::new(database.path())
+            .collection("products")
+            .set("listen.unknown_parameters", "\"ignore\"")
+            .set("listen.http2", "false"),
+    );
     let nginx = Site::start(RECORDS);
     let mut complaints = Vec::new();
     let mut differing = 0;

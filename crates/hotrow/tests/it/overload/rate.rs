@@ -187,9 +187,9 @@ fn a_turn_after_the_deadline_is_not_waited_for() {
         ("limits.rate.even.rate", "\"6/m\""),
         ("limits.rate.even.kind", "\"leaky_bucket\""),
         ("limits.rate.even.max_wait", "\"60s\""),
+        ("limits.request_timeout", "\"5s\""),
     ]);
-    // The turn is ten seconds after the first, and `request_timeout` is five; then twenty, with a
-    // deadline from the client.
+    // The turn is ten seconds after the first; then twenty, with a deadline from the client.
     for headers in [&[][..], &[("Hotrow-Deadline-Ms", "3000")]] {
         let begun = Instant::now();
         let (title, detail) = server.client().get_with("/products/1", headers).problem(503);

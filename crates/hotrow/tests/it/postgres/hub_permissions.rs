@@ -1,4 +1,4 @@
-//! NATS with exactly the permissions that docs/hub.md names, and with one less.
+//! NATS with exactly the permissions that examples/hub/nats.conf has, and with one less.
 
 use crate::postgres::hub::Hub;
 use crate::postgres::shop::Shop;
@@ -7,15 +7,14 @@ use crate::shop::{await_body, cached, path, price_sql, row};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
 
-const DOCUMENT: &str = include_str!("../../../../../docs/hub.md");
+const DOCUMENT: &str = include_str!("../../../../../examples/hub/nats.conf");
 /// What a relay needs only once the stream has a message.
 const LAST_MESSAGE: &str = "STREAM.MSG.GET";
 
 /// Returns the users in the document.
 fn documented() -> String {
-    let (_, rest) = DOCUMENT.split_once("```\nauthorization").expect("the configuration of NATS");
-    let (text, _) = rest.split_once("```").expect("its end");
-    format!("authorization{text}")
+    let (_, users) = DOCUMENT.split_once("authorization").expect("the configuration of NATS");
+    format!("authorization{users}")
 }
 
 /// Returns the lines with a subject of a role.

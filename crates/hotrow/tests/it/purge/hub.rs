@@ -81,21 +81,21 @@ fn a_hidden_change_is_not_purged() {
     site.await_kept(5, Some(0));
     let purges = site.purges();
     let server = &site.database.database.server;
-    site.database.database.hide_commits();
     let sql = format!("{} UPDATE items SET v = 1 WHERE id = 5", Postgres::HIDDEN);
-    std::thread::scope(|threads| {
-        let commit = threads.spawn(|| server.batch(&sql));
-        await_until("the change to be delivered", SOON, || {
-            site.server.metrics().sum("hotrow_followed_changes_hidden_bytes", &[]) > 0.0
-        });
-        // The relay goes on to answer.
-        let messages = site.database.messages();
-        await_until("more messages", SOON, || site.database.messages() > messages + 10);
-        assert!(!commit.is_finished() && site.purges() == purges, "it is not visible yet");
-        assert_eq!(site.version(5), Some(0));
-        site.database.database.show_commits();
-        site.await_version(5, Some(1));
-    });
+    site.database.database.while_hidden(
+        || server.batch(&sql),
+        || {
+            await_until("the change to be delivered", SOON, || {
+                site.server.metrics().sum("hotrow_followed_changes_hidden_bytes", &[]) > 0.0
+            });
+            // The relay goes on to answer.
+            let messages = site.database.messages();
+            await_until("more messages", SOON, || site.database.messages() > messages + 10);
+            assert_eq!(site.purges(), purges, "it is not visible yet");
+            assert_eq!(site.version(5), Some(0));
+        },
+    );
+    site.await_version(5, Some(1));
     site.await_kept(5, Some(1));
     site.await_quiet();
     assert_eq!(site.version(5), Some(1));

@@ -64,6 +64,7 @@ fn purged_urls_have_one_spelling() {
         ("purge.targets.proxy.kind", "\"purge\""),
         ("purge.targets.proxy.url", "\"http://127.0.0.1:1\""),
         ("purge.targets.proxy.purge_all", "\"/all/{collection}\""),
+        ("listen.unknown_parameters", "\"ignore\""),
     ]);
     let server = Server::start(&config);
     let mut client = server.client();

@@ -49,7 +49,6 @@ impl Fixture {
         let made: Value = serde_json::from_str(&made.output).expect("a key");
         let text = |name: &str| made[name].to_string();
         let config = with_all_capabilities(Config::new(database.path()))
-            .set("listen.http2", "true")
             .set("listen.unix", &path("data.sock"))
             .set("listen.tls.cert", &path("cert.pem"))
             .set("listen.tls.key", &path("key.pem"))

@@ -56,7 +56,7 @@ fn server() -> (Server, String) {
     (server, url)
 }
 
-/// Starts a feed that checks the catalogue only after a doubt.
+/// Starts a feed that checks the catalogue only where a change requires it.
 fn feed(url: String) -> Feed {
     let mut config = config(url, &SERVED);
     config.server.schema_poll = std::time::Duration::from_secs(3600);

@@ -113,8 +113,8 @@ fn cascades_reach_the_children() {
     }
 }
 
-/// Keys above the collection's table that no look at the catalogue finds: it is looked at after a
-/// doubt only.
+/// Keys above the collection's table that no look at the catalogue finds: it is looked at only
+/// after what requires that.
 #[test]
 fn keys_that_exist_for_a_moment_cascade_to_the_children() {
     let server = Server::start_as(Flavor::MySql, &[("innodb-native-foreign-keys", "ON")]);
@@ -150,7 +150,7 @@ fn keys_that_exist_for_a_moment_cascade_to_the_children() {
         server.batch(&sql);
         assert_eq!(server.query(&format!("SELECT COUNT(*) FROM sub WHERE id = {gone}")), "0");
         // One is not enough: that may be of the first definition alone. A flush without a mark is
-        // that of the check after the doubt, which finds the key or the table renamed.
+        // that of the recheck, which finds the key or the table renamed.
         feed.sink.wait(&format!("flushes by {sql}"), |events| {
             let flushes = events[from..].iter().filter_map(|event| match event {
                 Event::Flush(_, _, mark) => Some(mark.is_some()),
@@ -160,7 +160,7 @@ fn keys_that_exist_for_a_moment_cascade_to_the_children() {
             (marked.len() >= 2 || !found.is_empty()).then_some(())
         });
     }
-    // By the table's new name, which the check after the doubt finds.
+    // By the table's new name, which the recheck finds.
     let from = feed.sink.len();
     server.batch("DELETE FROM other WHERE id = 4");
     feed.sink.wait("a flush by the delete", |events| {

@@ -24,7 +24,7 @@ fn wait_for_keys(feed: &Feed, server: &Server, sql: &str) {
     }
 }
 
-/// Starts a feed that checks the catalogue only after a doubt.
+/// Starts a feed that checks the catalogue only where a change requires it.
 fn without_poll(server: &Server, collections: &[&str]) -> Feed {
     let mut config = config(server.url(), collections);
     config.server.schema_poll = Duration::from_secs(3600);

@@ -116,7 +116,7 @@ fn invalid_options_are_refused() {
         ("--for w12 --cache-s 0", "cache time of 0 s: must be 1 to"),
         ("--for w10 --upstream-keepalive 0", "upstream keep-alive of 0 connections"),
         ("--for w10 --folder $HOME", "contains a $, which nginx takes for a variable"),
-        ("--for w10 --listen 0", "--listen <PORT>"),
+        ("--for w10 --listen 0", "must be a whole number from 1 to 65535"),
         ("--for w10 --key k", "--certificate <FILE>"),
     ] {
         let out = hotrow(folder.path(), arguments);

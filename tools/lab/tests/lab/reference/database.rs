@@ -132,7 +132,7 @@ fn rows_come_from_postgresql_by_every_method() {
         await_until("it to be missed", SOON, || {
             client.get(&format!("/db?via={way}")).status == 503
         });
-        let (_, detail) = client.get(&format!("/db?via={way}")).problem(503);
+        let (_, detail) = client.get(&format!("/db?via={way}")).plain_problem(503);
         assert!(!detail.contains("127.0.0.1"), "internal errors are not shown: {detail}");
     }
     postgres.restart();

@@ -51,7 +51,7 @@ fn invalid_arguments_are_refused_with_a_reason() {
         (&[&url, "http://127.0.0.2/"], "not the same server"),
         (&["x*http://a/", &url], "weight"),
         (&["--timeout", "0s", &url], "--timeout must be longer"),
-        (&["--expect-status", "99", &url], "200..=999"),
+        (&["--expect-status", "99", &url], "from 200 to 999"),
         (&["-n", "0", "-d", "1s", &url], "--requests 0 sends nothing"),
         (&["--slo", "p99=5ms", &url], "compares nothing"),
         (&["--slo", "p99<5", &url], "us, ms or s"),

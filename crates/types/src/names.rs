@@ -4,17 +4,23 @@
 const NEAREST_SHOWN_MAX: usize = 3;
 
 /// Returns the names most similar to `name`, best first; empty if none is close.
-#[must_use]
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     // A third of the letters may differ: enough for a typo, too little for another word.
     let reach = name.chars().count().clamp(3, 30) / 3;
     let mut near: Vec<(usize, &str)> = known
         .iter()
-        .map(|k| (edit_distance(name, k), *k))
+        .map(|k| (if letters(name) == letters(k) { 1 } else { edit_distance(name, k) }, *k))
         .filter(|(distance, _)| *distance <= reach)
         .collect();
     near.sort_unstable();
     near.into_iter().take(NEAREST_SHOWN_MAX).map(|(_, k)| k).collect()
+}
+
+/// Returns the letters in alphabetical order: exchanged ones are one mistake.
+fn letters(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = word.chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// Returns the number of insertions, deletions and replacements between two words (Levenshtein, two
@@ -45,6 +51,7 @@ mod tests {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("same", "same"), 0);
         assert_eq!(nearest("capasity", &["capacity", "ttl"]), ["capacity"]);
+        assert_eq!(nearest("nwe", &["key", "new"]), ["new"]);
         assert!(nearest("zzz", &["capacity", "ttl"]).is_empty());
     }
 }

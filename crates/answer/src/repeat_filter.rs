@@ -6,7 +6,7 @@
 /// asked no more. Of the others the hash is searched for among those of the batch: the repeated
 /// ids, and one new id in 32 to 16.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct RepeatFilter {
     /// A power of two of words.
     bits: Vec<u64>,
 }
@@ -16,7 +16,7 @@ const WORD: usize = u64::BITS as usize;
 /// Least bits for each hash.
 const BITS_PER_HASH: usize = 16;
 
-impl Seen {
+impl RepeatFilter {
     /// Allocates for this number of hashes.
     pub(crate) fn with_capacity(hashes: usize) -> Self {
         Self { bits: vec![0; words(hashes)] }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn what_was_noted_is_seen_and_most_else_is_not() {
         for capacity in [0, 1, 100, 1_000] {
-            let mut seen = Seen::with_capacity(capacity);
+            let mut seen = RepeatFilter::with_capacity(capacity);
             let mut hashes = Vec::new();
             let mut false_positives = 0;
             for number in 0..1_000 {
