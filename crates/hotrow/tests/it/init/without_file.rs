@@ -25,7 +25,7 @@ fn the_tables_of_a_file_are_served_and_the_file_stays_as_it_is() {
     let before = std::fs::read(database.path()).unwrap();
     let server = Server::start_without_file(&[&url], &[]);
     server.await_ready();
-    let output = server.output();
+    let output = screen(&server);
     let address = server.data;
     assert_has(
         &output,
@@ -46,12 +46,18 @@ fn the_tables_of_a_file_are_served_and_the_file_stays_as_it_is() {
     await_until("the change", SOON, || server.get("/products/1").json()["name"] == "b");
 }
 
+/// Returns what a server has printed, after its last line.
+fn screen(server: &Server) -> String {
+    await_until("the screen", SOON, || server.output().contains("--output hotrow.toml\n"));
+    server.output()
+}
+
 #[test]
 fn triggers_and_a_lifetime_are_chosen_on_the_command_line() {
     let (database, url) = shop();
     let server = Server::start_without_file(&["env:SHOP", "--ttl", "10m"], &[("SHOP", &url)]);
     server.await_ready();
-    assert_has(&server.output(), &["hotrow init --from env:SHOP"]);
+    assert_has(&screen(&server), &["hotrow init --from env:SHOP"]);
     assert_eq!(server.get("/products/1").json()["name"], "a");
     database.execute("UPDATE products SET name = 'b'");
     assert_eq!(server.get("/products/1").json()["name"], "a", "within its lifetime");
@@ -81,7 +87,7 @@ fn a_hundred_tables_are_served_at_once() {
     service.await_ready();
     assert_eq!(service.get("/t99/1").json()["v"], "99");
     println!("100 tables of PostgreSQL: {:?}", start.elapsed());
-    assert_has(&service.output(), &["Serving 100 collections", "  and 80 more\n"]);
+    assert_has(&screen(&service), &["Serving 100 collections", "  and 80 more\n"]);
     assert_eq!(service.get("/").json()["collections"].as_array().map(Vec::len), Some(100));
     let description = service.admin_client().get("/openapi.json").json();
     let record = &description["components"]["schemas"]["t0"];
@@ -101,7 +107,7 @@ fn the_tables_of_mariadb_or_mysql_are_served() {
     );
     let service = Server::start_without_file(&["env:SHOP"], &[("SHOP", &server.url())]);
     service.await_ready();
-    assert_has(&service.output(), &["Serving 2 collections", "/stock/{place},{item}", "  log ("]);
+    assert_has(&screen(&service), &["Serving 2 collections", "/stock/{place},{item}", "  log ("]);
     assert_eq!(service.get("/stock/BER,1").json()["n"], 4);
     assert_eq!(service.get("/products/1").json()["name"], "a");
     server.batch("UPDATE products SET name = 'b'");
