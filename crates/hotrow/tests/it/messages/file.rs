@@ -9,7 +9,7 @@ use hotrow_testkit::postgres::Server as Postgres;
 use super::{Mistake, check};
 
 /// Texts, with `{db}` for a connection string that is right, and what standard error says. `ss` and
-/// `p4` are parts of a password.
+/// `hush` are parts of a password.
 const FILES: &[Mistake] = &[
     (
         "[limits]\nreads_in_flight = 2",
@@ -19,17 +19,20 @@ const FILES: &[Mistake] = &[
     ("[tls]\ncert = 'a'", "tls: unknown table; it belongs to [admin] or [listen]"),
     ("[source]\nurl = '{db}'\n[collections.product]", "; did you mean `products`?"),
     ("[source]\nurl = '{db}'\n[collections.a]\ntable = 'prodcuts'", "; did you mean `products`?"),
-    ("[source]\nurl = 'postgres://u:p4@ss@h/d'", "source.url: the connection string has `@`, `/`,"),
-    ("[source]\nurl = 'postgres://u:p4/ss@h/d'", "must be percent-encoded (%40, %2F, %23, %3F)"),
+    (
+        "[source]\nurl = 'postgres://u:hush@ss@h/d'",
+        "source.url: the connection string has `@`, `/`,",
+    ),
+    ("[source]\nurl = 'postgres://u:hush/ss@h/d'", "must be percent-encoded (%40, %2F, %23, %3F)"),
     ("[source]\nurl = 'postgres://u:4/ss@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'postgres://u:p4#ss@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'postgres://u:p4?ss=1@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'mysql://u:p4@ss@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'postgres://u:hush#ss@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'postgres://u:hush?ss=1@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'mysql://u:hush@ss@h/d'", "must be percent-encoded"),
     ("[source]\nurl = 'mysql://u:4/ss@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'mysql://u:p4#ss@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'mongodb://u:p4@ss@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'mysql://u:hush#ss@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'mongodb://u:hush@ss@h/d'", "must be percent-encoded"),
     ("[source]\nurl = 'mongodb://u:4/ss@h/d'", "must be percent-encoded"),
-    ("[source]\nurl = 'mongodb://u:p4#ss@h/d'", "must be percent-encoded"),
+    ("[source]\nurl = 'mongodb://u:hush#ss@h/d'", "must be percent-encoded"),
 ];
 
 /// Returns what `hotrow serve` says of a file.
@@ -51,7 +54,7 @@ fn files() {
     let url = format!("sqlite:{}", database.path().display());
     check(FILES, |text| {
         let log = refusal(&text.replace("{db}", &url));
-        assert!(!log.contains("p4") && !log.contains("ss@"), "{text}: {log}");
+        assert!(!log.contains("hush") && !log.contains("ss@"), "{text}: {log}");
         log
     });
 }
