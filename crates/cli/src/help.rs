@@ -83,11 +83,11 @@ impl Program {
             let (text, exit) = match error.kind() {
                 ErrorKind::DisplayVersion => (error.to_string(), Exit::Fine),
                 ErrorKind::DisplayHelp if is_complete => {
-                    (command.clone().render_long_help().to_string(), Exit::Fine)
+                    (wrapped(&command.clone().render_long_help().to_string()), Exit::Fine)
                 }
-                ErrorKind::DisplayHelp => (command.clone().render_help().to_string(), Exit::Fine),
+                ErrorKind::DisplayHelp => (screen(command), Exit::Fine),
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    (command.clone().render_help().to_string(), Exit::Usage)
+                    (screen(command), Exit::Usage)
                 }
                 _ => (self.refusal(&error, command), Exit::Usage),
             };
@@ -185,9 +185,34 @@ fn with_help(mut command: Command, groups: &[Group]) -> Command {
 
 /// Returns whether `-h` is one screen.
 fn fits(command: &Command) -> bool {
-    let help = command.clone().render_help().to_string();
-    let rows = |line: &str| line.chars().count().div_ceil(COLUMNS).max(1);
-    help.lines().map(rows).sum::<usize>() <= SCREEN_LINES_MAX
+    screen(command).lines().count() <= SCREEN_LINES_MAX
+}
+
+/// Returns the text of `-h`.
+fn screen(command: &Command) -> String {
+    wrapped(&command.clone().render_help().to_string())
+}
+
+/// Breaks lines at [`COLUMNS`], between words. Further lines begin where the text does: in a list of
+/// terms, behind the term.
+fn wrapped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let begin = line.len() - line.trim_start().len();
+        let column = line[begin..]
+            .find("  ")
+            .map_or(begin, |end| line.len() - line[begin + end..].trim_start().len());
+        let mut rest = line.to_owned();
+        while let Some((end, _)) = rest.char_indices().nth(COLUMNS)
+            && let Some(space) = rest[..end].rfind(' ').filter(|space| *space > column)
+        {
+            out.push_str(&format!("{}\n", rest[..space].trim_end()));
+            rest = format!("{:column$}{}", "", &rest[space + 1..]);
+        }
+        out.push_str(&rest);
+        out.push('\n');
+    }
+    out
 }
 
 /// Returns the commands by group.

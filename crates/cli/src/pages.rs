@@ -129,7 +129,8 @@ mod tests {
             .about("Serve records")
             .arg(Arg::new("config").long("config").help("The file"))
             .after_help(
-                "Examples:\n  some serve --config 'a\\b'\n  some serve .x\n\nExit status:\n  0: fine",
+                "Examples:\n  some serve --config 'a\\b'\n  some serve .x\n\n\
+                 Exit status:\n  0: fine",
             );
         let hidden = Command::new("pages").hide(true);
         let program = Command::new("some").version("1.2.3").about("A program").subcommand(serve);

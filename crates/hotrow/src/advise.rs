@@ -27,7 +27,8 @@ pub struct AdviseArgs {
     #[arg(long)]
     json: bool,
     /// Time for the whole exchange
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = hotrow_cli::positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(value_parser = hotrow_cli::positive_duration)]
     timeout: Duration,
     /// Connection and headers.
     #[command(flatten)]

@@ -40,7 +40,8 @@ pub struct HealthArgs {
     #[arg(long)]
     ready: bool,
     /// Time for the whole probe
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = hotrow_cli::positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(value_parser = hotrow_cli::positive_duration)]
     timeout: Duration,
     /// Options of HTTPS.
     #[command(flatten)]

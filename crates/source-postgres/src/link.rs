@@ -193,8 +193,8 @@ fn session_finding(e: &WireError, user: &str) -> Option<Finding> {
         "42501" => Finding::new(
             format!("user `{user}` may not replicate"),
             format!(
-                "ALTER ROLE {} REPLICATION;\nor, on a managed service, grant its own role for that, \
-                 such as rds_replication",
+                "ALTER ROLE {} REPLICATION;\nor, on a managed service, grant its own role for \
+                 that, such as rds_replication",
                 quote_identifier(user)
             ),
         ),

@@ -17,7 +17,10 @@ pub enum KeyError {
     #[error("the id contains a NUL byte, which no key can")]
     Nul,
     /// Wrong number of columns.
-    #[error("the id has {}, this collection's key has {want}; separate them with commas", counted(*got))]
+    #[error(
+        "the id has {}, this collection's key has {want}; separate them with commas",
+        counted(*got)
+    )]
     Parts {
         /// Parts in the key of this collection.
         want: usize,

@@ -46,8 +46,8 @@ Exit status of hotrow load:
     written.
   2: wrong usage.
   3: an objective was missed, or is inconclusive: missed while the generator was the limit and
-    may have caused it. It cannot have caused errors and refusals of the target, nor service times if
-    it only sent late.
+    may have caused it. It cannot have caused errors and refusals of the target, nor service times
+    if it only sent late.
   130: interrupted; the result so far is printed.";
 
 /// Arguments of `load`.
@@ -225,8 +225,8 @@ const COMPARE_EXAMPLES: &str = "Examples:
 
 /// Options about a target, which a calibration refuses.
 const NOT_CALIBRATED: &str = "urls duration requests rate arrivals no_keepalive pipeline \
-    streams http2 method header body form ids ids_file distribution warmup timeout expect_status seed \
-    unix_socket token_file cacert insecure cert key slo hdr csv html percentiles confirm";
+    streams http2 method header body form ids ids_file distribution warmup timeout expect_status \
+    seed unix_socket token_file cacert insecure cert key slo hdr csv html percentiles confirm";
 
 /// The objectives of one `--slo`, as one value.
 #[derive(Clone, Debug, Default)]

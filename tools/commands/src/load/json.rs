@@ -166,7 +166,9 @@ fn generator(outcome: &Outcome, headroom: Option<&Headroom>) -> Value {
         "unread_share": outcome.unread_share().map(|share| rounded(share, 4)),
         "limited": outcome.limit().is_generator(),
         // Null without a calibration for this kind of run.
-        "headroom": headroom.map(|h| Headroom { used_share: rounded(h.used_share, 4), ..h.clone() }),
+        "headroom": headroom.map(|headroom| {
+            Headroom { used_share: rounded(headroom.used_share, 4), ..headroom.clone() }
+        }),
     })
 }
 

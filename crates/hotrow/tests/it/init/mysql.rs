@@ -125,7 +125,7 @@ fn an_account_is_set_up_in_one_round() {
         }
         let grants = [withheld, &format!("TO '{user}'@'%';")];
         if withheld == "SELECT" {
-            // The server lets nobody in who may read nothing there.
+            // The server refuses an account that may read nothing there.
             let by = ["--role", &user, "--apply", "--yes"];
             let applied = Written::lacking(&server.superuser_url(), &by);
             assert_has(&applied.log, &grants);

@@ -101,9 +101,11 @@ fn a_hundred_tables_are_served_at_once() {
 fn the_tables_of_mariadb_or_mysql_are_served() {
     let server = Mysql::any();
     server.batch(
-        "CREATE TABLE products (id int PRIMARY KEY, name text); INSERT INTO products VALUES (1, 'a');
+        "CREATE TABLE products (id int PRIMARY KEY, name text);
+         INSERT INTO products VALUES (1, 'a');
          CREATE TABLE stock (place varchar(9) COLLATE utf8mb4_bin, item int, n int,
-         PRIMARY KEY (place, item)); INSERT INTO stock VALUES ('BER', 1, 4); CREATE TABLE log (t text)",
+         PRIMARY KEY (place, item)); INSERT INTO stock VALUES ('BER', 1, 4);
+         CREATE TABLE log (t text)",
     );
     let service = Server::start_without_file(&["env:SHOP"], &[("SHOP", &server.url())]);
     service.await_ready();
