@@ -188,8 +188,7 @@ impl Router {
         let Some(path) = path.strip_prefix('/') else { return without_path(method, path) };
         let (name, id) = path.split_once('/').map_or((path, None), |(name, id)| (name, Some(id)));
         if name.is_empty() {
-            let is_index = id.is_none();
-            return if is_index { fixed(method, Route::Index) } else { Err(HttpError::NoSuchPath) };
+            return id.map_or(fixed(method, Route::Index), |_| Err(HttpError::NoSuchPath));
         }
         let reads = matches!(*method, Method::GET | Method::HEAD);
         if id.is_some_and(|id| id.contains('/')) {

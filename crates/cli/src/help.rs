@@ -193,15 +193,13 @@ fn screen(command: &Command) -> String {
     wrapped(&command.clone().render_help().to_string())
 }
 
-/// Breaks lines at [`COLUMNS`], between words. Further lines begin where the text does: in a list of
-/// terms, behind the term.
+/// Breaks lines at [`COLUMNS`]. Further lines begin where the text does, behind a term.
 fn wrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         let begin = line.len() - line.trim_start().len();
-        let column = line[begin..]
-            .find("  ")
-            .map_or(begin, |end| line.len() - line[begin + end..].trim_start().len());
+        let term = line[begin..].find("  ").map_or(0, |end| begin + end);
+        let column = line.len() - line[term..].trim_start().len();
         let mut rest = line.to_owned();
         while let Some((end, _)) = rest.char_indices().nth(COLUMNS)
             && let Some(space) = rest[..end].rfind(' ').filter(|space| *space > column)

@@ -51,8 +51,8 @@ pub fn discover(
     let config = Arc::new(config);
     let names: Vec<TableName> = tables.iter().map(name).collect();
     let checked = background.run(async move {
-        let targets = (&readers, &for_feed);
-        preflight::within(limit, check(session, &config, targets, &names, &asked)).await
+        let checks = check(session, &config, &readers, &for_feed, &names, &asked);
+        preflight::within(limit, checks).await
     })?;
     let unknown = request.unknown(&tables);
     Ok(Discovered {
@@ -133,7 +133,8 @@ struct Findings {
 async fn check(
     mut session: Session,
     config: &Config,
-    (target, for_feed): (&Target, &Target),
+    target: &Target,
+    for_feed: &Target,
     names: &[TableName],
     request: &Request,
 ) -> Result<Findings, OpenError> {

@@ -49,15 +49,13 @@ impl DefaultKeys {
 
 /// Returns the finding about a table that has no key to serve it by.
 pub fn none(spec: &CollectionConfig) -> Finding {
-    let what = format!(
-        "collection `{}`: no columns of `{}` are known to be unique together and \
-         required",
-        spec.name, spec.table
-    );
     Finding::new(
-        what,
-        "add a primary key, or a unique index over columns that are NOT NULL, and \
-         name its columns in `key`",
+        format!(
+            "collection `{}`: no columns of `{}` are known to be unique together and required",
+            spec.name, spec.table
+        ),
+        "add a primary key, or a unique index over columns that are NOT NULL, and name its \
+         columns in `key`",
     )
 }
 

@@ -71,8 +71,9 @@ pub(super) async fn findings(
 fn is_granted(grants: &[String], privilege: &str, place: &str) -> bool {
     let place = format!(" ON {place} TO ");
     grants.iter().any(|grant| {
-        grant.split_once(&place).is_some_and(|(privileges, _)| {
-            privileges == "GRANT ALL PRIVILEGES" || privileges.contains(privilege)
+        let privileges = grant.split_once(&place).and_then(|(all, _)| all.strip_prefix("GRANT "));
+        privileges.is_some_and(|all| {
+            all.split(", ").any(|one| one == "ALL PRIVILEGES" || one == privilege)
         })
     })
 }
@@ -90,9 +91,11 @@ mod tests {
     #[test]
     fn grants_are_found_where_they_count() {
         let grants = ["GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `a`@`%`"];
-        let grants = grants.map(str::to_owned);
+        let mut grants = grants.map(str::to_owned);
         assert!(is_granted(&grants, "REPLICATION SLAVE", "*.*"));
         assert!(!is_granted(&grants, "REPLICATION CLIENT", "*.*"));
+        grants[0] = grants[0].replace("SLAVE", "SLAVE ADMIN");
+        assert!(!is_granted(&grants, "REPLICATION SLAVE", "*.*"), "another privilege");
         let all = ["GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`".to_owned()];
         assert!(is_granted(&all, "SELECT", "`shop`.*") && !is_granted(&all, "SELECT", "*.*"));
         assert_eq!(pattern("my_`shop"), "`my\\_``shop`");

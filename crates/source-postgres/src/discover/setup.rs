@@ -139,7 +139,8 @@ impl Findings {
     }
 
     /// Checks the publication for each table alone: a finding may apply to some tables only, to
-    /// those of another owner or to partitioned ones.
+    /// those of another owner or to partitioned ones. What applies to all is left to the start,
+    /// which reports it with its SQL.
     async fn publish_alone(
         &mut self,
         client: &Client,

@@ -9,6 +9,8 @@ use super::args::LoadArgs;
 
 /// Time after which a cache is no longer expected to be warm, and a run is forgotten.
 const WARM_S: u64 = 24 * 3600;
+/// Most runs that are kept; beyond them any is forgotten.
+const RUNS_MAX: usize = 1_000;
 /// File beside the calibrations, with a hash of each run: URLs may have secrets.
 const FILE: &str = "runs.json";
 
@@ -27,12 +29,14 @@ pub(super) fn note(
     let mut hasher = DefaultHasher::new();
     let ids = format!("{:?} {:?} {:?}", target.ids, target.ids_file, target.distribution);
     (url, ids, target.seed).hash(&mut hasher);
-    let run = format!("{:016x}", hasher.finish());
     let file = calibration?.with_file_name(FILE);
     let read = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let mut runs: BTreeMap<String, u64> = read.unwrap_or_default();
-    let before = runs.insert(run, now_unix_s);
+    let before = runs.insert(format!("{:016x}", hasher.finish()), now_unix_s);
     runs.retain(|_, at| now_unix_s.saturating_sub(*at) < WARM_S);
+    if runs.len() > RUNS_MAX {
+        runs.pop_first();
+    }
     // Plain data serializes. Without a cache folder the next run has no note.
     let text = serde_json::to_string(&runs).ok()?;
     let _ = file.parent().map(std::fs::create_dir);

@@ -56,11 +56,10 @@ impl CollectionFrame<'_> {
         if is_wide {
             room.width = beside.width;
         }
-        let memory = ("answered from memory", &self.collection.memory);
-        let database = ("read from the database", &self.collection.database);
-        chart(memory, take(&mut room, CHART_ROWS + 2), &mut buffer);
+        let Collection { memory, database, .. } = self.collection;
+        chart("answered from memory", memory, take(&mut room, CHART_ROWS + 2), &mut buffer);
         let right = if is_wide { &mut beside } else { &mut room };
-        chart(database, take(right, CHART_ROWS + 2), &mut buffer);
+        chart("read from the database", database, take(right, CHART_ROWS + 2), &mut buffer);
         let refusals = self.refusals();
         write(&refusals, take(right, refusals.len() as u16 + 1), &mut buffer);
         write(&self.keys(), room, &mut buffer);
@@ -123,7 +122,7 @@ fn write(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) {
 }
 
 /// Draws a title with the last and the highest value, and the values.
-fn chart((what, values): (&str, &Vec<Option<f64>>), mut area: Rect, buffer: &mut Buffer) {
+fn chart(what: &str, values: &[Option<f64>], mut area: Rect, buffer: &mut Buffer) {
     let most = values.iter().flatten().copied().fold(0.0, f64::max);
     let last = shown(values.last().copied().flatten(), number);
     let head = format!("{last} a second {what}; highest {}", number(most));
