@@ -235,7 +235,7 @@ pub(crate) async fn read_by_alias(
     let alias = alias.ok_or(HttpError::NoSuchPath)?;
     let budgets = &reads.budgets;
     let row_bytes = budgets.row_bytes(alias.settings.of);
-    let demand = after_look(reads, alias.settings.of, demand).await;
+    let demand = after_look(reads, alias.settings.of, demand).await?;
     let mut attempts = AliasAttempts::new(demand.mode);
     let mut answers: Vec<Option<(Record, Provenance)>> = vec![None; aliases.len()];
     let mut open: Vec<usize> = (0..aliases.len()).collect();
@@ -296,14 +296,14 @@ async fn after_look<'a>(
     reads: &Reads,
     of: CollectionId,
     demand: AliasDemand<'a>,
-) -> AliasDemand<'a> {
+) -> Result<AliasDemand<'a>, HttpError> {
     if demand.wanted != Some(LeastPosition::Now) {
-        return demand;
+        return Ok(demand);
     }
     let until = Instant::now() + demand.deadline.since(Nanos::now());
     let wait_max = reads.limits.position_wait;
-    let mode = position::strict_mode(&reads.fetcher, of, until, wait_max).await;
-    AliasDemand { mode, wanted: None, ..demand }
+    let mode = position::strict_mode(&reads.fetcher, of, until, wait_max).await?;
+    Ok(AliasDemand { mode, wanted: None, ..demand })
 }
 
 /// Looks up keys of one collection for one attempt.

@@ -86,7 +86,7 @@ pub(crate) async fn read_at_least(
     let wanted = match wanted {
         LeastPosition::At(wanted) => wanted,
         LeastPosition::Now => {
-            let mode = strict_mode(fetcher, id, until, wait_max).await;
+            let mode = strict_mode(fetcher, id, until, wait_max).await?;
             traced.into_iter().for_each(|waiting| waiting.trace().note_position(is_passed(mode)));
             let found =
                 read_strictly((fetcher, cache), sought, (mode, deadline), &mut size).await?;
@@ -135,16 +135,20 @@ async fn read_once(
 
 /// Waits until the feed has passed a look that is sent from now on, at most `wait_max`. Returns the
 /// mode of the lookups: memory may answer, or only a read that begins now.
+///
+/// # Errors
+/// 400: the database allows no strict answers.
 pub(crate) async fn strict_mode(
     fetcher: &Fetcher,
     id: CollectionId,
     until: Instant,
     wait_max: Duration,
-) -> ReadMode {
+) -> Result<ReadMode, HttpError> {
     let wait = fetcher.of(id).looks.wait(Nanos::now());
     match tokio::time::timeout_at(until.min(Instant::now() + wait_max), wait).await {
-        Ok(LookEnd::Passed(since)) => ReadMode::Strict(since),
-        Ok(LookEnd::NotFollowed) | Err(_) => ReadMode::Revalidate,
+        Ok(LookEnd::Passed(since)) => Ok(ReadMode::Strict(since)),
+        Ok(LookEnd::NotFollowed) | Err(_) => Ok(ReadMode::Revalidate),
+        Ok(LookEnd::Refused(why)) => Err(HttpError::BadHeader(why)),
     }
 }
 

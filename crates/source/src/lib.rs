@@ -313,6 +313,9 @@ pub trait Sink: Send + Sync + 'static {
     fn looks(&self) -> Option<&Looks> {
         None
     }
+    /// Reports where the log ended at a look that was sent at `sent_at`, to a sink whose changes
+    /// come from elsewhere: it knows when they have passed that point.
+    fn looked(&self, _sent_at: Nanos, _end: Position) {}
 }
 
 pub mod attempts;

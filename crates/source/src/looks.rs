@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::histogram::SharedHistogram;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -33,6 +34,8 @@ pub enum LookEnd {
     Passed(Nanos),
     /// No feed makes looks now.
     NotFollowed,
+    /// The database allows none, for this reason; a read is no strict answer either.
+    Refused(&'static str),
 }
 
 /// Looks at the end of one source's log, and the requests that wait for them.
@@ -43,16 +46,18 @@ pub struct Looks {
     wanted: Notify,
     /// Looks that were sent for requests.
     pub sent_total: AtomicU64,
-    /// Requests that waited.
-    pub waits_total: AtomicU64,
     /// Time that requests waited until the feed had passed their looks, in nanoseconds.
-    pub waited_ns_total: AtomicU64,
+    pub waited_ns: SharedHistogram,
+    /// Time from sending a look for requests until the feed had passed it, in nanoseconds.
+    pub look_ns: SharedHistogram,
 }
 
 #[derive(Debug)]
 struct State {
     /// A session of the feed makes looks.
     is_open: bool,
+    /// Reason for which the database allows none.
+    refusal: Option<&'static str>,
     /// Time at which the newest look was sent.
     sent_at: Nanos,
     pace: Pace,
@@ -105,6 +110,7 @@ impl Looks {
         Self {
             state: Mutex::new(State {
                 is_open: false,
+                refusal: None,
                 sent_at: Nanos::ZERO,
                 pace,
                 waited_at: Nanos::ZERO,
@@ -114,8 +120,8 @@ impl Looks {
             }),
             wanted: Notify::new(),
             sent_total: AtomicU64::new(0),
-            waits_total: AtomicU64::new(0),
-            waited_ns_total: AtomicU64::new(0),
+            waited_ns: SharedHistogram::default(),
+            look_ns: SharedHistogram::default(),
         }
     }
 
@@ -130,7 +136,6 @@ impl Looks {
             state.waiting.push_back(Waiting { number, since, waker: None });
             state.waited_at = since;
             drop(state);
-            self.waits_total.fetch_add(1, Relaxed);
             if is_first {
                 self.wanted.notify_one();
             }
@@ -182,24 +187,28 @@ impl Looks {
     /// has applied it before.
     pub fn passed(&self, sent_at: Nanos) {
         let mut wakers = Vec::new();
-        let mut waited_ns = 0;
         let mut state = self.state.lock();
         if state.waiting.front().is_none_or(|first| first.since > sent_at) {
             return;
         }
         let now = Nanos::now();
         while let Some(first) = state.waiting.pop_front_if(|first| first.since <= sent_at) {
-            waited_ns += now.since(first.since).as_nanos() as u64;
+            self.waited_ns.record(now.since(first.since).as_nanos() as u64);
             wakers.extend(first.waker);
         }
         drop(state);
-        self.waited_ns_total.fetch_add(waited_ns, Relaxed);
+        self.look_ns.record(now.since(sent_at).as_nanos() as u64);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Records that a session of the feed makes looks from now on.
     pub fn open(&self) {
         self.state.lock().is_open = true;
+    }
+
+    /// Records that the database allows no looks, and why. The text is for clients.
+    pub fn refuse(&self, why: &'static str) {
+        self.end(|state| state.refusal = Some(why));
     }
 
     /// Ends all waits, because no session makes looks, or none of them can be passed soon.
@@ -243,8 +252,9 @@ impl Future for LookWait<'_> {
     type Output = LookEnd;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LookEnd> {
-        let Some(number) = self.number else { return Poll::Ready(LookEnd::NotFollowed) };
         let mut state = self.looks.state.lock();
+        let not_followed = state.refusal.map_or(LookEnd::NotFollowed, LookEnd::Refused);
+        let Some(number) = self.number else { return Poll::Ready(not_followed) };
         match state.waiting.binary_search_by_key(&number, |waiting| waiting.number) {
             Ok(place) => {
                 if let Some(waiting) = state.waiting.get_mut(place) {
@@ -256,8 +266,7 @@ impl Future for LookWait<'_> {
                 let is_ended = number < state.ended_before;
                 drop(state);
                 self.number = None;
-                let end = if is_ended { LookEnd::NotFollowed } else { LookEnd::Passed(self.since) };
-                Poll::Ready(end)
+                Poll::Ready(if is_ended { not_followed } else { LookEnd::Passed(self.since) })
             }
         }
     }
