@@ -97,7 +97,7 @@ static NO_STRICT_HERE: HttpError = HttpError::BadHeader(
 
 static BAD: HttpError = HttpError::BadHeader(
     "Hotrow-Min-Position is not a position: 16 hexadecimal digits, a hyphen and a decimal number, \
-     as in an earlier Hotrow-Position",
+     as in an earlier Hotrow-Position, or `now`",
 );
 
 const OTHER_LOG: HttpError = HttpError::BadHeader(

@@ -137,7 +137,7 @@ pub(crate) fn admit_by_alias(
     request: &ReadRequest<'_>,
 ) -> Result<(Nanos, InflightGuard), HttpError> {
     if let Some(wanted) = wanted {
-        return position::admit(reads, of, wanted, request);
+        return position::admit(&reads.admission, of, wanted, request);
     }
     let deadline = reads.admission.admit_reads(of, mode, values, request)?;
     let place = reads.admission.shared.inflight.enter(mode == ReadMode::Revalidate)?;

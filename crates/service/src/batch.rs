@@ -269,7 +269,7 @@ fn batch_at_least(
     wanted: LeastPosition,
     request: &ReadRequest<'_>,
 ) -> Step {
-    let (deadline, place) = match position::admit(reads, id, wanted, request) {
+    let (deadline, place) = match position::admit(&reads.admission, id, wanted, request) {
         Ok(admitted) => admitted,
         Err(problem) => return Step::refused(problem),
     };

@@ -21,8 +21,8 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use tokio::time::Instant;
 
+use crate::admission::request::RequestAdmission;
 use crate::read_all::{Reading, Sought, read_all};
-use crate::reads::Reads;
 
 /// Records, or their absence, in the order of the keys.
 type Found = Vec<(Record, Provenance)>;
@@ -47,19 +47,19 @@ pub(crate) fn at_once(
 /// # Errors
 /// [`HttpError::Shed`], [`HttpError::BadHeader`], or no place is left.
 pub(crate) fn admit(
-    reads: &Reads,
+    admission: &RequestAdmission,
     id: CollectionId,
     wanted: LeastPosition,
     request: &ReadRequest<'_>,
 ) -> Result<(Nanos, InflightGuard), HttpError> {
-    let shared = &reads.admission.shared;
+    let shared = &admission.shared;
     match wanted {
         LeastPosition::At(_) => {
-            reads.admission.check_shedding(id, Kind::Bypass, request.headers)?;
+            admission.check_shedding(id, Kind::Bypass, request.headers)?;
             shared.admit_privileged(request)
         }
         LeastPosition::Now => {
-            reads.admission.check_shedding(id, Kind::Miss, request.headers)?;
+            admission.check_shedding(id, Kind::Miss, request.headers)?;
             Ok((shared.deadline(request)?, shared.inflight.enter(false)?))
         }
     }

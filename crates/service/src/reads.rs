@@ -203,7 +203,7 @@ impl Reads {
         {
             return Step::Now(self.answers.answer(record, provenance, request, None));
         }
-        let (deadline, place) = match position::admit(self, id, wanted, request) {
+        let (deadline, place) = match position::admit(&self.admission, id, wanted, request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::refused(problem),
         };
