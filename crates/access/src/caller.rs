@@ -47,11 +47,14 @@ pub struct Rights {
     pub may_bypass_cache: bool,
     /// `Hotrow-Min-Position` counts.
     pub may_require_position: bool,
+    /// `Hotrow-Min-Position: now` counts.
+    pub may_require_strict: bool,
 }
 
 impl Rights {
     /// Rights where access is not configured.
-    pub const ALL: Self = Self { may_bypass_cache: true, may_require_position: true };
+    pub const ALL: Self =
+        Self { may_bypass_cache: true, may_require_position: true, may_require_strict: true };
 }
 
 /// Sender of a request, as its credential shows. Without `[access]`, and without a credential, it

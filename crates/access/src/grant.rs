@@ -33,6 +33,8 @@ pub struct Role {
     pub no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
     pub min_position: bool,
+    /// Whether `Hotrow-Min-Position: now` is honoured where the collection allows it.
+    pub strict: bool,
     /// Rate classes of its holders: rate limits may be for some of them only.
     pub rate_classes: RateClasses,
 }
@@ -56,6 +58,7 @@ pub struct CollectionGrants {
     read: Roles,
     no_cache: Roles,
     min_position: Roles,
+    strict: Roles,
 }
 
 /// Roles that read some columns of one collection.
@@ -165,6 +168,12 @@ impl CollectionGrants {
     pub fn may_require_position(&self, roles: Roles) -> bool {
         self.min_position.intersects(roles)
     }
+
+    /// Returns whether one of the roles may read and require a strict answer.
+    #[inline]
+    pub fn may_require_strict(&self, roles: Roles) -> bool {
+        self.strict.intersects(roles)
+    }
 }
 
 impl Grants {
@@ -192,6 +201,7 @@ impl Grants {
                     let add = |to: Roles, has: bool| if has { to.union(one) } else { to };
                     grants.no_cache = add(grants.no_cache, role.no_cache);
                     grants.min_position = add(grants.min_position, role.min_position);
+                    grants.strict = add(grants.strict, role.strict);
                     match role.columns.iter().find(|(id, _)| usize::from(id.0) == index) {
                         None => columns.whole = columns.whole.union(one),
                         Some((_, own)) => columns.narrow.push((one, Arc::new(own.clone()))),
@@ -266,7 +276,17 @@ mod tests {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
         let (columns, rate_classes) = (Vec::new(), RateClasses::default());
         let name = "reader".to_owned();
-        Role { name, claim_values, collections, columns, no_cache, min_position, rate_classes }
+        let strict = no_cache;
+        Role {
+            name,
+            claim_values,
+            collections,
+            columns,
+            no_cache,
+            min_position,
+            strict,
+            rate_classes,
+        }
     }
 
     #[test]
@@ -283,6 +303,7 @@ mod tests {
         assert!(!second.may_read(shop) && second.may_read(internal) && second.may_read(audit));
         assert!(!first.may_bypass_cache(shop.union(internal)), "not on this collection");
         assert!(second.may_bypass_cache(shop.union(internal)));
+        assert!(second.may_require_strict(internal) && !second.may_require_strict(audit));
         assert!(!second.may_require_position(internal) && second.may_require_position(audit));
         assert!(!first.may_read(Roles::default()) && !second.may_read(Roles::default()));
         assert!(!grants.on(CollectionId(2)).may_read(audit), "no such collection");

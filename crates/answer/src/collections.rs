@@ -29,6 +29,8 @@ pub struct Collection {
     pub allow_no_cache: bool,
     /// See the configuration.
     pub allow_min_position: bool,
+    /// `true`: `Hotrow-Min-Position: now` is honoured.
+    pub strict: bool,
     /// See the configuration.
     pub allow_fields: bool,
     /// See the configuration.
@@ -120,6 +122,7 @@ impl Collections {
                 cache_control: HeaderValue::from_str(&collection.cache_control)?,
                 allow_no_cache: collection.allow_no_cache,
                 allow_min_position: collection.allow_min_position,
+                strict: collection.strict,
                 allow_fields: collection.allow_fields,
                 priority: collection.priority,
                 allow_high_priority: collection.allow_high_priority,

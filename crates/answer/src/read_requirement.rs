@@ -18,9 +18,21 @@ pub enum ReadRequirement {
     None,
     /// A record that is read for this request.
     New,
-    /// A record at least as new as this position.
-    AtLeast(Position),
+    /// A record at least as new as this.
+    AtLeast(LeastPosition),
 }
+
+/// Commits that an answer must reflect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeastPosition {
+    /// Those up to a position that the client has from an earlier answer.
+    At(Position),
+    /// Those that had returned to their writers when the request was received (strict).
+    Now,
+}
+
+/// Text form of [`LeastPosition::Now`].
+const NOW: &[u8] = b"now";
 
 /// A requirement, or why it is refused.
 pub(crate) type Required = Result<ReadRequirement, &'static HttpError>;
@@ -39,6 +51,13 @@ impl ReadRequirement {
 
     /// Returns the requirement of a least position.
     pub fn at_least(position: &[u8], rights: Rights, collection: &Collection) -> Required {
+        if position == NOW {
+            return match (rights.may_require_strict, collection.strict) {
+                (false, _) => Err(&NO_STRICT_GRANT),
+                (_, false) => Err(&NO_STRICT_HERE),
+                (true, true) => Ok(Self::AtLeast(LeastPosition::Now)),
+            };
+        }
         if !rights.may_require_position {
             return Err(&NO_POSITION_GRANT);
         }
@@ -46,7 +65,8 @@ impl ReadRequirement {
             return Err(&NO_POSITIONS_HERE);
         }
         let text = std::str::from_utf8(position).map_err(|_| &BAD)?;
-        Position::parse(text).map(Self::AtLeast).map_err(|_| &BAD)
+        let position = Position::parse(text).map_err(|_| &BAD)?;
+        Ok(Self::AtLeast(LeastPosition::At(position)))
     }
 }
 
@@ -66,6 +86,13 @@ static NO_POSITION_GRANT: HttpError = HttpError::NotGranted(
 
 static NO_POSITIONS_HERE: HttpError = HttpError::BadHeader(
     "this collection does not permit Hotrow-Min-Position (allow_min_position)",
+);
+
+static NO_STRICT_GRANT: HttpError =
+    HttpError::NotGranted("no role of this credential permits Hotrow-Min-Position: now (strict)");
+
+static NO_STRICT_HERE: HttpError = HttpError::BadHeader(
+    "this collection does not permit Hotrow-Min-Position: now (strict = false)",
 );
 
 static BAD: HttpError = HttpError::BadHeader(

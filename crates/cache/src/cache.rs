@@ -62,6 +62,18 @@ pub enum ReadMode {
     NoAdmit,
     /// Only an answer of a read that begins after the request arrived (`no-cache`).
     Revalidate,
+    /// An answer that reflects every commit that had returned at that time; the feed has passed a
+    /// look at the log's end that was sent then or later. A fresh entry, but not one by which a
+    /// standby may have shown what the primary does not; else a read of the primary that was sent
+    /// then or later.
+    Strict(Nanos),
+}
+
+impl ReadMode {
+    /// Returns whether no standby may answer a read in this mode.
+    pub(crate) fn needs_primary(self) -> bool {
+        matches!(self, Self::Revalidate | Self::Strict(_))
+    }
 }
 
 /// The cache, under one set of settings. `E` is the error of the source; all waiters of a read
@@ -382,19 +394,24 @@ impl<E: Clone> Cache<E> {
         now: Nanos,
         staleness: Duration,
     ) -> Served {
+        let is_strict = matches!(mode, ReadMode::Strict(_));
         let Some(record) = record else {
-            return if self.refuses(key.collection(), now) { Served::Refuse } else { Served::No };
+            let is_refused = !is_strict && self.refuses(key.collection(), now);
+            return if is_refused { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.epoch(), staleness, now, &self.config) {
             Verdict::Serve(freshness) => {
+                if is_strict && !self.is_strict(key, &record, freshness) {
+                    return Served::No;
+                }
                 if mode != ReadMode::NoAdmit {
                     record.note_use();
                 }
                 Served::Answer(record, freshness)
             }
-            Verdict::Refuse => Served::Refuse,
-            Verdict::Read | Verdict::Flushed => Served::No,
+            Verdict::Refuse if !is_strict => Served::Refuse,
+            Verdict::Refuse | Verdict::Read | Verdict::Flushed => Served::No,
         }
     }
 

@@ -5,6 +5,10 @@
 //! ([`Cache::has_passed`]); or by a read that begins after the request arrived
 //! ([`Record::check_reached`]). An answer that lacks a delivered change ([`Record::is_behind`])
 //! satisfies no position: the caller reads again.
+//!
+//! A strict request ([`ReadMode::Strict`]) needs no position. It waits until the feed has passed a
+//! look at the log's end that was sent after it was received. An answer of the primary may lack a
+//! delivered change: one that is in the log and not visible has not returned to its writer.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -79,6 +83,20 @@ impl<E: Clone> Cache<E> {
         let has_aliases = collection.has_aliases.load(Relaxed);
         let is_proof = has_passed && !has_aliases && self.is_collection_current(collection, now);
         if is_proof { ReadMode::Normal } else { ReadMode::Revalidate }
+    }
+}
+
+impl<E: Clone> Cache<E> {
+    /// Returns whether an entry is a strict answer, once the feed has passed the look of its
+    /// request. One of a standby may show a commit that the primary shows later, so that a later
+    /// strict answer of another instance would be older: it counts when nothing of its key is
+    /// fenced any more.
+    pub(crate) fn is_strict(&self, key: &Key, record: &Record, freshness: Freshness) -> bool {
+        let is_shown = || {
+            let (collection, _) = self.collection(key.collection());
+            !collection.fetch_queue.lock().fence.concerns(key)
+        };
+        freshness == Freshness::Fresh && (!record.is_of_standby() || is_shown())
     }
 }
 

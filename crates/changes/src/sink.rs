@@ -10,6 +10,7 @@ use hotrow_gate::feed_counts::FeedCounts;
 use hotrow_gate::read::{Fetcher, SourceReads};
 use hotrow_gate::refresh::Refresh;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::looks::Looks;
 use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_telemetry::traces::FeedTrace;
 use hotrow_types::key::CollectionId;
@@ -138,6 +139,7 @@ impl Sink for CacheSink {
 
     fn loss(&self, cause: LossCause, detail: &str) {
         self.cache.mark_gap(self.source, None);
+        self.reads().looks.close();
         self.cache.note_gap(self.source, Nanos::now());
         self.trace.iter().for_each(|trace| trace.lost(cause));
         self.follows.iter().for_each(|follows| follows.loss(self.source));
@@ -184,6 +186,10 @@ impl Sink for CacheSink {
     fn wants_visibility(&self) -> bool {
         self.follows.as_ref().is_some_and(|follows| follows.wants_proof(self.source))
             || self.tracking.as_ref().is_some_and(|own| own.wants_proof(self.source))
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        Some(&self.reads().looks)
     }
 }
 

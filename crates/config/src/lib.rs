@@ -86,6 +86,8 @@ pub struct Source {
     pub name: String,
     /// Duration from which a query is logged as slow; zero: none is.
     pub slow_query: Duration,
+    /// Most looks at the end of its log per second for strict requests.
+    pub strict_looks_per_s: u32,
 }
 
 impl Source {
@@ -286,6 +288,8 @@ pub struct Collection {
     pub allow_no_cache: bool,
     /// `true`: `Hotrow-Min-Position` is honoured.
     pub allow_min_position: bool,
+    /// `true`: `Hotrow-Min-Position: now` is honoured.
+    pub strict: bool,
     /// `true`: `?fields=` selects fields.
     pub allow_fields: bool,
     /// Priority of its requests without a valid header.

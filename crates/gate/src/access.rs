@@ -169,6 +169,7 @@ impl Authenticator {
         let rights = Rights {
             may_bypass_cache: grants.may_bypass_cache(roles),
             may_require_position: grants.may_require_position(roles),
+            may_require_strict: grants.may_require_strict(roles),
         };
         Ok((rights, all.columns(id, roles)))
     }

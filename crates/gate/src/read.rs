@@ -16,6 +16,7 @@ use hotrow_answer::shed::LoadShedder;
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Answers, BatchLoader, Fetched, LookupError, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::looks::Looks;
 use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_telemetry::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
@@ -64,6 +65,8 @@ pub struct SourceReads {
     pub standbys: StandbyReads,
     /// Progress of the feed, for requests with a minimal position.
     pub progress: Arc<FeedProgress>,
+    /// Looks at the end of the log, for strict requests.
+    pub looks: Looks,
     /// Counters of the feed.
     pub feed: FeedCounts,
     /// Refusals under load of what needs this database.

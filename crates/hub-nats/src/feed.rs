@@ -13,6 +13,7 @@ use futures_util::StreamExt as _;
 use hotrow_hub::codec::encode_nonce;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::feed_loop::{self, Pauses, every};
+use hotrow_source::looks::Looks;
 use hotrow_source::origin::Origins;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_supervisor as supervisor;
@@ -72,9 +73,10 @@ impl HubFeed {
         let instance = RandomState::new().hash_one("instance");
         let origins = Arc::clone(&self.origins);
         let HubConfig { rules, .. } = self.config;
-        let state = ServerState::new(sink, collections, origins, self.bounds, rules, instance);
+        let state =
+            ServerState::new(Arc::clone(&sink), collections, origins, self.bounds, rules, instance);
         let state = Arc::new(Mutex::new(state));
-        let readers = ReadersSink(Arc::clone(&state));
+        let readers = ReadersSink { state: Arc::clone(&state), sink };
         feed_loop::run(shutdown, async {
             tokio::select! {
                 never = watch.follow(&readers, None) => never,
@@ -187,13 +189,17 @@ impl HubFeed {
 }
 
 /// Receiver of what the engine reports without its feed.
-struct ReadersSink(Arc<Mutex<ServerState>>);
+struct ReadersSink {
+    state: Arc<Mutex<ServerState>>,
+    /// The cache's own sink, for its looks.
+    sink: Arc<dyn Sink>,
+}
 
 impl Sink for ReadersSink {
     fn changes(&self, _: &[Change]) {}
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
-        self.0.lock().flush(collection, cause, mark);
+        self.state.lock().flush(collection, cause, mark);
     }
 
     fn open_gap(&self, _: CollectionId, _: &str) {}
@@ -201,12 +207,20 @@ impl Sink for ReadersSink {
     fn close_gap(&self, _: CollectionId) {}
 
     fn loss(&self, cause: LossCause, detail: &str) {
-        self.0.lock().readers_lost(cause, detail);
+        self.state.lock().readers_lost(cause, detail);
     }
 
     fn started(&self, _: Option<Position>) {
-        self.0.lock().readers_found();
+        self.state.lock().readers_found();
     }
 
     fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
+
+    fn looks(&self) -> Option<&Looks> {
+        self.sink.looks()
+    }
+
+    fn looked(&self, sent_at: Nanos, end: Position) {
+        self.state.lock().looked(sent_at, end);
+    }
 }

@@ -11,6 +11,7 @@ use hotrow_hub::rules::{Rule, Rules};
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::CatalogWatermark;
+use hotrow_source::looks::Looks;
 use hotrow_source::origin::{Origin, Origins};
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::{CollectionId, KeySchema};
@@ -21,6 +22,8 @@ use crate::connection::{HubError, failed};
 
 /// Most questions whose time is remembered. An answer to an older one is not used.
 const QUESTIONS_MAX: usize = 256;
+/// Most looks that wait until their commits are applied.
+const LOOKS_MAX: usize = 64;
 
 /// Settings that bound what a message proves.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,9 @@ pub(crate) struct ServerState {
     /// Time at which the newest answered question was sent.
     answered: Option<Nanos>,
     applied: u64,
+    /// Looks at the log's end for requests that are not passed, with the time of each. At most
+    /// [`LOOKS_MAX`].
+    looks: VecDeque<(Nanos, Position)>,
     gaps: HashSet<CollectionId>,
     last_obstacle: String,
 }
@@ -93,6 +99,7 @@ impl ServerState {
             questions: VecDeque::new(),
             answered: None,
             applied: 0,
+            looks: VecDeque::new(),
             gaps: HashSet::new(),
             last_obstacle: String::new(),
         }
@@ -228,6 +235,7 @@ impl ServerState {
         self.applied = watermark.end.max(complete);
         self.answered = None;
         self.sink.started(Some(self.position()));
+        self.sink.looks().into_iter().for_each(Looks::open);
         // Reads of this server may not see them yet: marks of every key.
         let hidden = watermark.hidden.iter().flatten();
         for mark in hidden.filter(|_| self.rules.has(Rule::Hidden)) {
@@ -254,7 +262,7 @@ impl ServerState {
         }
     }
 
-    fn advance(&self, answered: Nanos, watermark: Option<&Watermark>) {
+    fn advance(&mut self, answered: Nanos, watermark: Option<&Watermark>) {
         let Bounds { max_staleness, schema_poll } = self.bounds;
         let confirmed_at = self.origins.shapes_confirmed_at();
         let shapes = CatalogWatermark::new(schema_poll, max_staleness, confirmed_at);
@@ -262,6 +270,33 @@ impl ServerState {
         let visible = watermark.and_then(|watermark| watermark.visible.as_ref());
         let visible = visible.map(|visible| visible.version(incarnation));
         self.sink.advance(shapes.effective(answered), Some(self.position()), visible.as_ref());
+        self.pass_looks();
+    }
+
+    /// Takes where the readers' database ended its log at a look for requests.
+    pub(crate) fn looked(&mut self, sent_at: Nanos, end: Position) {
+        if self.looks.len() >= LOOKS_MAX {
+            // The oldest is passed next.
+            self.looks.pop_back();
+        }
+        self.looks.push_back((sent_at, end));
+        self.pass_looks();
+    }
+
+    /// Passes the looks before which every commit is applied.
+    fn pass_looks(&mut self) {
+        // None of another log is passed.
+        let applied = self.answered.map(|_| self.position());
+        let is_passed = |look: &(Nanos, Position)| {
+            applied.is_some_and(|applied| {
+                applied.incarnation != look.1.incarnation || applied.reaches(&look.1)
+            })
+        };
+        while let Some((sent_at, end)) = self.looks.pop_front_if(|look| is_passed(look)) {
+            if applied.is_some_and(|applied| applied.reaches(&end)) {
+                self.sink.looks().into_iter().for_each(|looks| looks.passed(sent_at));
+            }
+        }
     }
 
     fn incarnation(&self) -> u64 {

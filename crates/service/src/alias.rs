@@ -10,13 +10,12 @@ use std::slice;
 use std::time::Duration;
 
 use hotrow_admission::byte_budget::AnswerReservation;
-use hotrow_admission::shed::Kind;
 use hotrow_answer::answer::Answer;
 use hotrow_answer::collections::Alias;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
-use hotrow_answer::read_requirement::{NO_TIME, ReadRequirement};
+use hotrow_answer::read_requirement::{LeastPosition, NO_TIME, ReadRequirement};
 use hotrow_answer::respond::Provenance;
 use hotrow_answer::scan_detector::ScanSubject;
 use hotrow_answer::tenant_filter::TenantFilter;
@@ -28,9 +27,9 @@ use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::lookups::LookupKind;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
-use hotrow_types::version::Position;
+use tokio::time::Instant;
 
-use crate::position::read_at_least;
+use crate::position::{self, read_at_least};
 use crate::read_all::{Reading, Sought, read_all};
 use crate::reads::Reads;
 use crate::step::Step;
@@ -45,7 +44,7 @@ pub(crate) struct AliasDemand<'a> {
     /// Mode of the first attempt.
     pub(crate) mode: ReadMode,
     /// Position that the answer must reflect.
-    pub(crate) wanted: Option<Position>,
+    pub(crate) wanted: Option<LeastPosition>,
     pub(crate) deadline: Nanos,
     /// The trace of the request, if it is traced.
     pub(crate) traced: Option<&'a WaitingRequest>,
@@ -54,14 +53,14 @@ pub(crate) struct AliasDemand<'a> {
 /// Records, or their absence, in the order of the aliases.
 type Found = Vec<(Record, Provenance)>;
 
-/// Returns the mode of the first attempt, and the position that the answer must reflect.
+/// Returns the mode of the first attempt, and the commits that the answer must reflect.
 ///
 /// # Errors
 /// The request asks for what the collection does not permit.
 pub(crate) fn alias_requirement(
     subject: ScanSubject<'_>,
     request: &ReadRequest<'_>,
-) -> Result<(ReadMode, Option<Position>), HttpError> {
+) -> Result<(ReadMode, Option<LeastPosition>), HttpError> {
     Ok(match request.required.map_err(HttpError::clone)? {
         ReadRequirement::None => (subject.mode(), None),
         ReadRequirement::New => (ReadMode::Revalidate, None),
@@ -133,13 +132,12 @@ pub(crate) fn by_alias(reads: &Rc<Reads>, alias: Key, request: &ReadRequest<'_>)
 pub(crate) fn admit_by_alias(
     reads: &Reads,
     of: CollectionId,
-    (mode, wanted): (ReadMode, Option<Position>),
+    (mode, wanted): (ReadMode, Option<LeastPosition>),
     values: usize,
     request: &ReadRequest<'_>,
 ) -> Result<(Nanos, InflightGuard), HttpError> {
-    if wanted.is_some() {
-        reads.admission.check_shedding(of, Kind::Bypass, request.headers)?;
-        return reads.admission.shared.admit_privileged(request);
+    if let Some(wanted) = wanted {
+        return position::admit(reads, of, wanted, request);
     }
     let deadline = reads.admission.admit_reads(of, mode, values, request)?;
     let place = reads.admission.shared.inflight.enter(mode == ReadMode::Revalidate)?;
@@ -237,6 +235,7 @@ pub(crate) async fn read_by_alias(
     let alias = alias.ok_or(HttpError::NoSuchPath)?;
     let budgets = &reads.budgets;
     let row_bytes = budgets.row_bytes(alias.settings.of);
+    let demand = after_look(reads, alias.settings.of, demand).await?;
     let mut attempts = AliasAttempts::new(demand.mode);
     let mut answers: Vec<Option<(Record, Provenance)>> = vec![None; aliases.len()];
     let mut open: Vec<usize> = (0..aliases.len()).collect();
@@ -291,6 +290,22 @@ pub(crate) async fn read_by_alias(
     }
 }
 
+/// Waits for the look of a strict request, once for all its attempts: both the value and the row
+/// are then looked up in the mode that it allows.
+async fn after_look<'a>(
+    reads: &Reads,
+    of: CollectionId,
+    demand: AliasDemand<'a>,
+) -> Result<AliasDemand<'a>, HttpError> {
+    if demand.wanted != Some(LeastPosition::Now) {
+        return Ok(demand);
+    }
+    let until = Instant::now() + demand.deadline.since(Nanos::now());
+    let wait_max = reads.limits.position_wait;
+    let mode = position::strict_mode(&reads.fetcher, of, until, wait_max).await?;
+    Ok(AliasDemand { mode, wanted: None, ..demand })
+}
+
 /// Looks up keys of one collection for one attempt.
 async fn read_attempt(
     reads: &Reads,
@@ -313,10 +328,14 @@ async fn read_attempt(
     }
     let subject = reads.lookups.scan_subject(request);
     let note = |lookup: &_| reads.lookups.looked_up(subject, id, mode, lookup);
-    let reading = Reading { mode, wanted, deadline, note: &note };
+    let position = wanted.and_then(|wanted| match wanted {
+        LeastPosition::At(position) => Some(position),
+        LeastPosition::Now => None,
+    });
+    let reading = Reading { mode, wanted: position, deadline, note: &note };
     let found = read_all((fetcher, cache), sought, &reading, &mut size).await?;
     // Such an answer proves no position (Race B).
-    if wanted.is_some() && found.iter().any(|(record, _)| record.is_behind()) {
+    if position.is_some() && found.iter().any(|(record, _)| record.is_behind()) {
         return Err(NO_TIME);
     }
     Ok((found, size))

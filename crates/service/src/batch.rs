@@ -14,7 +14,7 @@ use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::context::{ConnectionContext, ReadRequest};
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
-use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
+use hotrow_answer::read_requirement::{LeastPosition, ReadRequirement, mode_of};
 use hotrow_answer::respond::Provenance;
 use hotrow_answer::scan_detector::ScanSubject;
 use hotrow_answer::tenant_filter::TenantFilter;
@@ -27,7 +27,6 @@ use hotrow_telemetry::lookups::{LookupCounts, LookupKind};
 use hotrow_telemetry::outcome::CacheOutcome;
 use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
-use hotrow_types::version::Position;
 
 use self::answers::{Answers, View};
 use self::by_alias::batch_by_alias;
@@ -267,10 +266,10 @@ fn batch_at_least(
     reads: &Rc<Reads>,
     id: CollectionId,
     ids: impl Borrow<Ids> + 'static,
-    wanted: Position,
+    wanted: LeastPosition,
     request: &ReadRequest<'_>,
 ) -> Step {
-    let (deadline, place) = match reads.admission.shared.admit_privileged(request) {
+    let (deadline, place) = match position::admit(reads, id, wanted, request) {
         Ok(admitted) => admitted,
         Err(problem) => return Step::refused(problem),
     };

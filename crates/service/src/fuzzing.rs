@@ -186,6 +186,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         cache_control: "no-cache".to_owned(),
         allow_no_cache: true,
         allow_min_position: true,
+        strict: true,
         allow_fields: true,
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
@@ -207,6 +208,7 @@ pub(crate) fn new_service(breaker: Option<hotrow_admission::breaker::Config>) ->
         sources: vec![hotrow_config::Source {
             name: hotrow_config::Source::DEFAULT_NAME.to_owned(),
             slow_query: Duration::ZERO,
+            strict_looks_per_s: 1_000,
         }],
         workers: 1,
         limits: limits(),

@@ -5,14 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hotrow_admission::byte_budget::AnswerReservation;
-use hotrow_admission::shed::Kind;
 use hotrow_answer::answer::Answer;
 use hotrow_answer::budgets::Budgets;
 use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::metrics::WorkerMetrics;
-use hotrow_answer::read_requirement::{ReadRequirement, mode_of};
+use hotrow_answer::read_requirement::{LeastPosition, ReadRequirement, mode_of};
 use hotrow_answer::respond::Provenance;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Cache, Freshness, Lookup, ReadMode, Record};
@@ -194,7 +193,7 @@ impl Reads {
     fn item_at_least(
         self: &Rc<Self>,
         key: Key,
-        wanted: hotrow_types::version::Position,
+        wanted: LeastPosition,
         request: &ReadRequest<'_>,
     ) -> Step {
         let id = key.collection();
@@ -204,10 +203,7 @@ impl Reads {
         {
             return Step::Now(self.answers.answer(record, provenance, request, None));
         }
-        if let Err(problem) = self.admission.check_shedding(id, Kind::Bypass, request.headers) {
-            return Step::refused(problem);
-        }
-        let (deadline, place) = match self.admission.shared.admit_privileged(request) {
+        let (deadline, place) = match position::admit(self, id, wanted, request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::refused(problem),
         };

@@ -32,6 +32,7 @@ use hotrow_gate::standby::StandbyReads;
 use hotrow_gate::warm_start::WarmProgress;
 use hotrow_measure::clock::Nanos;
 use hotrow_representation::compression::Compressor;
+use hotrow_source::looks::Looks;
 use hotrow_source::sources::Sources;
 use hotrow_source::{ReadFailure, Source};
 use hotrow_telemetry::access_log::AccessLog;
@@ -318,6 +319,7 @@ fn source_reads(
         ),
         standbys: StandbyReads::default(),
         progress: Arc::default(),
+        looks: Looks::new(settings.strict_looks_per_s),
         feed: FeedCounts::default(),
         load_shedder: Arc::default(),
     }

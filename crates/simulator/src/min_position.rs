@@ -143,7 +143,7 @@ impl World {
             return self.counts.failures += 1;
         };
         let reached = match request.arrival.mode {
-            ReadMode::Normal | ReadMode::NoAdmit => Ok(()),
+            ReadMode::Normal | ReadMode::NoAdmit | ReadMode::Strict(_) => Ok(()),
             ReadMode::Revalidate => record.check_reached(&at_least.wanted),
         };
         match reached {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Position, Version};
 use mongodb::Database;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -22,8 +22,13 @@ use super::shared::Shared;
 use super::stream::{Batch, ChangeStream, NO_TOKEN, Proof, Token};
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, BackgroundTask};
+use hotrow_source::looks::{self, Looks};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
+
+/// Reason for which a sharded cluster answers no strict request.
+const SHARDED: &str = "Hotrow-Min-Position: now is not served from a sharded cluster, which cannot \
+    prove that each of its servers is still the primary";
 
 pub(crate) struct Session<'a> {
     pub(crate) database: &'a Database,
@@ -58,7 +63,7 @@ pub(crate) struct Aliases<'a> {
     pub(crate) watermark: CatalogWatermark,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     /// Delivers until the session ends. `first` is the server's answer to the opening.
     pub(crate) async fn run(mut self, stream: &mut ChangeStream, first: &Batch) -> Ended {
         match self.deliver(stream, first).await {
@@ -73,13 +78,15 @@ impl Session<'_> {
         first: &Batch,
     ) -> Result<Infallible, Ended> {
         self.take(first)?;
+        let sink = self.sink;
+        match self.identity.kind {
+            DeploymentKind::Sharded => {
+                sink.looks().into_iter().for_each(|looks| looks.refuse(SHARDED))
+            }
+            _ => sink.looks().into_iter().for_each(Looks::open),
+        }
         let database = self.database;
-        let kind = &self.identity.kind;
         let tuning = self.tuning;
-        let by_majority = match self.proof {
-            Proof::Tokens => None,
-            Proof::Answers => self.delivery.any_collection(),
-        };
         let mut probe = BackgroundTask::idle();
         let mut note = BackgroundTask::idle();
         let mut tick =
@@ -101,6 +108,7 @@ impl Session<'_> {
                     self.take(&batch)?;
                 }
                 answer = probe.done() => self.probed(&answer?)?,
+                () = looks::due(sink.looks()), if probe.is_idle() => probe.start(self.probe()),
                 looked = look.done() => self.looked(looked?),
                 () = next(&mut looks) => {
                     if let (true, Some(aliases)) = (look.is_idle(), &self.aliases) {
@@ -111,9 +119,7 @@ impl Session<'_> {
                 noted = note.done() => *self.may_note = noted?,
                 _ = tick.tick() => {
                     if probe.is_idle() {
-                        let delivered = self.progress.delivered();
-                        let limit = tuning.silence_max;
-                        probe.start(send_probe(database, kind, by_majority, delivered, limit));
+                        probe.start(self.probe());
                     }
                     if note.is_idle() && self.wants_note() {
                         note.start(write_note(database, tuning.silence_max));
@@ -126,6 +132,20 @@ impl Session<'_> {
                 }
             }
         }
+    }
+
+    /// Returns a probe, which is a look for the requests that wait now.
+    fn probe(&self) -> impl Future<Output = Result<AnsweredProbe, Ended>> + use<'a> {
+        let collection = self.delivery.any_collection();
+        let awaited = self.sink.looks().filter(|looks| looks.is_awaited());
+        self.sink.looks().into_iter().for_each(|looks| looks.sent(Nanos::now()));
+        let sought = Sought {
+            database: self.database,
+            kind: &self.identity.kind,
+            by_majority: collection.filter(|_| self.proof == Proof::Answers),
+            linearizable: collection.filter(|_| awaited.is_some()),
+        };
+        send_probe(sought, self.progress.delivered(), self.tuning.silence_max)
     }
 
     fn take(&mut self, batch: &Batch) -> Result<(), Ended> {
@@ -177,6 +197,10 @@ impl Session<'_> {
             return Err(Ended::Lost(LossCause::OtherLog, detail));
         }
         self.shared.outage.feed_answered();
+        if answered.is_of_primary {
+            // A read instead of the feed reflects it too, also what a majority does not have yet.
+            self.shared.raise(answered.probe.end);
+        }
         self.progress.probed(answered.probe);
         self.report_progress();
         Ok(())
@@ -205,6 +229,10 @@ impl Session<'_> {
         let position = Position { incarnation: self.identity.incarnation(), at };
         // Every read sent from now on requires this position.
         self.sink.advance(sent_at, Some(position), Some(&Version::Log(position)));
+        // Strict answers depend on no look at the indexes.
+        if let Some((looked_at, _)) = self.reported {
+            self.sink.looks().into_iter().for_each(|looks| looks.passed(looked_at));
+        }
     }
 
     /// Returns whether a note is needed. A shard without writes holds the stream of a mongos back
@@ -245,17 +273,28 @@ async fn next(interval: &mut Option<Interval>) {
 struct AnsweredProbe {
     probe: Probe,
     delivered_before: u64,
+    /// A majority followed the server after it had named the end.
+    is_of_primary: bool,
 }
 
-/// Sends a probe. `by_majority` is a collection by which it waits until a majority has the newest
-/// operation; without one it does not wait.
+/// Deployment of a probe, and collections of it.
+struct Sought<'a> {
+    database: &'a Database,
+    kind: &'a DeploymentKind,
+    /// By which it waits until a majority has the newest operation; without one it does not wait.
+    by_majority: Option<&'a str>,
+    /// By which it has the server prove that a majority follows it.
+    linearizable: Option<&'a str>,
+}
+
+/// Sends a probe.
 async fn send_probe(
-    database: &Database,
-    kind: &DeploymentKind,
-    by_majority: Option<&str>,
+    sought: Sought<'_>,
     delivered_before: u64,
     limit: Duration,
 ) -> Result<AnsweredProbe, Ended> {
+    let Sought { database, kind, by_majority, linearizable } = sought;
+    let is_of_primary = linearizable.is_some();
     // Before the question is sent: operations acknowledged by now are in the answer.
     let sent_at = Nanos::now();
     let answer = async {
@@ -263,10 +302,16 @@ async fn send_probe(
         if let (Some(collection), Some(end)) = (by_majority, end) {
             await_majority(database, collection, end).await?;
         }
+        if let Some(collection) = linearizable {
+            prove_primary(database, collection, limit).await?;
+        }
         Ok(end)
     };
     match timeout(limit, answer).await {
-        Ok(Ok(Some(end))) => Ok(AnsweredProbe { probe: Probe { sent_at, end }, delivered_before }),
+        Ok(Ok(Some(end))) => {
+            let probe = Probe { sent_at, end };
+            Ok(AnsweredProbe { probe, delivered_before, is_of_primary })
+        }
         Ok(Ok(None)) => Err(Ended::interrupted("the server is not the primary any more")),
         Ok(Err(e)) if code(&e) == Some(UNAUTHORIZED) => {
             Err(Ended::Lost(LossCause::NotWatched, format!("the probe: {}", text(&e))))
@@ -279,16 +324,33 @@ async fn send_probe(
 /// Waits until a majority of the set has the operation, by a read that must see it.
 async fn await_majority(database: &Database, collection: &str, end: u64) -> Result<(), Error> {
     let time = mongodb::bson::Timestamp::from(Timestamp::from_at(end));
-    let find = doc! {
+    let mut find = find_one(collection);
+    find.insert("readConcern", doc! { "level": "majority", "afterClusterTime": time });
+    database.run_command(find).await.map(drop)
+}
+
+/// Has the server prove that a majority still follows it: one that was replaced may not know, and
+/// would name an old end of the log. Source: MongoDB manual, "Read Concern linearizable".
+async fn prove_primary(
+    database: &Database,
+    collection: &str,
+    limit: Duration,
+) -> Result<(), Error> {
+    let mut find = find_one(collection);
+    find.insert("readConcern", doc! { "level": "linearizable" });
+    find.insert("maxTimeMS", i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+    database.run_command(find).await.map(drop)
+}
+
+/// Returns a query of at most one document, by the index that every collection has.
+fn find_one(collection: &str) -> Document {
+    doc! {
         "find": collection,
-        // At most one document, by the index that every collection has.
         "filter": { "_id": 0 },
         "projection": { "_id": 1 },
         "limit": 1,
         "singleBatch": true,
-        "readConcern": { "level": "majority", "afterClusterTime": time },
-    };
-    database.run_command(find).await.map(drop)
+    }
 }
 
 /// Code of a command that the server does not know.

@@ -31,6 +31,7 @@ use super::target::Target;
 use super::xa_commits::XaCommits;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
+use hotrow_source::looks;
 use hotrow_source::origin::Origins;
 use hotrow_source::place::Place;
 use hotrow_source::preflight::{self, PreflightErrors};
@@ -374,17 +375,34 @@ struct Catalogue<'a, 'b> {
 }
 
 impl Catalogue<'_, '_> {
-    /// Checks the catalogue periodically, without a feed.
+    /// Checks the catalogue periodically, for a database whose changes do not come from here, and
+    /// looks at the log's end for requests.
     async fn watch(&mut self) -> Ended {
-        let mut tick = every(self.feed_loop.feed.tuning.catalog_check_every);
+        let FeedLoop { feed, sink, .. } = self.feed_loop;
+        let looks = sink.looks();
+        let mut tick = every(feed.tuning.catalog_check_every);
         loop {
             supervisor::turn();
-            tick.tick().await;
-            let sent_at = Nanos::now();
-            if let Err(ended) = self.check().await {
-                return ended;
+            tokio::select! {
+                _ = tick.tick() => {
+                    let sent_at = Nanos::now();
+                    if let Err(ended) = self.check().await {
+                        return ended;
+                    }
+                    feed.shared.origins.confirm_shapes(sent_at);
+                }
+                () = looks::due(looks) => {
+                    let sent_at = Nanos::now();
+                    looks.into_iter().for_each(|looks| looks.sent(sent_at));
+                    match log_end(&mut self.conn, &self.identity, &feed.tuning).await {
+                        Ok(end) => {
+                            let incarnation = self.identity.incarnation;
+                            sink.looked(sent_at, Position { incarnation, at: end.point });
+                        }
+                        Err(ended) => return ended,
+                    }
+                }
             }
-            self.feed_loop.feed.shared.origins.confirm_shapes(sent_at);
         }
     }
 

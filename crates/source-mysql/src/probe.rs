@@ -28,6 +28,7 @@ use super::start::Fence;
 use super::xa_commits::Prepared;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};
+use hotrow_source::looks::{self, Looks};
 
 /// Maximum of pending probes. Beyond it the newest is dropped, because the oldest is passed first.
 const WAITING_MAX: usize = 64;
@@ -146,19 +147,23 @@ fn log_position(file: &str, offset: u64) -> Result<LogPosition, Ended> {
     })
 }
 
-/// Probes periodically, and when `early` asks for it, until the receiver is dropped.
+/// Probes periodically, when `early` asks for it, and when requests wait for a look, until the
+/// receiver is dropped.
 pub(crate) async fn run(
     conn: &mut Conn,
     identity: &Identity,
     tuning: &Tuning,
     out: mpsc::Sender<Probe>,
     early: &Notify,
+    looks: Option<&Looks>,
 ) -> Ended {
+    looks.into_iter().for_each(Looks::open);
     let mut tick = every(tuning.probe_every);
     let mut fence = Fence::of(identity);
     loop {
         // Before the query is sent: the answer covers every commit until now.
         let sent_at = Nanos::now();
+        looks.into_iter().for_each(|looks| looks.sent(sent_at));
         let probe = async {
             let end = log_end(conn, identity).await?;
             let is_settled = fence.is_passed(conn).await?;
@@ -175,6 +180,7 @@ pub(crate) async fn run(
         tokio::select! {
             _ = tick.tick() => {}
             () = early.notified() => {}
+            () = looks::due(looks) => {}
         }
     }
 }

@@ -141,13 +141,14 @@ impl Session<'_> {
         let identity = self.identity;
         let tuning = self.tuning;
         let early = Notify::new();
+        let looks = self.sink.looks();
         let deliver = pin!(self.deliver(probe_rx, &early, request_tx, reply_rx));
         tokio::select! {
             ended = deliver => match ended {
                 Ok(never) => match never {},
                 Err(ended) => ended,
             },
-            ended = probe::run(probes, identity, tuning, probe_tx, &early) => ended,
+            ended = probe::run(probes, identity, tuning, probe_tx, &early, looks) => ended,
             ended = catalog_checks(watcher, request_rx, reply_tx) => ended,
         }
     }
@@ -307,10 +308,13 @@ impl Session<'_> {
         let Some(Advance { sent_at, to, visible }) = self.progress.advance(delivered) else {
             return;
         };
+        let looked_at = sent_at;
         let sent_at = self.catalog.effective(sent_at);
         if reported.replace((sent_at, to)) != Some((sent_at, to)) || visible.is_some() {
             let position = Position { incarnation: self.identity.incarnation, at: to };
             self.sink.advance(sent_at, Some(position), visible.as_ref());
+            // Strict answers depend on no look at the catalogue.
+            self.sink.looks().into_iter().for_each(|looks| looks.passed(looked_at));
         }
     }
 }

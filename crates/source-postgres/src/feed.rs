@@ -26,7 +26,8 @@ use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
 use super::{Finding, PreflightErrors};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
-use hotrow_source::feed_loop::{self, Ended, Sessions};
+use hotrow_source::feed_loop::{self, Ended, Sessions, every};
+use hotrow_source::looks;
 use hotrow_source::origin::{Origin, Origins};
 use hotrow_source::place::Place;
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
@@ -353,13 +354,30 @@ impl CatalogWatcher for Catalogue<'_> {
 }
 
 impl Catalogue<'_> {
-    /// Checks the catalogue at intervals, for a database without a feed.
+    /// Checks the catalogue at intervals, for a database whose changes do not come from here, and
+    /// looks at the log's end for requests.
     async fn watch(&self, client: &Client) -> Ended {
+        let FeedLoop { feed, sink, incarnation, .. } = self.feed_loop;
+        let looks = sink.looks();
+        let mut tick = every(check_interval(feed.tuning.schema_poll));
         loop {
             supervisor::turn();
-            tokio::time::sleep(check_interval(self.feed_loop.feed.tuning.schema_poll)).await;
-            if let CheckResult::Ended(ended) = self.check(client).await.result {
-                return ended;
+            tokio::select! {
+                _ = tick.tick() => {
+                    if let CheckResult::Ended(ended) = self.check(client).await.result {
+                        return ended;
+                    }
+                }
+                () = looks::due(looks) => {
+                    let sent_at = Nanos::now();
+                    looks.into_iter().for_each(|looks| looks.sent(sent_at));
+                    let end = match link::log_end(client, &feed.tuning).await {
+                        Ok(end) => end.0,
+                        Err(ended) => return ended,
+                    };
+                    let incarnation = incarnation.unwrap_or_default() ^ feed.shared.history();
+                    sink.looked(sent_at, Position { incarnation, at: end });
+                }
             }
         }
     }

@@ -23,6 +23,7 @@ use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, deadline};
 use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{BackgroundTask, EarlyProbe, Ended, every, wait_until};
+use hotrow_source::looks::{self, Looks};
 use hotrow_source::place::Place;
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
@@ -30,6 +31,11 @@ use hotrow_supervisor as supervisor;
 /// Longest time between two status messages, which also request a reply of the server.
 const STATUS_EVERY_MAX: Duration = Duration::from_secs(1);
 const STATUS_EVERY_MIN: Duration = Duration::from_millis(5);
+/// Time for which the log's end may stay unflushed while requests wait for a look, before it is
+/// flushed: most commits are flushed by then.
+const AWAITED_FLUSH_AFTER: Duration = Duration::from_millis(2);
+/// Shortest time between two flushes for them.
+const AWAITED_FLUSH_EVERY: Duration = Duration::from_millis(10);
 
 /// Connections and positions at the start of a session.
 pub(crate) struct SessionStart<'a> {
@@ -94,6 +100,9 @@ pub(crate) struct Session<'a> {
     flushed: Lsn,
     /// Time at which to flush the log, unless the feed advances before.
     flush_at: Option<Instant>,
+    /// Time of the last flush, and whether the role may flush.
+    flushed_at: Option<Instant>,
+    may_flush: bool,
     /// Earliest time of a probe beside those that are due.
     early_probe: EarlyProbe,
 }
@@ -131,6 +140,8 @@ impl<'a> Session<'a> {
             check_now: false,
             flushed: Lsn(0),
             flush_at: None,
+            flushed_at: None,
+            may_flush: true,
             early_probe: EarlyProbe::default(),
         }
     }
@@ -165,7 +176,9 @@ impl<'a> Session<'a> {
         let mut status_tick =
             every(self.tuning.probe_every.clamp(STATUS_EVERY_MIN, STATUS_EVERY_MAX));
         let mut check_tick = every(check_interval(self.tuning.schema_poll));
-        probe.start(send_probe(client, self.start.incarnation, self.tuning.silence_max));
+        let looks = self.sink.looks();
+        looks.into_iter().for_each(Looks::open);
+        probe.start(self.probe());
         loop {
             supervisor::turn();
             while let Some(frame) = self.start.wire.buffered()? {
@@ -184,9 +197,10 @@ impl<'a> Session<'a> {
                 result = probe.done() => self.record_probe(result?).await?,
                 () = wait_until(self.flush_at), if flush.is_idle() => {
                     self.flush_at = None;
+                    self.flushed_at = Some(Instant::now());
                     flush.start(flush_log(client, self.tuning.silence_max));
                 }
-                flushed = flush.done() => flushed?,
+                flushed = flush.done() => self.record_flush(flushed?),
                 result = check.done() => self.apply_check(result)?,
                 bridged = self.gaps.bridged() => bridged?,
                 settled = settling.done() => {
@@ -194,15 +208,12 @@ impl<'a> Session<'a> {
                     self.start.place.into_iter().for_each(Place::settled);
                 }
                 _ = status_tick.tick() => self.status().await?,
-                _ = probe_tick.tick(), if probe.is_idle() => {
-                    let limit = self.tuning.silence_max;
-                    probe.start(send_probe(client, self.start.incarnation, limit));
-                }
+                _ = probe_tick.tick(), if probe.is_idle() => probe.start(self.probe()),
                 () = wait_until(early_at), if probe.is_idle() => {
                     self.early_probe.sent();
-                    let limit = self.tuning.silence_max;
-                    probe.start(send_probe(client, self.start.incarnation, limit));
+                    probe.start(self.probe());
                 }
+                () = looks::due(looks), if probe.is_idle() => probe.start(self.probe()),
                 _ = check_tick.tick(), if check.is_idle() => check.start(watcher.check(client)),
             }
         }
@@ -252,6 +263,7 @@ impl<'a> Session<'a> {
             self.report_watched();
         }
         let Some(Advance { sent_at, to, visible }) = self.progress.advance() else { return };
+        let looked_at = sent_at;
         let sent_at = self.start.catalog.effective(sent_at);
         if self.progress.oldest_waiting().is_none_or(|oldest| oldest.end <= self.flushed) {
             self.flush_at = None;
@@ -259,7 +271,15 @@ impl<'a> Session<'a> {
         if self.reported.replace((sent_at, to)) != Some((sent_at, to)) || visible.is_some() {
             let position = Position { incarnation: self.start.incarnation, at: to.0 };
             self.sink.advance(sent_at, Some(position), visible.as_ref());
+            // Strict answers depend on no look at the catalogue.
+            self.sink.looks().into_iter().for_each(|looks| looks.passed(looked_at));
         }
+    }
+
+    /// Returns a probe, which is a look for the requests that wait now.
+    fn probe(&self) -> impl Future<Output = Result<ProbeResult, Ended>> + use<'a> {
+        self.sink.looks().into_iter().for_each(|looks| looks.sent(Nanos::now()));
+        send_probe(self.start.client, self.start.incarnation, self.tuning.silence_max)
     }
 
     fn report_watched(&self) {
@@ -277,11 +297,34 @@ impl<'a> Session<'a> {
         let Some(oldest) = self.progress.oldest_waiting() else { return Ok(()) };
         // The stream ends at the flushed position. An open transaction on an idle server leaves
         // records after it that remain unflushed until a commit; a commit of our own flushes them.
-        if oldest.end > self.flushed && self.flush_at.is_none() {
-            self.flush_at = Some(Instant::now() + self.tuning.probe_every / 2);
+        if oldest.end > self.flushed {
+            self.plan_flush();
         }
         // With the request the server reports its position at once, not only with its next message.
         self.confirm(ReplyWanted::Yes).await
+    }
+
+    /// Plans a flush: soon for requests that wait for the look, else before the next probe.
+    fn plan_flush(&mut self) {
+        let now = Instant::now();
+        let awaited = self.sink.looks().filter(|looks| looks.is_awaited());
+        let at = match awaited {
+            // Nothing else passes the look soon: the requests read the database.
+            Some(looks) if !self.may_flush => return looks.give_up(),
+            Some(_) => {
+                let last = self.flushed_at.map_or(now, |last| last + AWAITED_FLUSH_EVERY);
+                last.max(now + AWAITED_FLUSH_AFTER)
+            }
+            None => now + self.tuning.probe_every / 2,
+        };
+        self.flush_at = Some(self.flush_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    fn record_flush(&mut self, flushed: Flushed) {
+        self.may_flush = flushed == Flushed::Done;
+        if !self.may_flush {
+            self.sink.looks().into_iter().for_each(Looks::give_up);
+        }
     }
 
     async fn status(&mut self) -> Result<(), Ended> {
@@ -337,8 +380,16 @@ async fn send_probe(
     })
 }
 
+/// Outcome of a flush of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flushed {
+    Done,
+    /// The role lacks a right.
+    Refused,
+}
+
 /// Writes a small message, which no feed requests, into the log and waits until it is on disk.
-async fn flush_log(client: &Client, limit: Duration) -> Result<(), Ended> {
+async fn flush_log(client: &Client, limit: Duration) -> Result<Flushed, Ended> {
     const SQL: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'hotrow', '')";
     match tokio::time::timeout(limit, client.batch_execute(SQL)).await {
         Ok(Err(e)) if e.as_db_error().is_some() => {
@@ -347,9 +398,9 @@ async fn flush_log(client: &Client, limit: Duration) -> Result<(), Ended> {
                 error = %full_text(&e),
                 "the log cannot be flushed: EXECUTE on pg_logical_emit_message is needed"
             );
-            Ok(())
+            Ok(Flushed::Refused)
         }
-        Ok(answer) => answer.map_err(|e| sql_error("flushing the log", &e)),
+        Ok(answer) => answer.map(|()| Flushed::Done).map_err(|e| sql_error("flushing the log", &e)),
         Err(_) => Err(Ended::silent("flushing the log", limit)),
     }
 }

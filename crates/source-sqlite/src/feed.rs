@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use hotrow_measure::clock::Nanos;
 use hotrow_types::key::KeySchema;
 
 use super::config::Tuning;
@@ -113,7 +114,9 @@ impl SqliteFeed {
                 Err(ended) => return Some(ended),
                 Ok(polled) => locked.observe(polled),
             }
-            let is_quiet = wake.is_watching() && touched.elapsed() > self.tuning.quiet_after;
+            let is_awaited = session.looks().is_some_and(|looks| looks.is_used(Nanos::now()));
+            let is_quiet =
+                wake.is_watching() && touched.elapsed() > self.tuning.quiet_after && !is_awaited;
             let every = match link.in_wal_mode {
                 true if is_quiet => self.tuning.poll_every_quiet,
                 true => self.tuning.poll_every,

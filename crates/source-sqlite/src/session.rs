@@ -20,6 +20,7 @@ use super::file::{CommitStamp, FILE_REPLACED, FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
 use super::log::{OnRefusal, PriorLog, SurveySettings, install};
 use super::shared::Shared;
+use hotrow_source::looks::Looks;
 use hotrow_source::{FlushCause, LossCause, Sink};
 
 /// Number of attempts to read a header before it counts as damaged: a checkpoint may be writing it.
@@ -121,6 +122,9 @@ impl<'a> Session<'a> {
         context.shared.publish(link.at.real.clone(), link.at.file, &tables, context.config.watch);
         context.shared.set_delivered(position);
         context.sink.started(position);
+        if context.config.watch == Watch::Triggers {
+            context.sink.looks().into_iter().for_each(Looks::open);
+        }
         Ok(Self {
             context,
             link,
@@ -168,10 +172,19 @@ impl<'a> Session<'a> {
             Ok(Polled::Busy) | Err(Stop::Busy) => Ok(Polled::Busy),
             Ok(polled) => {
                 self.context.sink.advance(sent_at, self.position, None);
+                if let Some(looks) = self.looks() {
+                    looks.sent(sent_at);
+                    looks.passed(sent_at);
+                }
                 Ok(polled)
             }
             Err(Stop::Ended(ended)) => Err(ended),
         }
+    }
+
+    /// Returns the looks that polls are; none where every write makes every record stale.
+    pub(crate) fn looks(&self) -> Option<&Looks> {
+        self.context.sink.looks().filter(|_| self.context.config.watch == Watch::Triggers)
     }
 
     fn poll_changes(&mut self) -> Result<Polled, Stop> {

@@ -14,6 +14,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 use database_name::DatabaseName;
 use field_schema::FieldSchema;
+use looks::Looks;
 use standby::{StandbyRead, StandbyRefusal, StandbyView};
 
 pub use row::{Row, mark_unread};
@@ -306,6 +307,15 @@ pub trait Sink: Send + Sync + 'static {
     fn wants_visibility(&self) -> bool {
         false
     }
+    /// Returns the looks at the log's end that requests wait for; `None`: none may. A session of
+    /// the feed that makes them calls [`Looks::open`], [`Looks::sent`] with each probe, and
+    /// [`Looks::passed`] after [`Sink::advance`]; a loss closes them.
+    fn looks(&self) -> Option<&Looks> {
+        None
+    }
+    /// Reports where the log ended at a look that was sent at `sent_at`, to a sink whose changes
+    /// come from elsewhere: it knows when they have passed that point.
+    fn looked(&self, _sent_at: Nanos, _end: Position) {}
 }
 
 pub mod attempts;
@@ -320,6 +330,7 @@ pub mod field_schema;
 mod finding;
 pub mod hooks;
 pub mod json;
+pub mod looks;
 pub mod origin;
 pub mod outage;
 pub mod place;

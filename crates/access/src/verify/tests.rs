@@ -27,6 +27,7 @@ fn grants() -> Grants {
         columns: Vec::new(),
         no_cache: false,
         min_position: false,
+        strict: true,
         rate_classes: Default::default(),
     };
     Grants::new(&[role("reader"), role("writer")], 1).expect("two roles")

@@ -36,7 +36,7 @@ impl<E: Clone> Cache<E> {
             Err(NotQueued::Full) => (Vec::new(), LookupError::QueueFull),
             Err(NotQueued::TooLate) => (Vec::new(), LookupError::TooLate),
         };
-        if mode == ReadMode::Revalidate && self.safeguards.has(Safeguard::StandbyBypass) {
+        if mode.needs_primary() && self.safeguards.has(Safeguard::StandbyBypass) {
             queued.iter().for_each(|flight| flight.require_primary());
         }
         // Joined under the lock: a queued read without waiters is never begun.
@@ -62,7 +62,8 @@ impl<E: Clone> Cache<E> {
         fetches: &mut FetchQueue<E>,
     ) -> Option<Lookup<E>> {
         let now = ask.at;
-        if mode != ReadMode::Revalidate {
+        // A strict request has asked memory before.
+        if matches!(mode, ReadMode::Normal | ReadMode::NoAdmit) {
             match self.served(key, mode, now, collection.effective_staleness(now)) {
                 Served::Answer(record, freshness) => {
                     return Some(lookup::of_memory(record, freshness));
@@ -77,6 +78,11 @@ impl<E: Clone> Cache<E> {
         let flight = fetches.in_flight.get(key)?;
         let joinable = match flight.lease() {
             None => flight.is_queued(),
+            Some(lease) if let ReadMode::Strict(since) = mode => {
+                !lease.is_of_standby
+                    && lease.started_at >= since
+                    && lease.epoch == collection.epoch()
+            }
             // Changes that it does not show have ended its lease, if the feed has delivered them.
             Some(lease) if lease.is_of_standby => {
                 mode != ReadMode::Revalidate
@@ -92,7 +98,7 @@ impl<E: Clone> Cache<E> {
             }
         };
         if joinable {
-            if mode == ReadMode::Revalidate && self.safeguards.has(Safeguard::StandbyBypass) {
+            if mode.needs_primary() && self.safeguards.has(Safeguard::StandbyBypass) {
                 flight.require_primary();
             }
             if !fetches.has_loader() {

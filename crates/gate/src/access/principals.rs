@@ -192,6 +192,7 @@ mod tests {
             columns: Vec::new(),
             no_cache: false,
             min_position: false,
+            strict: true,
             rate_classes: RateClasses::default(),
         };
         Ok(Granted { roles: vec![role; roles.ok_or("no number")?], ..Granted::default() })

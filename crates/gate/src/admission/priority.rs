@@ -43,6 +43,7 @@ mod tests {
             cache_control: HeaderValue::from_static("no-cache"),
             allow_no_cache: false,
             allow_min_position: false,
+            strict: true,
             allow_fields: false,
             priority,
             allow_high_priority,

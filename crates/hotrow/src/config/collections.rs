@@ -30,6 +30,7 @@
 //! - `allow_no_cache`: Honour `Cache-Control: no-cache`: read the database.
 //! - `allow_min_position`: Honour `Hotrow-Min-Position`. Not with `source.watch = "none"` or
 //!   `source.feed = "none"`.
+//! - `strict`: Honour [`Hotrow-Min-Position: now`](consistency.md).
 //! - `allow_fields`: Honour [`?fields=`](http.md#fields). Otherwise it gets 400.
 //! - `changes`: Its [changes may be followed](changes.md). Not with `tenant`, a change hub,
 //!   `source.watch = "none"` or `source.feed = "none"`.
@@ -145,6 +146,7 @@ fn collection(
     let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
+    let strict = section.flag("strict", true);
     let allow_fields = section.flag("allow_fields", false);
     let priority = section.choice(
         "priority",
@@ -185,6 +187,7 @@ fn collection(
         cache_control,
         allow_no_cache,
         allow_min_position,
+        strict,
         allow_fields,
         priority,
         allow_high_priority,

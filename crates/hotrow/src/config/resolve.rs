@@ -238,7 +238,11 @@ pub(super) fn source_alone<'a>(
 
 /// Returns what the HTTP side knows of a source.
 fn served((name, source): &(String, Source)) -> hotrow_config::Source {
-    hotrow_config::Source { name: name.clone(), slow_query: source.slow_query }
+    hotrow_config::Source {
+        name: name.clone(),
+        slow_query: source.slow_query,
+        strict_looks_per_s: source.strict_looks_per_s,
+    }
 }
 
 /// Checks that no other listener has the path of the admin API's socket.

@@ -26,6 +26,8 @@
 //! - `query_bytes`: Bytes of keys in one query.
 //! - `slow_query`: Queries that take so long are [logged](logs.md#slow-queries), at most one line a
 //!   second. `"0s"`: none.
+//! - `strict_looks_per_s`: Looks at the end of the log for [strict requests](consistency.md), of this
+//!   instance.
 //! - `read_timeout`: One query, waits for locks (SQLite) or a connection included.
 #![cfg_attr(
     not(all(feature = "mongodb", feature = "mysql", feature = "postgres")),
@@ -93,6 +95,7 @@ pub(super) struct Source {
     read_timeout: Duration,
     /// Duration from which a query is slow; zero: none is.
     pub(super) slow_query: Duration,
+    pub(super) strict_looks_per_s: u32,
 }
 
 enum Engine {
@@ -167,6 +170,12 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     let query_bytes = section.size_in_memory("query_bytes", 8 * MIB, 64 * KIB..=1024 * MIB);
     let read_timeout = section.duration("read_timeout", s(2), ms(10)..=Duration::from_mins(10));
     let slow_query = section.duration("slow_query", s(1), ms(0)..=Duration::from_mins(10));
+    let looks = match engine {
+        #[cfg(feature = "mongodb")]
+        Some(Engine::Mongodb { .. }) => 50,
+        _ => 1_000,
+    };
+    let looks = section.count_or("strict_looks_per_s", looks, "1000; MongoDB: 50", 1..=10_000);
     if merge && query_keys < max_batch {
         section.refuse(
             "query_keys",
@@ -187,6 +196,7 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
         query_bytes,
         read_timeout,
         slow_query,
+        strict_looks_per_s: looks as u32,
     }
 }
 

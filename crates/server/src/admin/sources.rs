@@ -64,9 +64,16 @@
 //!   to list), `schema`, `unlisted` (`watch = "none"`), `gap` (changes may be missing).
 //! - `hotrow_feed_epochs_total` (`source`): Every entry of the source became stale: losses and
 //!   starts.
+//! - `hotrow_strict_looks_total` (`source`): Looks at the log's end for [strict
+//!   requests](consistency.md). At `strict_looks_per_s`: they wait for their turn.
+//! - `hotrow_strict_wait_seconds` (`source`): Histogram, wait of strict requests for a look.
+//! - `hotrow_strict_look_seconds` (`source`): Histogram, from a look for strict requests until the
+//!   feed has passed it.
 //! - `hotrow_checked_answers_total`: Answers [checked](verify.md#the-check-in-every-server).
 //! - `hotrow_inconsistent_answers_total`: Checked answers that differed from the database. **Any**:
 //!   a change [not in the feed](consistency.md#what-no-feed-shows), or a bug.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow_admission::breaker::State;
 use hotrow_answer::units::millis;
@@ -74,11 +81,24 @@ use hotrow_gate::admission::breaker::badness;
 use hotrow_gate::admission::concurrency;
 use hotrow_gate::read::SourceReads;
 use hotrow_measure::clock::Nanos;
-use hotrow_measure::histogram::Histogram;
+use hotrow_measure::histogram::{Histogram, SharedHistogram};
+use hotrow_source::looks::Looks;
 use hotrow_telemetry::exposition::{Exposition, Labels, Number, Scale};
 use serde_json::{Map, Value, json};
 
 use super::View;
+
+/// Histogram of looks: name, help, values.
+type LookTimes = (&'static str, &'static str, fn(&Looks) -> &SharedHistogram);
+
+const LOOK_TIMES: [LookTimes; 2] = [
+    ("hotrow_strict_wait_seconds", "Wait of strict requests for a look.", |looks| &looks.waited_ns),
+    (
+        "hotrow_strict_look_seconds",
+        "Time from a look for strict requests until the feed has passed it.",
+        |looks| &looks.look_ns,
+    ),
+];
 
 /// Samples of a metric by source and cause.
 type ByCause = Vec<([(&'static str, String); 2], u64)>;
@@ -240,7 +260,26 @@ impl View {
         );
         let queries = ("hotrow_source_queries_total", "Statements run at the source.");
         self.source_counter(queries, out, |reads| reads.source.queries_total());
+        self.expose_looks(out);
         self.expose_standbys(out);
+    }
+
+    /// Writes the metrics of strict requests.
+    fn expose_looks(&self, out: &mut Exposition) {
+        self.source_counter(
+            ("hotrow_strict_looks_total", "Looks at the log's end for strict requests."),
+            out,
+            |reads| reads.looks.sent_total.load(Relaxed),
+        );
+        let labels: Vec<_> =
+            self.sources().iter().map(|reads| [("source", reads.name.as_str())]).collect();
+        for (name, help, of) in LOOK_TIMES {
+            let times: Vec<Histogram> =
+                self.sources().iter().map(|reads| of(&reads.looks).snapshot()).collect();
+            let samples: Vec<(Labels<'_>, &Histogram)> =
+                labels.iter().zip(&times).map(|(labels, times)| (&labels[..], times)).collect();
+            out.histogram(name, help, Scale::LATENCY, &samples);
+        }
     }
 
     fn expose_positions(&self, out: &mut Exposition) {
@@ -329,6 +368,10 @@ impl View {
                 "changes": feed.changes_total(),
                 "starts": feed.starts_total(),
                 "gaps": feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
+                "strict": {
+                    "looks": reads.looks.sent_total.load(Relaxed),
+                    "waits": reads.looks.waited_ns.snapshot().count(),
+                },
                 "watch": if followed { source.watch() } else { "none" },
             },
         })

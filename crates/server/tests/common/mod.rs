@@ -126,6 +126,7 @@ impl Server {
             sources: vec![hotrow_config::Source {
                 name: "default".to_owned(),
                 slow_query: Duration::ZERO,
+                strict_looks_per_s: 1_000,
             }],
             workers,
             limits,

@@ -123,6 +123,7 @@ pub(crate) fn access() -> (Access, String) {
         columns: Vec::new(),
         no_cache: false,
         min_position: false,
+        strict: true,
         rate_classes: Default::default(),
     };
     let key = NewKey::new([1; 8], &[2; 32]);
@@ -189,6 +190,7 @@ pub(crate) fn config() -> Config {
         sources: vec![hotrow_config::Source {
             name: "default".to_owned(),
             slow_query: Duration::ZERO,
+            strict_looks_per_s: 1_000,
         }],
         workers: 1,
         limits: limits(),
@@ -207,6 +209,7 @@ pub(crate) fn config() -> Config {
                 cache_control: "private, no-cache".to_owned(),
                 allow_no_cache: true,
                 allow_min_position: true,
+                strict: true,
                 allow_fields: false,
                 priority: hotrow_admission::shed::Priority::Normal,
                 allow_high_priority: false,

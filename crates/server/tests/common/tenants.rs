@@ -311,6 +311,7 @@ fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
         columns: Vec::new(),
         no_cache: true,
         min_position: true,
+        strict: true,
         rate_classes: Default::default(),
     };
     let narrow =

@@ -11,7 +11,7 @@ use hotrow_answer::collections::Collections;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::metrics::WorkerMetrics;
-use hotrow_answer::read_requirement::ReadRequirement;
+use hotrow_answer::read_requirement::{LeastPosition, ReadRequirement};
 use hotrow_cache::{Freshness, ReadMode, Record};
 use hotrow_gate::admission::{Admission, priority};
 use hotrow_gate::read::Fetcher;
@@ -135,7 +135,7 @@ fn kind_by_head(memory: Kind, request: &ReadRequest<'_>) -> Kind {
     match request.required {
         Ok(ReadRequirement::New) => Kind::Bypass,
         // Memory may hold a single record that proves to be new enough.
-        Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
+        Ok(ReadRequirement::AtLeast(LeastPosition::At(_))) if memory == Kind::Batch => Kind::Bypass,
         Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
     }
 }
@@ -143,7 +143,7 @@ fn kind_by_head(memory: Kind, request: &ReadRequest<'_>) -> Kind {
 /// Returns the cost class of a read in this mode.
 pub(crate) fn read_kind(mode: ReadMode) -> Kind {
     match mode {
-        ReadMode::Normal | ReadMode::NoAdmit => Kind::Miss,
+        ReadMode::Normal | ReadMode::NoAdmit | ReadMode::Strict(_) => Kind::Miss,
         ReadMode::Revalidate => Kind::Bypass,
     }
 }

@@ -38,6 +38,7 @@ impl From<ReadMode> for ReadKind {
         match mode {
             ReadMode::Normal | ReadMode::NoAdmit => Self::Normal,
             ReadMode::Revalidate => Self::Revalidate,
+            ReadMode::Strict(_) => Self::MinPosition,
         }
     }
 }

@@ -33,6 +33,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         cache_control: HeaderValue::from_static("no-cache"),
         allow_no_cache: false,
         allow_min_position: false,
+        strict: true,
         allow_fields: false,
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,

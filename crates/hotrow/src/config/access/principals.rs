@@ -9,6 +9,7 @@
 //! - `allow_no_cache`: With the collection's `allow_no_cache`: `Cache-Control: no-cache` counts.
 //! - `allow_min_position`: With the collection's `allow_min_position`: `Hotrow-Min-Position`
 //!   counts; otherwise 403.
+//! - `strict`: With the collection's `strict`: `Hotrow-Min-Position: now` counts; otherwise 403.
 //! - `rate_class`: Its holders are in this [rate class](access.md#rate-classes).
 //!
 //! Reference `configuration`: `[access.roles.NAME.columns.NAME]`
@@ -101,6 +102,7 @@ fn roles(mut section: Section<'_>, collections: &[&str], classes: &[String]) -> 
             name,
             no_cache: table.flag("allow_no_cache", false),
             min_position: table.flag("allow_min_position", false),
+            strict: table.flag("strict", true),
             rate_classes: rate_class(&mut table, classes),
         };
         table.finish();
