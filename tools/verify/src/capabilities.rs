@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::family::first_value;
 use crate::http::{Client, Request, RequestError, Response};
-use crate::observation::{Outcome, Position};
+use crate::observation::{Form, Outcome, Position};
 use crate::read_request::ReadRequest;
 use crate::record_schema::RecordSchema;
 
@@ -12,6 +12,7 @@ use crate::record_schema::RecordSchema;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a response from memory; some collections are configured not to cache.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(3);
+const MIN_POSITION: &str = "Hotrow-Min-Position";
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -22,6 +23,12 @@ pub struct Capabilities {
     pub no_cache: bool,
     /// `Hotrow-Min-Position` is honoured.
     pub min_position: bool,
+    /// `Hotrow-Min-Position: now` is.
+    pub strict: bool,
+    /// Batches may be snapshots.
+    pub snapshot: bool,
+    /// Snapshots may include the other collection of the table.
+    pub across: bool,
 }
 
 /// Probes a target with an existing row.
@@ -81,12 +88,26 @@ pub(crate) fn probe(
     let no_cache = ask_with(client, &plain, "Cache-Control", "no-cache".to_owned())
         .map_err(|lost| lost.name());
     let no_cache = outcome(&no_cache?) != Outcome::Hit;
-    let Some(position) = position else {
-        return Ok(Capabilities { no_cache, min_position: false });
+    let min_position = match position {
+        None => false,
+        Some(position) => {
+            let response = ask_with(client, &plain, MIN_POSITION, position.to_string());
+            response.map_err(|lost| lost.name())?.status() != 400
+        }
     };
-    let response = ask_with(client, &plain, "Hotrow-Min-Position", position.to_string())
-        .map_err(|lost| lost.name())?;
-    Ok(Capabilities { no_cache, min_position: response.status() != 400 })
+    let strict = ask_with(client, &plain, MIN_POSITION, "now".to_owned());
+    let strict = is_granted(strict)?;
+    let snapshot = |form| ReadRequest { form, ..ReadRequest::plain(key) }.request(schema);
+    let across = client.ask(&snapshot(Form::SnapshotAcross), |_| {});
+    let across = schema.other.is_some() && is_granted(across)?;
+    let snapshot = is_granted(client.ask(&snapshot(Form::SnapshotGet), |_| {}))?;
+    Ok(Capabilities { no_cache, min_position, strict, snapshot, across })
+}
+
+/// Returns whether a request is neither unknown nor forbidden there.
+fn is_granted(response: Result<Response, RequestError>) -> Result<bool, String> {
+    let status = response.map_err(|lost| lost.name())?.status();
+    Ok(!matches!(status, 400 | 403 | 404 | 405))
 }
 
 /// Checks that the record has all parts as written.

@@ -10,9 +10,9 @@ use hotrow_measure::clock::Nanos;
 
 use crate::counterexample::Evidence;
 use crate::history::Ns;
-use crate::ledger::{Ledger, READS_KEPT};
+use crate::ledger::{KeyEntry, Ledger, READS_KEPT};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
-use crate::rules::{ContractTerms, Rule, Violation};
+use crate::rules::{ContractTerms, Rule, Snapshot, SnapshotPart, Violation};
 
 /// Interval of checks.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(20);
@@ -45,6 +45,12 @@ pub struct ReadCounts {
     pub sessions: u64,
     /// Reads with the position of a commit.
     pub own_writes: u64,
+    /// Strict reads.
+    pub strict: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Snapshots of two collections.
+    pub snapshots_across: u64,
     /// 404 responses.
     pub absent: u64,
     /// Refusals by status.
@@ -131,8 +137,35 @@ impl Checker {
         self.waiting.sort_by_key(|observation| observation.received_ns);
         let due = self.waiting.partition_point(|observation| observation.received_ns <= until);
         let later = self.waiting.split_off(due);
-        for observation in std::mem::replace(&mut self.waiting, later) {
-            self.check(observation);
+        let due = std::mem::replace(&mut self.waiting, later);
+        let is_of_one = |a: &Observation, b: &Observation| {
+            a.form.is_snapshot() && (a.reader, a.sent_ns) == (b.reader, b.sent_ns)
+        };
+        for response in due.chunk_by(is_of_one) {
+            response.iter().for_each(|observation| self.check(observation.clone()));
+            self.check_snapshot(response);
+        }
+    }
+
+    /// Checks a response as a whole, if it is a snapshot.
+    fn check_snapshot(&mut self, response: &[Observation]) {
+        if !response.iter().all(|part| part.form.is_snapshot()) {
+            return;
+        }
+        let part = |observation: &Observation| {
+            let history = |entry: &mut KeyEntry| entry.checker.history.clone();
+            let history = self.ledger.with(observation.key, history)?;
+            Some(SnapshotPart { observation: observation.clone(), history })
+        };
+        let Some(snapshot) = Snapshot::new(response.iter().filter_map(part).collect()) else {
+            return;
+        };
+        let is_across = response.iter().any(|part| part.form == Form::SnapshotOther);
+        self.counts.snapshots += 1;
+        self.counts.snapshots_across += u64::from(is_across);
+        *self.counts.applied.entry(Rule::Snapshot).or_default() += 1;
+        if let Some(violation) = snapshot.check() {
+            self.violated(violation);
         }
     }
 
@@ -216,6 +249,7 @@ impl Checker {
             Requirement::NoCache => counts.no_cache += 1,
             Requirement::Session { .. } => counts.sessions += 1,
             Requirement::OwnWrite { .. } => counts.own_writes += 1,
+            Requirement::Strict => counts.strict += 1,
         }
         match observation.seen {
             Claim::Absent => counts.absent += 1,

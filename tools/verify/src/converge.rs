@@ -229,6 +229,7 @@ impl Compare<'_> {
                             observation,
                             floor,
                             earlier: None,
+                            beside: None,
                         });
                     }
                 }

@@ -348,6 +348,7 @@ mod tests {
             key_type: KeyType::Integer,
             alias: None,
             embedded: None,
+            other: None,
             keys: 10,
         };
         assert_eq!(redis_key(&schema, 7), "c:7");

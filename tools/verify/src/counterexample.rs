@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::history::{KeyState, LogInterval, Ns, WriteOutcome};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
-use crate::rules::{PriorResponse, Rule, Violation};
+use crate::rules::{Beside, PriorResponse, Rule, Violation};
 
 /// Lines before the violation; essential ones stay, and of the others the newest.
 const LINES_BEFORE_MAX: usize = 40;
@@ -38,11 +38,13 @@ pub struct Names {
     pub first_version: u64,
     /// The key as in URLs.
     pub key: String,
+    /// The key of the other part to which the rule refers, if any.
+    pub beside: String,
 }
 
 /// Renders the counterexample.
 pub fn render(evidence: &Evidence, names: &Names) -> String {
-    let Violation { rule, observation: violating, floor, earlier } = &evidence.violation;
+    let Violation { rule, observation: violating, floor, earlier, beside } = &evidence.violation;
     let renderer = Renderer { names, zero: violating.sent_ns };
     let mut out = format!("violated: {}\n", rule.description());
     _ = writeln!(out, "  key {}, read at {}", names.key, renderer.origin(violating.origin));
@@ -57,6 +59,14 @@ pub fn render(evidence: &Evidence, names: &Names) -> String {
         renderer.seen(&violating.seen),
         renderer.version(*floor)
     );
+    if let Some(Beside { version, .. }) = beside {
+        _ = writeln!(
+            out,
+            "  because it also shows version {} of key {}, which was not committed earlier",
+            renderer.version(*version),
+            names.beside
+        );
+    }
     _ = writeln!(
         out,
         "  times in ms relative to the sending of the request; versions are counted from the run's \
@@ -186,6 +196,7 @@ impl Renderer<'_> {
         let requirement = match read.requirement {
             Requirement::Any => String::new(),
             Requirement::NoCache => " with no-cache".to_owned(),
+            Requirement::Strict => " with Hotrow-Min-Position: now".to_owned(),
             Requirement::Session { position, .. } => {
                 format!(" with the token {position} of an earlier response")
             }

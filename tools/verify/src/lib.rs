@@ -29,6 +29,11 @@
 //! - `own_write`: (point 3) if it misses a commit up to the sent position. Not checked on SQLite
 //!   without triggers, MySQL and MariaDB without the privilege to read the binlog's end, and
 //!   MongoDB without sessions;
+//! - `strict`: (point 6) if it was requested with `Hotrow-Min-Position: now` and misses a commit
+//!   that had returned before, or what an earlier strict response of any instance showed;
+//! - `snapshot`: (point 7) if its records and missing ids never were the database at one point of
+//!   its log: a transaction is not in all of its parts, or one part shows a commit that was sent
+//!   after the return of one that another part misses;
 //! - `purged`: if it misses a commit that had returned before a completed purge was sent;
 //! - `copied`: if it came from a near cache and misses a commit that had returned more than twice
 //!   `max_staleness` and 600 ms before, though its connection was alive;

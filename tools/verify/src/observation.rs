@@ -72,6 +72,14 @@ pub enum Form {
     Alias,
     /// `GET /collection/by/alias?ids=…`.
     AliasBatch,
+    /// `GET /collection?ids=…&snapshot=true`.
+    SnapshotGet,
+    /// `POST /collection` with `"snapshot": true`.
+    SnapshotPost,
+    /// `POST /_snapshot`: the parts of the collection.
+    SnapshotAcross,
+    /// The same: the parts of another collection of the same table.
+    SnapshotOther,
     /// `GET` of the Redis protocol.
     RedisGet,
     /// `MGET` of the Redis protocol.
@@ -83,7 +91,7 @@ pub enum Form {
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 11] = [
+pub const FORMS: [Form; 15] = [
     Form::Get,
     Form::Conditional,
     Form::Head,
@@ -91,6 +99,10 @@ pub const FORMS: [Form; 11] = [
     Form::BatchPost,
     Form::Alias,
     Form::AliasBatch,
+    Form::SnapshotGet,
+    Form::SnapshotPost,
+    Form::SnapshotAcross,
+    Form::SnapshotOther,
     Form::RedisGet,
     Form::RedisMget,
     Form::Copy,
@@ -104,6 +116,8 @@ pub enum Requirement {
     Any,
     /// `Cache-Control: no-cache`.
     NoCache,
+    /// `Hotrow-Min-Position: now`.
+    Strict,
     /// `Hotrow-Min-Position` with the token of an earlier response, which implies that the response
     /// is not older than the version `floor`.
     Session {
@@ -130,11 +144,13 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// Returns the value of `Hotrow-Min-Position`, if the request has one.
+    /// Returns the position in `Hotrow-Min-Position`, if the request has one.
     #[must_use]
     pub fn position(self) -> Option<Position> {
         match self {
-            Self::Any | Self::NoCache | Self::Followed { is_sent: false, .. } => None,
+            Self::Any | Self::NoCache | Self::Strict | Self::Followed { is_sent: false, .. } => {
+                None
+            }
             Self::Session { position, .. }
             | Self::OwnWrite { position, .. }
             | Self::Followed { position, .. } => Some(position),
@@ -146,7 +162,11 @@ impl Requirement {
     pub fn followed(self) -> Option<Position> {
         match self {
             Self::Followed { position, .. } => Some(position),
-            Self::Any | Self::NoCache | Self::Session { .. } | Self::OwnWrite { .. } => None,
+            Self::Any
+            | Self::NoCache
+            | Self::Strict
+            | Self::Session { .. }
+            | Self::OwnWrite { .. } => None,
         }
     }
 }
@@ -227,7 +247,17 @@ impl Form {
     /// Returns whether the request names several keys.
     #[must_use]
     pub fn is_batch(self) -> bool {
-        matches!(self, Self::BatchGet | Self::BatchPost | Self::AliasBatch | Self::RedisMget)
+        self.is_snapshot()
+            || matches!(self, Self::BatchGet | Self::BatchPost | Self::AliasBatch | Self::RedisMget)
+    }
+
+    /// Returns whether the response must be one state of the database.
+    #[must_use]
+    pub fn is_snapshot(self) -> bool {
+        matches!(
+            self,
+            Self::SnapshotGet | Self::SnapshotPost | Self::SnapshotAcross | Self::SnapshotOther
+        )
     }
 
     /// Returns whether a client answers itself, with what it has kept.
@@ -253,6 +283,10 @@ impl Form {
             Self::BatchPost => "batch_post",
             Self::Alias => "alias",
             Self::AliasBatch => "alias_batch",
+            Self::SnapshotGet => "snapshot_get",
+            Self::SnapshotPost => "snapshot_post",
+            Self::SnapshotAcross => "snapshot_across",
+            Self::SnapshotOther => "snapshot_other",
             Self::RedisGet => "redis_get",
             Self::RedisMget => "redis_mget",
             Self::Copy => "copy",

@@ -6,10 +6,13 @@ use crate::database::{Database, Tables};
 use crate::http::Target;
 use crate::record_schema::RecordSchema;
 use crate::redis::RedisTarget;
+use crate::rules::Rule;
 
 /// Most keys; each takes some kilobytes during the run.
 pub const KEYS_MAX: u32 = 1_000_000;
-/// Most writers; each owns a part of the keys.
+/// Consecutive keys that one transaction may change together, and that snapshots read together.
+pub(crate) const SET_KEYS: u32 = 5;
+/// Most writers; each owns some of these sets.
 pub const WRITERS_MAX: u16 = 64;
 /// Most readers.
 pub const READERS_MAX: u16 = 256;
@@ -61,6 +64,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Rules that are not checked: [`Rule::Strict`] or [`Rule::Snapshot`].
+    pub skip: Vec<Rule>,
     /// True if a missing table is created.
     pub create: bool,
     /// True if foreign rows may exist in the table.

@@ -1,6 +1,6 @@
 //! One read request, and the interpretation of its response.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::http::{Request, Response};
 use crate::ledger::{FoundContent, Ledger};
@@ -40,6 +40,7 @@ impl ReadRequest {
             | Form::Conditional
             | Form::Head
             | Form::Alias
+            | Form::SnapshotOther
             | Form::RedisGet
             | Form::RedisMget
             | Form::Copy
@@ -47,9 +48,21 @@ impl ReadRequest {
             Form::BatchGet | Form::AliasBatch => {
                 Request::get(format!("{path}?ids={}", texts.join(",")))
             }
-            Form::BatchPost => {
-                let body = Some(serde_json::json!({ "ids": texts }).to_string());
-                Request { method: "POST", path, headers: Vec::new(), body }
+            Form::SnapshotGet => {
+                Request::get(format!("{path}?ids={}&snapshot=true", texts.join(",")))
+            }
+            Form::BatchPost => Request::post(path, &json!({ "ids": texts })),
+            Form::SnapshotPost => Request::post(path, &json!({ "ids": texts, "snapshot": true })),
+            Form::SnapshotAcross => {
+                let ids = |keys: Vec<(u32, Requirement)>| -> Vec<String> {
+                    keys.iter().map(|(key, _)| schema.id(*key)).collect()
+                };
+                let [own, other] = self.across();
+                let mut body = json!({ &schema.collection: ids(own) });
+                if let Some(collection) = &schema.other {
+                    body[collection] = json!(ids(other));
+                }
+                Request::post("/_snapshot".to_owned(), &body)
             }
         };
         if self.form == Form::Head {
@@ -58,6 +71,9 @@ impl ReadRequest {
         let requirement = self.requirement();
         if requirement == Requirement::NoCache {
             request.headers.push(("Cache-Control", "no-cache".to_owned()));
+        }
+        if requirement == Requirement::Strict {
+            request.headers.push(("Hotrow-Min-Position", "now".to_owned()));
         }
         if let Some(position) = requirement.position() {
             request.headers.push(("Hotrow-Min-Position", position.to_string()));
@@ -72,6 +88,15 @@ impl ReadRequest {
     /// the version that it implies per key.
     fn requirement(&self) -> Requirement {
         self.keys.first().map_or(Requirement::Any, |(_, requirement)| *requirement)
+    }
+
+    /// Returns the keys that a snapshot of two collections requests from each: every second one
+    /// from the other collection, and one key from both.
+    fn across(&self) -> [Vec<(u32, Requirement)>; 2] {
+        let every_second = |from: usize| self.keys.iter().copied().skip(from).step_by(2);
+        let own: Vec<_> = every_second(0).collect();
+        let other = own.iter().copied().take(1).chain(every_second(1)).collect();
+        [own, other]
     }
 
     /// Interprets the response for each key and value. The ledger knows the versions of `ETag`s and
@@ -90,8 +115,10 @@ impl ReadRequest {
         match (self.form, response.status()) {
             (_, status) if origin.may_refuse_with(status) => all(Claim::Refused(status)),
             (_, 400) if self.requirement().position().is_some() => all(Claim::PositionRefused),
-            (Form::BatchGet | Form::BatchPost | Form::AliasBatch, 200) => {
-                self.read_batch(&response.body, schema, ledger)
+            (Form::SnapshotAcross, 200) => self.read_across(&response.body, schema, ledger),
+            (form, 200) if form.is_batch() => {
+                let body = serde_json::from_slice(&response.body).unwrap_or_default();
+                self.read_batch(&self.keys, &body, schema, ledger)
             }
             (Form::Get | Form::Conditional | Form::Alias, 200) => {
                 match serde_json::from_slice(&response.body) {
@@ -160,16 +187,34 @@ impl ReadRequest {
         vec![(id, requirement, of_value), (key, of_key, version)]
     }
 
-    fn read_batch(&self, body: &[u8], schema: &RecordSchema, ledger: &Ledger) -> Vec<Part> {
-        let parsed: Result<Map<String, Value>, _> = serde_json::from_slice(body);
-        let object = parsed.unwrap_or_default();
+    /// Interprets a snapshot of two collections: the parts of the other one come last.
+    fn read_across(&self, body: &[u8], schema: &RecordSchema, ledger: &Ledger) -> Vec<Part> {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let [own, other] = self.across();
+        let mut parts = Vec::new();
+        for (keys, collection) in [(own, Some(&schema.collection)), (other, schema.other.as_ref())]
+        {
+            let Some(collection) = collection else { continue };
+            let batch = &body["collections"][collection];
+            parts.extend(self.read_batch(&keys, batch, schema, ledger));
+        }
+        parts
+    }
+
+    fn read_batch(
+        &self,
+        keys: &[(u32, Requirement)],
+        body: &Value,
+        schema: &RecordSchema,
+        ledger: &Ledger,
+    ) -> Vec<Part> {
         let (Some(Value::Object(items)), Some(Value::Array(missing))) =
-            (object.get("items"), object.get("missing"))
+            (body.get("items"), body.get("missing"))
         else {
-            let claim = invalid(&format!("not a batch: {}", text(body)));
+            let claim = invalid(&format!("not a batch: {}", text(body.to_string().as_bytes())));
             let part =
                 |(key, requirement): &(u32, Requirement)| (*key, *requirement, claim.clone());
-            return self.keys.iter().map(part).collect();
+            return keys.iter().map(part).collect();
         };
         let parts = |(key, requirement): &(u32, Requirement)| {
             let id = schema.id(*key);
@@ -185,7 +230,7 @@ impl ReadRequest {
                 }
             }
         };
-        self.keys.iter().flat_map(parts).collect()
+        keys.iter().flat_map(parts).collect()
     }
 
     /// Returns the parts of the response as observations.
@@ -199,20 +244,24 @@ impl ReadRequest {
         let outcome = Outcome::parse(response.header("hotrow-cache"));
         let age_s = response.header("age").and_then(|text| text.parse().ok());
         let position = response.header("hotrow-position").and_then(Position::parse);
-        let observe = |(key, requirement, seen): Part| Observation {
+        let own = match self.form {
+            Form::SnapshotAcross => self.across()[0].len(),
+            _ => parts.len(),
+        };
+        let observe = |(at, (key, requirement, seen)): (usize, Part)| Observation {
             key,
             reader,
             origin,
             sent_ns: response.sent_ns,
             received_ns: response.received_ns,
-            form: self.form,
+            form: if at < own { self.form } else { Form::SnapshotOther },
             requirement,
             seen,
             outcome,
             age_s,
             position,
         };
-        parts.into_iter().map(observe).collect()
+        parts.into_iter().enumerate().map(observe).collect()
     }
 }
 

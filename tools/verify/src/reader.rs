@@ -10,6 +10,7 @@ use crate::capabilities::Capabilities;
 use crate::http::{Client, REQUEST_ERRORS, RequestError};
 use crate::ledger::Ledger;
 use crate::observation::{Claim, Form, Observation, Origin, Position, Requirement};
+use crate::plan::SET_KEYS;
 use crate::random::{Random, Zipf};
 use crate::read_request::ReadRequest;
 use crate::record_schema::RecordSchema;
@@ -28,6 +29,11 @@ const NO_CACHE: u64 = 4;
 const NO_CACHE_BATCH: u64 = 20;
 const SESSION: u64 = 8;
 const OWN_WRITE: u64 = 4;
+const SNAPSHOT: u64 = 8;
+const STRICT: u64 = 8;
+/// Share in per cent of snapshots that are strict too, and that have a token.
+const SNAPSHOT_STRICT: u64 = 25;
+const SNAPSHOT_SESSION: u64 = 15;
 /// Share at a balancer, where sessions are what can be checked.
 const SESSION_BALANCED: u64 = 40;
 /// Share in per cent of lookups by the alias, if there is one, and of batches of these.
@@ -239,42 +245,73 @@ impl Reader {
             let id = if by_alias { self.choose_value() } else { self.choose_key() };
             return self.single(id, Requirement::NoCache);
         }
+        if capabilities.snapshot && self.random.percent(SNAPSHOT) {
+            return self.choose_snapshot(capabilities);
+        }
+        let is_strict = capabilities.strict && self.random.percent(STRICT);
+        let requirement = if is_strict { Requirement::Strict } else { Requirement::Any };
         if by_alias && self.random.percent(ALIAS_BATCH) {
-            return self.choose_batch(Form::AliasBatch, Requirement::Any);
+            return self.choose_batch(Form::AliasBatch, requirement);
         }
         if by_alias {
             let value = self.choose_value();
-            return self.single(value, Requirement::Any);
+            return self.single(value, requirement);
         }
-        let form = match self.random.below(100) {
-            n if n < BATCH => {
-                self.random.one_of(&[Form::BatchGet, Form::BatchPost]).unwrap_or(Form::BatchGet)
-            }
-            n if n < BATCH + HEAD => Form::Head,
-            n if n < BATCH + HEAD + CONDITIONAL => Form::Conditional,
-            _ => Form::Get,
-        };
+        self.choose_form(requirement)
+    }
+
+    /// Chooses a read of records.
+    fn choose_form(&mut self, requirement: Requirement) -> ReadRequest {
+        let chosen = self.random.below(100);
+        if chosen < BATCH {
+            let form = self.random.one_of(&[Form::BatchGet, Form::BatchPost]);
+            return self.choose_batch(form.unwrap_or(Form::BatchGet), requirement);
+        }
         let key = self.choose_key();
-        match form {
-            Form::BatchGet | Form::BatchPost | Form::AliasBatch => {
-                self.choose_batch(form, Requirement::Any)
-            }
-            Form::Conditional => match self.etags.get(&key).cloned() {
-                Some(known) => {
-                    ReadRequest { form, keys: vec![(key, Requirement::Any)], known: Some(known) }
-                }
-                None => ReadRequest::plain(key),
+        let (form, known) = match chosen {
+            n if n < BATCH + HEAD => (Form::Head, None),
+            n if n < BATCH + HEAD + CONDITIONAL => match self.etags.get(&key).cloned() {
+                Some(known) => (Form::Conditional, Some(known)),
+                None => (Form::Get, None),
             },
-            Form::Get
-            | Form::Head
-            | Form::Alias
-            | Form::RedisGet
-            | Form::RedisMget
-            | Form::Copy
-            | Form::FollowedCopy => {
-                ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None }
-            }
+            _ => (Form::Get, None),
+        };
+        ReadRequest { form, keys: vec![(key, requirement)], known }
+    }
+
+    /// Chooses a snapshot: sets of keys that some transactions change together.
+    fn choose_snapshot(&mut self, capabilities: Capabilities) -> ReadRequest {
+        let all = [Form::SnapshotGet, Form::SnapshotPost, Form::SnapshotAcross];
+        let forms = if capabilities.across { &all[..] } else { &all[..2] };
+        let form = self.random.one_of(forms).unwrap_or(Form::SnapshotGet);
+        let count = 1 + self.random.below(self.batch_ids_max);
+        let mut keys = Vec::new();
+        while (keys.len() as u64) < count {
+            let first = (self.choose_key() - 1) / SET_KEYS * SET_KEYS + 1;
+            keys.extend((first..first + SET_KEYS).filter(|key| self.ledger.keys().contains(key)));
         }
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(self.batch_ids_max as usize);
+        let token = match self.random.below(100) {
+            n if n < SNAPSHOT_SESSION && capabilities.min_position => self.choose_token(),
+            _ => None,
+        };
+        let is_strict = capabilities.strict && self.random.percent(SNAPSHOT_STRICT);
+        let requirement = |key: &u32| match token {
+            Some(token) => {
+                let floor = self.follows_for(*key, &token);
+                (*key, Requirement::Session { position: token.position, floor })
+            }
+            None if is_strict => (*key, Requirement::Strict),
+            None => (*key, Requirement::Any),
+        };
+        ReadRequest { form, keys: keys.iter().map(requirement).collect(), known: None }
+    }
+
+    fn choose_token(&mut self) -> Option<Token> {
+        let at = self.random.below(self.tokens.len() as u64) as usize;
+        self.tokens.get(at).copied()
     }
 
     fn choose_batch(&mut self, form: Form, requirement: Requirement) -> ReadRequest {
@@ -302,8 +339,7 @@ impl Reader {
 
     /// Chooses a read with the token of an earlier response, for its key or another, or a value.
     fn choose_session(&mut self, by_alias: bool) -> Option<ReadRequest> {
-        let at = self.random.below(self.tokens.len() as u64) as usize;
-        let token = *self.tokens.get(at)?;
+        let token = self.choose_token()?;
         let Token { position, version, .. } = token;
         let (key, floor) = if by_alias {
             let value = self.choose_value();

@@ -25,6 +25,8 @@ pub struct RecordSchema {
     pub alias: Option<AliasSchema>,
     /// Rows of another table inside the records.
     pub embedded: Option<EmbeddedSchema>,
+    /// Another collection of the same table, which snapshots read too.
+    pub other: Option<String>,
     /// Number of keys; the values of the alias are numbered from there on.
     pub keys: u32,
 }
@@ -225,6 +227,7 @@ mod tests {
                 is_optional: false,
             }),
             embedded: Some(EmbeddedSchema { member, on, order }),
+            other: None,
             keys: 10,
         }
     }

@@ -28,6 +28,8 @@ pub struct Report {
     pub unanswered: Vec<(&'static str, u64)>,
     /// The HTTP targets.
     pub targets: Vec<ReportedTarget>,
+    /// Rules that were not to be checked.
+    pub skipped: Vec<Rule>,
     /// What near caches did, and for each address of the Redis protocol whether it has `BCAST`.
     pub near_caches: NearCacheReport,
     /// What followers did, and for each instance whether its changes were followed.
@@ -168,7 +170,8 @@ impl Report {
         let nothing = self.writes.commits == 0
             || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0)
             || !self.near_caches.targets.is_empty() && self.near_caches.counts.copies_read == 0
-            || self.followers.has_nothing();
+            || self.followers.has_nothing()
+            || self.unsupported().next().is_some();
         match (&self.end, &self.convergence) {
             (RunEnd::Interrupted, _) => RunVerdict::Interrupted,
             (RunEnd::Complete, ConvergenceResult::Checked { .. })
@@ -178,6 +181,21 @@ impl Report {
             }
             _ => RunVerdict::Inconclusive,
         }
+    }
+
+    /// Returns the targets that refuse what a rule needs, with the rule, although it was not
+    /// skipped.
+    pub fn unsupported(&self) -> impl Iterator<Item = (&str, Rule)> {
+        let rules_of = |target: &ReportedTarget| {
+            let Capabilities { strict, snapshot, .. } = target.capabilities;
+            [(Rule::Strict, strict), (Rule::Snapshot, snapshot)]
+        };
+        let missing = move |target| {
+            let rules = rules_of(target).into_iter();
+            let missing = rules.filter(|(rule, has)| !has && !self.skipped.contains(rule));
+            missing.map(|(rule, _)| (target.url.as_str(), rule))
+        };
+        self.targets.iter().flat_map(missing)
     }
 
     /// Returns the number of values and keys that were looked up by the alias.

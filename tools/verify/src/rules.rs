@@ -14,126 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::history::{History, Ns, SECOND};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Position, Purge, Requirement};
 
+mod rule;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
-/// A rule of the contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// Every response is a committed state.
-    Committed,
-    /// Point 1.
-    Monotonic,
-    /// Point 2.
-    Fresh,
-    /// Point 2: the `Age` header.
-    Age,
-    /// Point 1: `no-cache`.
-    NoCache,
-    /// Point 3: the response's own token.
-    Token,
-    /// Point 3, with a token.
-    Session,
-    /// Point 3, with the position of a commit.
-    OwnWrite,
-    /// Purges.
-    Purged,
-    /// Copies of clients that track.
-    Copied,
-    /// Followers of changes.
-    Followed,
-    /// Point 4.
-    Convergent,
-}
-
-/// All rules, for counts.
-pub const RULES: [Rule; 12] = [
-    Rule::Committed,
-    Rule::Monotonic,
-    Rule::Fresh,
-    Rule::Age,
-    Rule::NoCache,
-    Rule::Token,
-    Rule::Session,
-    Rule::OwnWrite,
-    Rule::Purged,
-    Rule::Copied,
-    Rule::Followed,
-    Rule::Convergent,
-];
-
-impl Rule {
-    /// Returns a short name for JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Monotonic => "monotonic",
-            Self::Fresh => "fresh",
-            Self::Age => "age",
-            Self::NoCache => "no_cache",
-            Self::Token => "token",
-            Self::Session => "session",
-            Self::OwnWrite => "own_write",
-            Self::Purged => "purged",
-            Self::Copied => "copied",
-            Self::Followed => "followed",
-            Self::Convergent => "convergent",
-        }
-    }
-
-    /// Returns its requirement in a sentence.
-    #[must_use]
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Committed => "every response is a committed state, or a documented refusal",
-            Self::Monotonic => {
-                "point 1, monotonic: a request received after a response with version v was fully \
-                 sent never gets an older version of that key from that instance"
-            }
-            Self::Fresh => {
-                "point 2, fresh: a read that begins more than max_staleness after COMMIT returned \
-                 sees the change, or is marked stale, or gets 503 or 504"
-            }
-            Self::Age => {
-                "point 2, Age: a response is behind the database by no more than its Age says \
-                 (rounded to seconds)"
-            }
-            Self::NoCache => {
-                "point 1, no-cache: the response is read from the database after the request \
-                 arrived"
-            }
-            Self::Token => {
-                "point 3, tokens: the response is the state at its own Hotrow-Position; where an \
-                 engine's positions are not exact, no newer"
-            }
-            Self::Session => {
-                "point 3, sessions: with the Hotrow-Position of an earlier response as \
-                 Hotrow-Min-Position, a response of any instance is at least as new"
-            }
-            Self::OwnWrite => {
-                "point 3, read your writes: with the position of a commit as Hotrow-Min-Position, \
-                 the response reflects every commit up to it"
-            }
-            Self::Purged => {
-                "a read after a purge returned shows a state read from the database after the \
-                 purge was sent"
-            }
-            Self::Copied => {
-                "copies: a near cache has invalidated its copy by twice max_staleness and 600 ms \
-                 after COMMIT returned, while its connection is alive"
-            }
-            Self::Followed => {
-                "followers: a read or a copy after an event reflects every commit up to the \
-                 event's position, unless it is marked stale"
-            }
-            Self::Convergent => {
-                "point 4, convergent: when writes stop, every key equals the database within \
-                 max_staleness"
-            }
-        }
-    }
-}
+pub use rule::{RULES, Rule};
+pub use snapshot::{Snapshot, SnapshotPart};
 
 /// Rounding of `Age`, in whole seconds.
 const AGE_ROUNDING_NS: Ns = SECOND / 2;
@@ -185,6 +72,17 @@ pub struct Violation {
     pub floor: u64,
     /// The earlier response to which the rule refers, if any.
     pub earlier: Option<PriorResponse>,
+    /// For [`Rule::Snapshot`], the part of the same response from which the floor follows.
+    pub beside: Option<Beside>,
+}
+
+/// Another part of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Its key.
+    pub key: u32,
+    /// The version that it shows.
+    pub version: u64,
 }
 
 /// A response that was newer than all earlier ones of its instance.
@@ -222,6 +120,8 @@ pub struct KeyChecker {
     is_value: bool,
     /// Newest responses per instance, in order of receipt and version.
     prior_responses: BTreeMap<Origin, VecDeque<PriorResponse>>,
+    /// The same of strict responses, of any instance.
+    strict_responses: VecDeque<PriorResponse>,
     /// Purges of the key per instance, in order of completion.
     purges: BTreeMap<Origin, VecDeque<Purge>>,
 }
@@ -244,8 +144,13 @@ impl KeyChecker {
     /// Creates the checker of a key without responses.
     #[must_use]
     pub fn new(history: History) -> Self {
-        let (prior_responses, purges) = (BTreeMap::new(), BTreeMap::new());
-        Self { history, is_value: false, prior_responses, purges }
+        Self {
+            history,
+            is_value: false,
+            prior_responses: BTreeMap::new(),
+            strict_responses: VecDeque::new(),
+            purges: BTreeMap::new(),
+        }
     }
 
     /// Creates the checker of a value of an alias: its states are records that have it, or none.
@@ -271,6 +176,7 @@ impl KeyChecker {
             observation: observation.clone(),
             floor,
             earlier,
+            beside: None,
         };
         let Some(&latest) = candidates.last() else {
             let newest = self.history.newest_commit_sent(observation.received_ns);
@@ -374,7 +280,10 @@ impl KeyChecker {
         if observation.form == Form::FollowedCopy {
             return floors;
         }
-        if let Some(earlier) = self.newest_prior_response(observation) {
+        let prior = self.prior_responses.get(&observation.origin);
+        if let Some(earlier) = prior.and_then(|prior| newest_before(prior, sent))
+            && observation.form != Form::SnapshotOther
+        {
             add(Rule::Monotonic, earlier.version, Some(earlier));
         }
         if observation.outcome != Outcome::Stale {
@@ -396,6 +305,13 @@ impl KeyChecker {
         match observation.requirement {
             Requirement::Any | Requirement::Followed { .. } => {}
             Requirement::NoCache => add(Rule::NoCache, self.history.certain_before(sent), None),
+            Requirement::Strict => {
+                let certain = self.history.certain_before(sent);
+                let earlier = newest_before(&self.strict_responses, sent);
+                let earlier = earlier.filter(|earlier| earlier.version > certain);
+                let floor = earlier.map_or(certain, |earlier| earlier.version);
+                add(Rule::Strict, floor, earlier);
+            }
             Requirement::Session { floor, .. } => add(Rule::Session, floor.max(included), None),
             Requirement::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor.max(included), None),
         }
@@ -406,14 +322,6 @@ impl KeyChecker {
             add(Rule::Purged, self.history.certain_before(purge.sent_ns), None);
         }
         floors
-    }
-
-    /// Returns the newest response of this instance received before this request was sent.
-    fn newest_prior_response(&self, observation: &Observation) -> Option<PriorResponse> {
-        let prior_responses = self.prior_responses.get(&observation.origin)?;
-        let before = prior_responses
-            .partition_point(|prior_responses| prior_responses.received_ns < observation.sent_ns);
-        before.checked_sub(1).and_then(|last| prior_responses.get(last)).copied()
     }
 
     /// Returns how long before the request the oldest commit returned that the response did not
@@ -431,26 +339,15 @@ impl KeyChecker {
         if observation.form.is_copy() {
             return;
         }
-        let Observation {
-            origin: origin @ Origin::Instance(_), sent_ns, received_ns, reader, ..
-        } = *observation
-        else {
-            return;
-        };
-        let prior_responses = self.prior_responses.entry(origin).or_default();
-        let at = prior_responses.partition_point(|other| other.received_ns <= received_ns);
-        if at
-            .checked_sub(1)
-            .and_then(|last| prior_responses.get(last))
-            .is_some_and(|newest| newest.version >= version)
-        {
-            return;
+        let Observation { origin, sent_ns, received_ns, reader, .. } = *observation;
+        let response = PriorResponse { version, sent_ns, received_ns, reader };
+        if observation.requirement == Requirement::Strict {
+            insert(&mut self.strict_responses, response);
         }
-        // Responses received later with an older version add nothing.
-        while prior_responses.get(at).is_some_and(|later| later.version <= version) {
-            prior_responses.remove(at);
+        // Point 1 is of one collection of one instance.
+        if matches!(origin, Origin::Instance(_)) && observation.form != Form::SnapshotOther {
+            insert(self.prior_responses.entry(origin).or_default(), response);
         }
-        prior_responses.insert(at, PriorResponse { version, sent_ns, received_ns, reader });
     }
 
     /// Discards data that cannot matter for requests sent at `horizon` or later.
@@ -458,7 +355,8 @@ impl KeyChecker {
         // Besides the bounds, an `Age` of a second or two must be checkable.
         let reach = terms.copy_bound_ns().saturating_add(3 * SECOND);
         self.history.prune_before(horizon.saturating_sub(reach));
-        for prior_responses in self.prior_responses.values_mut() {
+        let instances = self.prior_responses.values_mut();
+        for prior_responses in instances.chain([&mut self.strict_responses]) {
             while prior_responses.get(1).is_some_and(|second| second.received_ns < horizon) {
                 prior_responses.pop_front();
             }
@@ -474,4 +372,24 @@ impl KeyChecker {
     pub fn purges(&self) -> impl Iterator<Item = &Purge> {
         self.purges.values().flatten()
     }
+}
+
+/// Returns the newest of these responses that was received before a request was sent.
+fn newest_before(responses: &VecDeque<PriorResponse>, sent_ns: Ns) -> Option<PriorResponse> {
+    let before = responses.partition_point(|response| response.received_ns < sent_ns);
+    before.checked_sub(1).and_then(|last| responses.get(last)).copied()
+}
+
+/// Inserts a response, in order of receipt and version, unless an earlier one is as new.
+fn insert(responses: &mut VecDeque<PriorResponse>, new: PriorResponse) {
+    let at = responses.partition_point(|other| other.received_ns <= new.received_ns);
+    let earlier = at.checked_sub(1).and_then(|last| responses.get(last));
+    if earlier.is_some_and(|earlier| earlier.version >= new.version) {
+        return;
+    }
+    // Responses received later with an older version add nothing.
+    while responses.get(at).is_some_and(|later| later.version <= new.version) {
+        responses.remove(at);
+    }
+    responses.insert(at, new);
 }

@@ -18,7 +18,7 @@ use crate::http::{Client, REQUEST_ERRORS};
 use crate::ledger::Ledger;
 use crate::near_cache::NearCacheCounts;
 use crate::observation::Origin;
-use crate::plan::Plan;
+use crate::plan::{Plan, SET_KEYS};
 use crate::random::Random;
 use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
 use crate::report::{FollowerReport, NearCacheReport, Report, ReportedTarget, RunEnd, Writes};
@@ -167,6 +167,7 @@ impl Running {
             balancers: urls(&plan.balancers),
             first_version,
             key: String::new(),
+            beside: String::new(),
         };
         let mut admins = admins(plan);
         let observed_before = admins.iter_mut().map(Admin::observe).collect();
@@ -208,8 +209,11 @@ impl Running {
             let keys: Vec<u32> = self
                 .ledger
                 .keys()
-                .filter(|key| key % u32::from(plan.writers) == u32::from(id))
+                .filter(|key| (key - 1) / SET_KEYS % u32::from(plan.writers) == u32::from(id))
                 .collect();
+            if keys.is_empty() {
+                continue;
+            }
             let families = self.families(plan, &keys);
             let thread = WriterThread {
                 writer: plan.database.writer(&plan.tables)?,
@@ -368,7 +372,9 @@ impl Running {
         let evidence = self.checker.evidence.take();
         let counterexample = evidence.as_ref().map(|evidence| {
             let key = plan.schema.shown(evidence.violation.observation.key);
-            render(evidence, &Names { key, ..self.names.clone() })
+            let beside = evidence.violation.beside.map(|other| plan.schema.shown(other.key));
+            let beside = beside.unwrap_or_default();
+            render(evidence, &Names { key, beside, ..self.names.clone() })
         });
         let target = |known: &ProbedTarget| ReportedTarget {
             url: known.target.url.clone(),
@@ -396,6 +402,7 @@ impl Running {
                 .map(|lost| (lost.name(), self.losses.get(*lost)))
                 .collect(),
             targets: self.known.iter().map(target).collect(),
+            skipped: plan.skip.clone(),
             near_caches,
             followers: FollowerReport {
                 targets: self

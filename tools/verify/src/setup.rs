@@ -18,6 +18,7 @@ use crate::http::{Client, Target};
 use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::record_schema::RecordSchema;
+use crate::rules::Rule;
 use crate::run_error::RunError;
 
 /// Time limit for a database operation before the run.
@@ -164,7 +165,11 @@ pub(crate) fn targets(plan: &Plan, schema: &RecordSchema) -> Result<Vec<ProbedTa
         let target = Arc::new(target.clone());
         let mut client = Client::new(target.clone(), plan.timeout);
         match probe(&mut client, schema, FIRST_KEY) {
-            Ok(capabilities) => Ok(ProbedTarget { origin, target, capabilities }),
+            Ok(mut capabilities) => {
+                capabilities.strict &= !plan.skip.contains(&Rule::Strict);
+                capabilities.snapshot &= !plan.skip.contains(&Rule::Snapshot);
+                Ok(ProbedTarget { origin, target, capabilities })
+            }
             Err(what) => Err(RunError::Target { url: target.url.clone(), what }),
         }
     };

@@ -14,7 +14,8 @@ use crate::database::{
 };
 use crate::family::{Family, RECORDS, Step};
 use crate::history::{LogInterval, Ns, WriteOutcome};
-use crate::ledger::Ledger;
+use crate::ledger::{KeyEntry, Ledger};
+use crate::plan::SET_KEYS;
 use crate::random::{Random, Zipf};
 use crate::record_schema::RecordSchema;
 use crate::shared_state::{BackOff, SharedState};
@@ -29,6 +30,10 @@ const ROLLBACKS: u64 = 3;
 const SEVERAL: u64 = 10;
 /// Most keys of a transaction.
 const TRANSACTION_KEYS_MAX: u64 = 4;
+/// Probability that a transaction changes a whole set of consecutive keys, in per cent, and that it
+/// deletes their rows; otherwise it writes them all.
+const SETS: u64 = 15;
+const SET_DELETES: u64 = 30;
 /// Lateness beyond which a writer restarts its schedule, so that a recovering database is not
 /// flooded.
 const LATE_MAX: Duration = Duration::from_millis(200);
@@ -96,24 +101,12 @@ impl WriterThread {
     pub(crate) fn run(mut self) -> Result<(), DatabaseError> {
         // A plan has at most `plan::KEYS_MAX` keys.
         let zipf = Zipf::new(self.keys.len() as u32);
-        let several = if self.writer.has_transactions() { SEVERAL } else { 0 };
         let mut back_off = BackOff::new();
         let mut due = Instant::now() + self.interval.mul_f64(self.random.unit());
         let shared = self.shared.clone();
         while !shared.writers_stopped() {
             SharedState::sleep_until(due, || shared.writers_stopped());
-            if self.keys.is_empty() {
-                return Ok(());
-            }
-            let mut places = vec![zipf.pick(&mut self.random) as usize];
-            if self.random.percent(several) {
-                let more = 1 + self.random.below(TRANSACTION_KEYS_MAX - 1);
-                let keys = self.keys.len() as u64;
-                places.extend((0..more).map(|_| self.random.below(keys) as usize));
-                places.sort_unstable();
-                places.dedup();
-            }
-            let transaction = self.stage(&places);
+            let transaction = self.choose(&zipf);
             let touched: Vec<u32> = transaction.states.iter().map(|(id, _)| *id).collect();
             self.touch(&touched);
             match self.change(transaction) {
@@ -126,6 +119,37 @@ impl WriterThread {
             due = if late { Instant::now() } else { due } + self.interval;
         }
         Ok(())
+    }
+
+    /// Chooses and stages a transaction.
+    fn choose(&mut self, zipf: &Zipf) -> Transaction {
+        let place = zipf.pick(&mut self.random) as usize;
+        let mut places = vec![place];
+        let has_transactions = self.writer.has_transactions();
+        if has_transactions && self.random.percent(SETS) {
+            let set = |key: u32| (key - 1) / SET_KEYS;
+            let own = set(self.keys[place]);
+            let from = self.keys.partition_point(|key| set(*key) < own);
+            places = (from..self.keys.partition_point(|key| set(*key) <= own)).collect();
+            let kind = match self.random.percent(SET_DELETES) {
+                true => ChangeKind::Delete,
+                false => ChangeKind::Upsert,
+            };
+            let transaction = self.stage(&places, Some(kind));
+            if !transaction.changes.is_empty() {
+                return transaction;
+            }
+            // All of them are absent already.
+            return self.stage(&places, Some(ChangeKind::Upsert));
+        }
+        if has_transactions && self.random.percent(SEVERAL) {
+            let more = 1 + self.random.below(TRANSACTION_KEYS_MAX - 1);
+            let keys = self.keys.len() as u64;
+            places.extend((0..more).map(|_| self.random.below(keys) as usize));
+            places.sort_unstable();
+            places.dedup();
+        }
+        self.stage(&places, None)
     }
 
     fn touch(&self, ids: &[u32]) {
@@ -187,8 +211,8 @@ impl WriterThread {
         }
     }
 
-    /// Stages the next states of the keys at these places.
-    fn stage(&mut self, places: &[usize]) -> Transaction {
+    /// Stages the next states of the keys at these places; `kind`: what happens to all rows.
+    fn stage(&mut self, places: &[usize], kind: Option<ChangeKind>) -> Transaction {
         let number = self.ledger.next_transaction();
         let mut transaction = Transaction {
             states: Vec::new(),
@@ -201,7 +225,7 @@ impl WriterThread {
         if self.families.is_empty() {
             for place in places {
                 let key = self.keys[*place];
-                transaction.changes.extend(self.stage_row(key, number));
+                transaction.changes.extend(self.stage_row(key, number, kind));
             }
             let state = |change: &Change| (change.key, change.version);
             transaction.states = transaction.changes.iter().map(state).collect();
@@ -231,9 +255,7 @@ impl WriterThread {
         let family = &mut families[at];
         transaction.before.push((at, family.clone()));
         let mut next = |id: u32, is_present: bool| {
-            let stage = |entry: &mut crate::ledger::KeyEntry| {
-                entry.checker.history.stage(is_present, number)
-            };
+            let stage = |entry: &mut KeyEntry| entry.checker.history.stage(is_present, number);
             ledger.with(id, stage).expect("the ledger has all keys and values of its families")
         };
         let step = family.step(place, random, schema, &mut next);
@@ -250,11 +272,17 @@ impl WriterThread {
         transaction.step.add(&step);
     }
 
-    /// Chooses the operation on the key, and stages its next state.
-    fn stage_row(&mut self, key: u32, transaction: u64) -> Option<Change> {
+    /// Chooses the operation on the key, unless it is given, and stages its next state; `None`:
+    /// there is nothing to delete.
+    fn stage_row(
+        &mut self,
+        key: u32,
+        transaction: u64,
+        kind: Option<ChangeKind>,
+    ) -> Option<Change> {
         let waits = self.writer.unknown_writes_hold_locks();
         let Self { ledger, random, .. } = self;
-        ledger.with(key, |entry| {
+        let stage = |entry: &mut KeyEntry| {
             let history = &mut entry.checker.history;
             let present = history.last_certain().is_some_and(|state| state.present);
             // A delete finds nothing of an insert that is not visible yet and does not wait for it,
@@ -263,14 +291,18 @@ impl WriterThread {
             let unknown = |state: &crate::history::KeyState| state.outcome == WriteOutcome::Unknown;
             let settled =
                 if waits { !unknown(history.last()) } else { !history.iter().any(unknown) };
-            let kind = match present {
-                true if settled && random.percent(DELETES) => ChangeKind::Delete,
-                true if random.percent(REPLACES) && settled => ChangeKind::Replace,
-                _ => ChangeKind::Upsert,
+            let kind = match kind {
+                Some(ChangeKind::Delete) if settled && !present => return None,
+                Some(ChangeKind::Delete) if settled => ChangeKind::Delete,
+                Some(_) => ChangeKind::Upsert,
+                None if present && settled && random.percent(DELETES) => ChangeKind::Delete,
+                None if present && settled && random.percent(REPLACES) => ChangeKind::Replace,
+                None => ChangeKind::Upsert,
             };
             let version = history.stage(kind != ChangeKind::Delete, transaction);
-            Change { table: TableRole::Records, key, version, reference: None, kind }
-        })
+            Some(Change { table: TableRole::Records, key, version, reference: None, kind })
+        };
+        ledger.with(key, stage)?
     }
 
     fn settle(&mut self, transaction: &Transaction, outcome: WriteOutcome) {

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hotrow_verify::plan::{KEYS_MAX, RATE_MAX, READ_RATE_MAX, READERS_MAX, WRITERS_MAX};
+use hotrow_verify::rules::Rule;
 
 use hotrow_cli::duration;
 use hotrow_cli::transport_args::TransportArgs;
@@ -75,6 +76,10 @@ pub struct VerifyArgs {
     pub(super) seed: u64,
     #[command(flatten)]
     pub(super) transport: TransportArgs,
+    /// Rule that is not checked; without it, a target that refuses strict reads or snapshots makes
+    /// the run inconclusive; repeatable
+    #[arg(long, value_name = "RULE", value_enum)]
+    pub(super) skip: Vec<SkippedRule>,
     /// Continue after a violation, and count violations
     #[arg(long)]
     pub(super) keep_going: bool,
@@ -84,6 +89,22 @@ pub struct VerifyArgs {
     /// Show no progress on standard error
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+}
+
+/// A rule that `--skip` can name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum SkippedRule {
+    Strict,
+    Snapshot,
+}
+
+impl SkippedRule {
+    pub(super) fn rule(self) -> Rule {
+        match self {
+            Self::Strict => Rule::Strict,
+            Self::Snapshot => Rule::Snapshot,
+        }
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -19,6 +19,7 @@
 //!   `children_moved`); or null
 //! - `feeds`, `standby_reads`, `feed_losses`: per instance with `--admin`: `watch` of its sources
 //!   in `/status`, and counts
+//! - `targets`: each with `url` and what it supports; `across`: snapshots of two collections
 //! - `…`: settings and counts
 
 use std::collections::BTreeMap;
@@ -75,6 +76,9 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
             "no_cache": reads.no_cache,
             "sessions": reads.sessions,
             "own_writes": reads.own_writes,
+            "strict": reads.strict,
+            "snapshots": reads.snapshots,
+            "snapshots_across": reads.snapshots_across,
             "absent": reads.absent,
             "unknown_versions": reads.unknown_versions,
         },
@@ -148,6 +152,9 @@ fn targets(report: &Report) -> Value {
             "balancer": target.is_balancer,
             "no_cache": target.capabilities.no_cache,
             "min_position": target.capabilities.min_position,
+            "strict": target.capabilities.strict,
+            "snapshot": target.capabilities.snapshot,
+            "across": target.capabilities.across,
         })
     };
     report.targets.iter().map(target).collect()

@@ -61,7 +61,15 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
     Ok(Plan {
         database,
         tables: Tables { records, children },
-        schema: RecordSchema { collection, key, key_type, alias, embedded, keys: args.keys },
+        schema: RecordSchema {
+            other: other(spec, source),
+            collection,
+            key,
+            key_type,
+            alias,
+            embedded,
+            keys: args.keys,
+        },
         max_staleness: Duration::from_millis(described.max_staleness_ms),
         batch_ids_max: described.batch_ids_max,
         instances: instances.data("url", &args.urls)?,
@@ -77,6 +85,7 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
         duration: args.duration,
         timeout: args.timeout.max(Duration::from_millis(1)),
         seed: args.seed,
+        skip: args.skip.iter().map(|skipped| skipped.rule()).collect(),
         create: args.create,
         reuse_table: args.reuse_table,
         keep_going: args.keep_going,
@@ -108,6 +117,18 @@ fn collection<'a>(
             "must be given, because the configuration has several".to_owned(),
         )),
     }
+}
+
+/// Returns another collection that serves the same rows of the same source alone, for snapshots.
+fn other(spec: &DescribedCollection, source: &DescribedSource) -> Option<String> {
+    let is_plain = |one: &DescribedCollection| one.aliases.is_empty() && one.embed.is_empty();
+    let same = |one: &DescribedCollection| {
+        let DescribedCollection { table, key, key_types, .. } = spec;
+        (&one.table, &one.key, &one.key_types) == (table, key, key_types)
+    };
+    let mut others = source.collections.iter().filter(|one| one.name != spec.name);
+    let other = others.find(|one| is_plain(spec) && is_plain(one) && same(one));
+    other.map(|one| one.name.clone())
 }
 
 fn unfit<T>(spec: &DescribedCollection, what: impl Into<String>) -> Result<T, PlanError> {

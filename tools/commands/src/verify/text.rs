@@ -74,6 +74,9 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
         ("with no-cache", reads.no_cache),
         ("with a token", reads.sessions),
         ("with the position of a commit", reads.own_writes),
+        ("strict", reads.strict),
+        ("snapshots", reads.snapshots),
+        ("snapshots of two collections", reads.snapshots_across),
         ("absent", reads.absent),
     ];
     let wishes = wishes.map(|(name, n)| (name.to_owned(), n));
@@ -133,6 +136,14 @@ fn write(out: &mut String, plan: &Plan, report: &Report) -> std::fmt::Result {
                 "note      {url} does not support {name}, so its guarantee was not checked"
             )?;
         }
+    }
+    for (url, rule) in report.unsupported() {
+        writeln!(
+            out,
+            "note      {url} refuses what the rule {0} needs, so it was not checked; --skip {0} \
+             accepts that",
+            rule.name()
+        )?;
     }
     if report.log_went_back {
         writeln!(out, "note      the log began anew; positions were not checked from then on")?;

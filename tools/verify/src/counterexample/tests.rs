@@ -40,6 +40,7 @@ fn names() -> Names {
         balancers: Vec::new(),
         first_version: 10,
         key: "k3".to_owned(),
+        beside: "k5".to_owned(),
     }
 }
 
@@ -53,6 +54,7 @@ fn writes_and_reads_are_listed_in_order() {
         observation: offence.clone(),
         floor: 11,
         earlier: Some(earlier),
+        beside: Some(Beside { key: 5, version: 12 }),
     };
     let evidence = Evidence {
         violation,
@@ -117,6 +119,7 @@ fn essential_lines_stay_however_many_follow() {
             observation: offence.clone(),
             floor: 11,
             earlier: None,
+            beside: None,
         },
         states: vec![state(11, 1000, committed(1001))],
         reads: (1002..1099).map(|at| read(at, Claim::Version(10))).chain([offence]).collect(),

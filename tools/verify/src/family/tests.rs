@@ -15,6 +15,7 @@ fn schema(keys: u32) -> RecordSchema {
         key_type: KeyType::Integer,
         alias: Some(AliasSchema { name, column, is_optional: false }),
         embedded: Some(EmbeddedSchema { member, on, order: Vec::new() }),
+        other: None,
         keys,
     }
 }

@@ -21,6 +21,10 @@ impl Request {
     pub(crate) fn get(path: String) -> Self {
         Self { method: "GET", path, headers: Vec::new(), body: None }
     }
+
+    pub(crate) fn post(path: String, body: &serde_json::Value) -> Self {
+        Self { method: "POST", path, headers: Vec::new(), body: Some(body.to_string()) }
+    }
 }
 
 /// A complete response.

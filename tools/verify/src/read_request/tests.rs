@@ -13,6 +13,7 @@ fn schema() -> RecordSchema {
         key_type: KeyType::Text,
         alias: None,
         embedded: None,
+        other: None,
         keys: 9,
     }
 }
@@ -110,6 +111,42 @@ fn a_batch_has_each_id_once() {
     assert_eq!(request.headers, [("Cache-Control", "no-cache".to_owned())]);
     let get = ReadRequest { form: Form::BatchGet, ..batch };
     assert_eq!(get.request(&schema()).path, "/c?ids=k1,k2");
+}
+
+#[test]
+fn a_snapshot_of_two_collections_has_parts_of_both() {
+    let schema = RecordSchema { other: Some("d".to_owned()), ..schema() };
+    let keys = [1, 2, 3].map(|key| (key, Requirement::Strict)).to_vec();
+    let across = ReadRequest { form: Form::SnapshotAcross, keys, known: None };
+    let request = across.request(&schema);
+    assert_eq!((request.method, request.path.as_str()), ("POST", "/_snapshot"));
+    assert_eq!(request.body.as_deref(), Some(r#"{"c":["k1","k3"],"d":["k1","k2"]}"#));
+    assert_eq!(request.headers, [("Hotrow-Min-Position", "now".to_owned())]);
+    let collection =
+        |items: String, missing: &str| format!(r#"{{"items":{{{items}}},"missing":[{missing}]}}"#);
+    let item = |key| format!(r#""k{key}":{}"#, row(key, 5));
+    let own = collection(item(1), r#""k3""#);
+    let other = collection(format!("{},{}", item(1), item(2)), "");
+    let body = format!(r#"{{"position":"{AT}","collections":{{"c":{own},"d":{other}}}}}"#);
+    let response = Response::of(OK, &body);
+    let parts = across.read(&response, &schema, Origin::Instance(0), &ledger());
+    let seen = |part: &Observation| (part.key, part.form, part.seen.clone());
+    let observations = across.observations(&response, parts, Origin::Instance(0), 0);
+    let (own, other) = (Form::SnapshotAcross, Form::SnapshotOther);
+    let expected = [
+        (1, own, Claim::Version(5)),
+        (3, own, Claim::Absent),
+        (1, other, Claim::Version(5)),
+        (2, other, Claim::Version(5)),
+    ];
+    assert_eq!(observations.iter().map(seen).collect::<Vec<_>>(), expected);
+    let parts = across.read(&Response::of(OK, "{}"), &schema, Origin::Instance(0), &ledger());
+    assert!(is_invented(&claims(parts)));
+    let get = ReadRequest { form: Form::SnapshotGet, ..across.clone() };
+    assert_eq!(get.request(&schema).path, "/c?ids=k1,k2,k3&snapshot=true");
+    let post = ReadRequest { form: Form::SnapshotPost, ..across };
+    let body = post.request(&schema).body;
+    assert_eq!(body.as_deref(), Some(r#"{"ids":["k1","k2","k3"],"snapshot":true}"#));
 }
 
 #[test]

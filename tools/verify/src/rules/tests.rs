@@ -8,6 +8,7 @@ use crate::history::WriteOutcome;
 use crate::observation::{Form, Position};
 
 mod examples;
+mod snapshots;
 
 const MS: Ns = 1_000_000;
 const BOUND: Ns = 50 * MS;
@@ -273,6 +274,8 @@ proptest! {
         let found = simulation.response(new + 1, old.clone(), stale(Requirement::NoCache));
         prop_assert_eq!(found, Some(Rule::NoCache));
         let session = Requirement::Session { position: TOKEN, floor: newest };
+        let found = simulation.response(new + 5, old.clone(), stale(Requirement::Strict));
+        prop_assert_eq!(found, Some(Rule::Strict));
         let found = simulation.response(new + 2, old.clone(), stale(session));
         prop_assert_eq!(found, Some(Rule::Session));
         let own = Requirement::OwnWrite { position: TOKEN, floor: newest };

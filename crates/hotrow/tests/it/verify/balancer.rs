@@ -19,6 +19,11 @@ pub(crate) struct Balancer {
 
 impl Balancer {
     pub(crate) fn start(backends: [SocketAddr; 2]) -> Self {
+        Self::rewriting(backends, |request| request)
+    }
+
+    /// Starts a balancer that forwards other requests than it receives.
+    pub(crate) fn rewriting(backends: [SocketAddr; 2], rewrite: fn(Vec<u8>) -> Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let served: Arc<[AtomicU64; 2]> = Arc::default();
@@ -27,7 +32,9 @@ impl Balancer {
             while let Ok((client, _)) = listener.accept() {
                 let counts = counts.clone();
                 // The client notices a broken connection itself.
-                std::thread::spawn(move || relay(client, backends, &counts).unwrap_or_default());
+                std::thread::spawn(move || {
+                    relay(client, backends, rewrite, &counts).unwrap_or_default()
+                });
             }
         });
         Self { address, served }
@@ -43,13 +50,14 @@ impl Balancer {
 fn relay(
     mut client: TcpStream,
     backends: [SocketAddr; 2],
+    rewrite: fn(Vec<u8>) -> Vec<u8>,
     counts: &[AtomicU64; 2],
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let mut streams = [TcpStream::connect(backends[0])?, TcpStream::connect(backends[1])?];
     for turn in 0.. {
         let at = turn % 2;
-        let request = message(&mut client, true)?;
+        let request = rewrite(message(&mut client, true)?);
         streams[at].set_nodelay(true)?;
         streams[at].write_all(&request)?;
         let has_body = !request.starts_with(b"HEAD");

@@ -5,7 +5,8 @@
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`parts`] and [`parts_faults`] (aliases and embedded rows), [`clock`] (an adjustable clock),
-//! [`balancer`] (two instances behind one address), [`writers`] (the checker's database access),
+//! [`balancer`] (two instances behind one address), [`ignored`] (what a service ignores),
+//! [`writers`] (the checker's database access),
 //! `near_cache`, `hub` and [`standbys`] (many instances), [`transports`] (TLS, HTTP/2, Unix
 //! sockets, credentials).
 mod balancer;
@@ -15,6 +16,7 @@ mod command;
 mod faults;
 #[cfg(feature = "hub")]
 mod hub;
+mod ignored;
 mod mariadb;
 mod mongo;
 mod near_cache;
