@@ -37,7 +37,7 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use hotrow_source::{
-    BoxFuture, ReadSet, RowBudget, Source, SourceError, catalog_watermark, preflight,
+    BoxFuture, ReadSet, RowBudget, Source, SourceError, WriterTokens, catalog_watermark, preflight,
 };
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
@@ -259,6 +259,10 @@ impl Source for PostgresSource {
     fn fields(&self, CollectionId(id): CollectionId) -> Option<Arc<[FieldSchema]>> {
         let plan = self.shared.published.plan().ok()?;
         plan.collections.get(usize::from(id))?.as_ref().ok().map(|read| Arc::clone(&read.schemas))
+    }
+
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::Lsns
     }
 
     fn queries_total(&self) -> u64 {

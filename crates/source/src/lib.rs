@@ -11,6 +11,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
+use hotrow_types::writer_token::WriterToken;
 
 use database_name::DatabaseName;
 use field_schema::FieldSchema;
@@ -77,6 +78,17 @@ pub trait Source: Send + Sync + 'static {
         None
     }
 
+    /// Returns which tokens the database gives its writers.
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::None
+    }
+
+    /// Returns whether the server that is read has committed the transaction of a writer's token;
+    /// only where tokens are [`WriterTokens::Gtids`].
+    fn has_committed(&self, _: WriterToken) -> BoxFuture<'_, Result<bool, SourceError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     /// Returns the number of queries sent since the start.
     fn queries_total(&self) -> u64;
 
@@ -105,6 +117,19 @@ pub trait Source: Send + Sync + 'static {
     fn unseen_changes(&self) -> &'static str {
         "none (docs/consistency.md)"
     }
+}
+
+/// Tokens that a database gives its writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterTokens {
+    /// None that Hotrow knows.
+    None,
+    /// Points of the feed's log: [`WriterToken::Lsn`].
+    Lsns,
+    /// The same: [`WriterToken::Optime`].
+    Optimes,
+    /// Numbers of transactions, which the server compares.
+    Gtids,
 }
 
 /// Answer to one query.
