@@ -1,5 +1,7 @@
 //! Strict reads (contract, point 6): `Hotrow-Min-Position: now`, over each engine.
 
+mod tokens;
+
 use std::time::Duration;
 
 use crate::alias::{self, Users, by};
