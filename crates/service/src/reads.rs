@@ -46,6 +46,7 @@ pub(crate) struct Reads {
     pub(crate) admission: RequestAdmission,
     pub(crate) lookups: LookupRecorder,
     pub(crate) answers: AnswerBuilder,
+    pub(crate) metrics: Arc<WorkerMetrics>,
 }
 
 impl Reads {
@@ -67,6 +68,7 @@ impl Reads {
             admission: RequestAdmission::new(shared, metrics),
             lookups: LookupRecorder::new(shared, metrics, counters),
             answers: AnswerBuilder::new(shared),
+            metrics: Arc::clone(metrics),
         })
     }
 

@@ -30,7 +30,9 @@ use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
+use hotrow_source::{
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, preflight,
+};
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::{apply, default_keys, discover};
@@ -69,6 +71,7 @@ pub mod rule_set;
 mod server;
 mod session;
 mod shared;
+mod snapshot;
 mod start;
 mod target;
 mod xa_commits;
@@ -240,6 +243,14 @@ impl Source for MysqlSource {
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
         Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_transaction(&parts, &rows).await })
     }
 
     fn schemas(&self) -> &[KeySchema] {

@@ -225,4 +225,5 @@ mod postgres {
 
 mod purge;
 mod shop;
+mod snapshot;
 mod verify;
