@@ -45,6 +45,7 @@ pub(crate) struct Reads {
     pub(crate) admission: RequestAdmission,
     pub(crate) lookups: LookupRecorder,
     pub(crate) answers: AnswerBuilder,
+    pub(crate) metrics: Arc<WorkerMetrics>,
 }
 
 impl Reads {
@@ -66,6 +67,7 @@ impl Reads {
             admission: RequestAdmission::new(shared, metrics),
             lookups: LookupRecorder::new(shared, metrics, counters),
             answers: AnswerBuilder::new(shared),
+            metrics: Arc::clone(metrics),
         })
     }
 

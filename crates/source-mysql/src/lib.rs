@@ -31,7 +31,9 @@ use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight};
+use hotrow_source::{
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight,
+};
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::{apply, default_keys, discover};
@@ -70,6 +72,7 @@ pub mod rule_set;
 mod server;
 mod session;
 mod shared;
+mod snapshot;
 mod start;
 mod target;
 mod writer_token;
@@ -242,6 +245,14 @@ impl Source for MysqlSource {
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
         Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_transaction(&parts, &rows).await })
     }
 
     fn schemas(&self) -> &[KeySchema] {

@@ -24,6 +24,9 @@ pub use row_budget::{Room, RowBudget};
 /// Future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Keys of one collection.
+pub type KeysOfCollection = (CollectionId, Vec<Key>);
+
 /// Reader of records. One call is one query to the database, regardless of the number of keys.
 pub trait Source: Send + Sync + 'static {
     /// Calls [`Source::read_within`] without limits on the rows; for tests and tools.
@@ -46,6 +49,27 @@ pub trait Source: Send + Sync + 'static {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>>;
+
+    /// Reads keys of several collections, at least one, in one read transaction, from the primary.
+    /// The version is what its snapshot saw. The position is the log's end, read after the snapshot
+    /// was opened: nothing past it was seen. The rows are those of the collections, one after the
+    /// other. When a reservation in `rows` fails, those not yet read become [`Row::NotRead`] or
+    /// [`Row::NoRoom`].
+    fn read_snapshot(
+        &self,
+        mut parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        match (parts.pop(), parts.is_empty()) {
+            (Some((collection, keys)), true) => self.read_within(collection, keys, rows),
+            _ => Box::pin(async { Err(SourceError::broken("there are no read transactions")) }),
+        }
+    }
+
+    /// Returns why this database has no [`Source::read_snapshot`]; `None`: it has.
+    fn snapshot_refusal(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns the key schema of each collection as found in the database, in the order of the
     /// configuration.
