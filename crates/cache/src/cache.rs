@@ -228,6 +228,7 @@ impl<E: Clone> Cache<E> {
             fetches.kill_lease(key);
         }
         fetches.fence.delivered(mark, Some(key));
+        fetches.marks.changed(key);
         fetches.forget_failure(key);
         let is_hot = self.config.prefetch_on_change
             && self.store.peek(key).is_some_and(|record| record.is_hot());
@@ -275,6 +276,7 @@ impl<E: Clone> Cache<E> {
             Some(mark) => fetches.fence.delivered(mark, None),
             None => fetches.standbys.iter_mut().for_each(|standbys| standbys.hold()),
         }
+        fetches.marks.all_changed();
         collection.raise(Epoch { feed: 0, flush: 1 });
         stats.flushes_total.add(1);
     }

@@ -32,6 +32,7 @@ impl<E: Clone> Cache<E> {
         // epoch and the new flag.
         let mut fetches = collection.fetch_queue.lock();
         fetches.standbys.iter_mut().for_each(|standbys| standbys.hold());
+        fetches.marks.all_changed();
         collection.raise(Epoch { feed: 0, flush: 1 });
         collection.has_gap.store(is_open, Relaxed);
         stats.flushes_total.add(1);

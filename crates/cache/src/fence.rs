@@ -139,6 +139,22 @@ impl Fence {
             || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
     }
 
+    /// Returns whether `version` may lack a delivered change of `key`, or of any key, that committed
+    /// at or before the point `end` of the log. Changes without a known point count.
+    pub(crate) fn hides_up_to(&self, key: Option<&Key>, version: &Version, end: u64) -> bool {
+        let is_after = |mark: &ChangeId| match mark {
+            // The start of the commit record, which lies before the end of the log that it is in.
+            ChangeId::Transaction { commit, .. } => *commit >= end,
+            ChangeId::Commit(at) => at.at > end,
+            ChangeId::Log(_) | ChangeId::Gtid(_) => false,
+        };
+        let concerns = |hidden: &Hidden| key.is_none_or(|key| hidden.concerns(key));
+        let unseen = |mark: &ChangeId| !version.contains(mark) && !is_after(mark);
+        self.closed
+            || self.overflow.iter().any(|mark| !version.contains_through(mark))
+            || self.hidden.iter().any(|hidden| unseen(&hidden.mark) && concerns(hidden))
+    }
+
     /// Returns the least point of the log that a standby must have replayed in order to see every
     /// delivered change of `key`, forgotten ones included; `None` when no point is known to do.
     pub(crate) fn replayed_at_least(&self, key: &Key) -> Option<u64> {

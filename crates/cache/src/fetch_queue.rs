@@ -16,6 +16,7 @@ use crate::config::{Config, SourceSettings};
 use crate::fence::Fence;
 use crate::flight::{Ask, Flight, Kind, Lease};
 use crate::lookup_error::LookupError;
+use crate::snapshot::Marks;
 use crate::standbys::Standbys;
 use crate::stats::CollectionStats;
 use hotrow_types::key::Key;
@@ -37,6 +38,8 @@ pub(crate) struct FetchQueue<E> {
     pub(crate) policy: QueuePolicy,
     failures: HashMap<Key, (Nanos, LookupError<E>), FixedState>,
     pub(crate) fence: Fence,
+    /// Keys of snapshot batches.
+    pub(crate) marks: Marks,
     /// `None`: the primary alone is read.
     pub(crate) standbys: Option<Box<Standbys>>,
 }
@@ -69,7 +72,8 @@ impl<E: Clone> FetchQueue<E> {
             queue: VecDeque::new(),
             loaders: 0,
             policy: QueuePolicy::new(config.queue),
-            failures: HashMap::with_hasher(hasher),
+            failures: HashMap::with_hasher(hasher.clone()),
+            marks: Marks::new(hasher),
             fence: Fence::new(config.seed),
             standbys: None,
         }

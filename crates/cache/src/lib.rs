@@ -5,9 +5,10 @@
 //! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
 //! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
 //! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
-//! `min_position` (read your writes), `standby` (reads of standbys), [`alias`] (lookup by another
-//! unique value), `store` and [`Record`] (the entries), [`miniature`] (the hit ratio at other
-//! capacities). Keys, positions and versions are those of `hotrow_types`.
+//! `min_position` (read your writes), `snapshot` (batches of one point of the log), `standby`
+//! (reads of standbys), [`alias`] (lookup by another unique value), `store` and [`Record`] (the
+//! entries), [`miniature`] (the hit ratio at other capacities). Keys, positions and versions are
+//! those of `hotrow_types`.
 
 pub mod alias;
 mod batch_loader;
@@ -27,6 +28,7 @@ mod scan_filter;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod schedules;
+mod snapshot;
 mod source_state;
 mod standby;
 mod standbys;
@@ -45,5 +47,6 @@ pub use lookup_error::LookupError;
 pub use min_position::NotReached;
 pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record, hash_of_body};
 pub use safeguards::Safeguard;
+pub use snapshot::SnapshotKeys;
 pub use standby::StandbyBound;
 pub use store::{Attached, Walk};

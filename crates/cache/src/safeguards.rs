@@ -56,13 +56,17 @@ pub enum Safeguard {
     FollowBeginning,
     /// Registration and replay are one step.
     FollowReplay,
+    /// A change marks the keys of snapshot batches.
+    SnapshotMarks,
+    /// The read transaction of a snapshot batch sees every change up to its point of the log.
+    SnapshotFence,
 }
 
 /// Set of the enabled safeguards.
 #[derive(Debug, Default)]
 pub(crate) struct Safeguards {
     #[cfg(feature = "failpoints")]
-    disabled: [AtomicBool; 23],
+    disabled: [AtomicBool; 25],
 }
 
 #[cfg(feature = "failpoints")]

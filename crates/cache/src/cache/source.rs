@@ -86,6 +86,7 @@ impl<E: Clone> Cache<E> {
                 fetches.fence.clear();
                 fetches.standbys.iter_mut().for_each(|standbys| standbys.restart());
             }
+            fetches.marks.all_changed();
             collection
                 .raise(Epoch { feed: u32::from(self.safeguards.has(Safeguard::Epoch)), flush: 0 });
         }
