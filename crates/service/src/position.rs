@@ -91,7 +91,7 @@ impl Deadlines {
 /// # Errors
 /// 400 for a token of another kind of database, 503 while the log is new or unknown, 504 for a
 /// transaction that the server has not committed.
-async fn position_of(
+pub(crate) async fn position_of(
     (fetcher, cache): (&Fetcher, &Cache<ReadFailure>),
     id: CollectionId,
     token: WriterToken,

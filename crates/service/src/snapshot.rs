@@ -18,7 +18,7 @@ use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::Ids;
 use hotrow_answer::metrics::SnapshotWay;
-use hotrow_answer::read_requirement::{ReadRequirement, refusal};
+use hotrow_answer::read_requirement::{LeastPosition, ReadRequirement, refusal};
 use hotrow_answer::respond::Provenance;
 use hotrow_cache::{Cache, Freshness, NotReached, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
@@ -29,12 +29,14 @@ use hotrow_telemetry::traces::WaitingRequest;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
+use tokio::time::Instant;
 
 pub(crate) use self::answered::Form;
 use self::answered::{Found, answer};
 use self::assembly::{Assembly, Demand};
 use crate::admission::request::read_kind;
 use crate::batch::answers::View;
+use crate::position::{self, Deadlines};
 use crate::reads::Reads;
 use crate::step::Step;
 
@@ -121,9 +123,14 @@ pub(crate) fn snapshot(
     request: &ReadRequest<'_>,
 ) -> Step {
     let demanded = check(reads, &parts, request);
-    let (source, mode, floor) = match demanded {
+    let (source, mode, wanted) = match demanded {
         Ok(demanded) => demanded,
         Err(problem) => return Step::refused(problem),
+    };
+    // Others wait for the database first.
+    let floor = match wanted {
+        Some(LeastPosition::At(position)) => Some(position),
+        _ => None,
     };
     let subject = reads.lookups.scan_subject(request);
     let lookup_mode = if mode == ReadMode::Normal { subject.mode() } else { mode };
@@ -133,24 +140,20 @@ pub(crate) fn snapshot(
         reads.lookups.requested(keys, hashes, sampled, request.times.now);
     }
     if mode == ReadMode::Normal
-        && let Some((found, kinds)) =
-            in_memory(reads, source, &parts, (lookup_mode, floor), request)
+        && (wanted.is_none() || floor.is_some())
+        && let Some(found) = in_memory(reads, source, &parts, (lookup_mode, floor), request)
     {
-        for (part, kinds) in parts.iter().zip(kinds) {
-            kinds.each(|kind, times| reads.lookups.count(subject, part.id, kind, times));
-        }
-        reads.metrics.snapshots.count(SnapshotWay::Memory);
         return Step::Now(answer(reads, request.connection, &parts, found, form));
     }
     let admitted = parts
         .iter()
         .try_for_each(|part| {
-            let kind = if floor.is_some() { Kind::Bypass } else { read_kind(mode) };
+            let kind = if wanted.is_some() { Kind::Bypass } else { read_kind(mode) };
             reads.admission.check_shedding(part.id, kind, request.headers)
         })
         .and_then(|()| reads.admission.shared.deadline(request))
         .and_then(|deadline| {
-            let is_privileged = floor.is_some() || mode == ReadMode::Revalidate;
+            let is_privileged = wanted.is_some() || mode == ReadMode::Revalidate;
             Ok((deadline, reads.admission.shared.inflight.enter(is_privileged)?))
         });
     let (deadline, place) = match admitted {
@@ -163,8 +166,18 @@ pub(crate) fn snapshot(
     let request = request.to_pending();
     Step::later(waiting.as_ref().map(WaitingRequest::slot), async move {
         let _kept = (place, waiting);
-        let demand = Demand { source, mode: lookup_mode, floor, deadline };
         let context = request.context();
+        let (mode, floor) = match floor_of(&reads, &parts, (lookup_mode, wanted), deadline).await {
+            Ok(demanded) => demanded,
+            Err(problem) => return hotrow_answer::answer::Answer::refused(problem),
+        };
+        if mode != ReadMode::Revalidate
+            && floor.is_some()
+            && let Some(found) = in_memory(&reads, source, &parts, (mode, floor), &context)
+        {
+            return answer(&reads, &request.connection, &parts, found, form);
+        }
+        let demand = Demand { source, mode, floor, deadline };
         match Assembly::new(&reads, &parts, demand, &context).run().await {
             Ok((found, way)) => {
                 reads.metrics.snapshots.count(way);
@@ -181,7 +194,7 @@ fn check(
     reads: &Reads,
     parts: &[Part],
     request: &ReadRequest<'_>,
-) -> Result<(SourceId, ReadMode, Option<Position>), HttpError> {
+) -> Result<(SourceId, ReadMode, Option<LeastPosition>), HttpError> {
     if precondition::excludes_untagged(request.headers) {
         return Err(HttpError::PreconditionFailed(
             "a batch has no entity tag that If-Match could name",
@@ -202,21 +215,52 @@ fn check(
         return Err(bad(refusal));
     }
     let mut mode = ReadMode::Normal;
-    // The point that the snapshot must reach at least. A look at the log's end raises it here.
-    let mut floor = None;
+    let mut least = None;
     for part in parts {
         match part.required.map_err(HttpError::clone)? {
             ReadRequirement::None => {}
             ReadRequirement::New => mode = ReadMode::Revalidate,
-            ReadRequirement::AtLeast(wanted) => floor = Some(wanted),
+            ReadRequirement::AtLeast(wanted) => least = Some(wanted),
         }
     }
-    if let Some(wanted) = &floor
+    if let Some(LeastPosition::At(wanted)) = &least
         && let Err(other @ NotReached::OtherLog) = cache.has_passed(parts[0].id, wanted)
     {
         return Err(refusal(other));
     }
-    Ok((source, mode, floor))
+    Ok((source, mode, least))
+}
+
+/// Returns the mode of the lookups and the point that the snapshot must reach at least, once the
+/// feed has passed the look of a strict request. Where it does not in time, everything is read.
+///
+/// # Errors
+/// See [`position::read_at_least`].
+async fn floor_of(
+    reads: &Reads,
+    parts: &[Part],
+    (mode, wanted): (ReadMode, Option<LeastPosition>),
+    deadline: Nanos,
+) -> Result<(ReadMode, Option<Position>), HttpError> {
+    let (Some(wanted), Some(part)) = (wanted, parts.first()) else { return Ok((mode, None)) };
+    let Reads { fetcher, cache, limits, .. } = reads;
+    let until = Instant::now() + deadline.since(Nanos::now());
+    let deadlines = Deadlines { until, wait_max: limits.position_wait };
+    let position = match wanted {
+        LeastPosition::At(position) => Some(position),
+        LeastPosition::Token(token) => {
+            position::position_of((fetcher, cache), part.id, token, deadlines).await?
+        }
+        LeastPosition::Now => None,
+    };
+    if position.is_some() {
+        return Ok((mode, position));
+    }
+    match position::strict_mode(fetcher, part.id, deadlines).await? {
+        // Everything before it is applied, and so is the look's end.
+        ReadMode::Strict(_) => Ok((mode, cache.applied(cache.source_of(part.id)))),
+        _ => Ok((ReadMode::Revalidate, None)),
+    }
 }
 
 /// Returns the snapshot at the point that the feed has applied, if memory has all records and none
@@ -227,8 +271,9 @@ fn in_memory(
     parts: &[Part],
     (mode, floor): (ReadMode, Option<Position>),
     request: &ReadRequest<'_>,
-) -> Option<(Found, Vec<LookupCounts>)> {
+) -> Option<Found> {
     let cache = &reads.cache;
+    let subject = reads.lookups.scan_subject(request);
     let now = request.times.now;
     // Before the entries are looked up: a change after it removes what it concerns.
     let point = cache.applied(source)?;
@@ -242,7 +287,11 @@ fn in_memory(
         records.push(taken);
         all_kinds.push(kinds);
     }
-    Some((Found { records, point, size: reads.budgets.answer() }, all_kinds))
+    for (part, kinds) in parts.iter().zip(all_kinds) {
+        kinds.each(|kind, times| reads.lookups.count(subject, part.id, kind, times));
+    }
+    reads.metrics.snapshots.count(SnapshotWay::Memory);
+    Some(Found { records, point, size: reads.budgets.answer() })
 }
 
 fn part_in_memory(
