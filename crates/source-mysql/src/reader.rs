@@ -14,13 +14,12 @@ use super::pool::{self, Lease};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::spec::Follow;
-use hotrow_source::{ReadSet, RowBudget, SourceError, preflight};
+use hotrow_source::{ReadSet, RowBudget, SourceError, Wanted, preflight};
 
 impl MysqlSource {
     pub(super) async fn read_keys(
         &self,
-        collection: CollectionId,
-        keys: &[Key],
+        wanted: Wanted<'_>,
         budget: &Arc<RowBudget>,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
@@ -37,7 +36,15 @@ impl MysqlSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
+            let attempt = match wanted {
+                Wanted::Keys(collection, keys) => {
+                    self.attempt(lease, &plan, collection, keys, budget, deadline).await
+                }
+                Wanted::Snapshot(parts) => {
+                    self.attempt_transaction(lease, &plan, parts, budget, deadline).await
+                }
+            };
+            match attempt {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }

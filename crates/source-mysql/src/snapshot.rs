@@ -19,7 +19,7 @@ use super::pool::{self, Lease, Work, sets};
 use super::record_rows::{RecordForm, Set};
 use super::server::Flavor;
 use super::shared::Plan;
-use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
+use hotrow_source::attempts::{AttemptError, Fault};
 use hotrow_source::{KeysOfCollection, ReadSet, Room, Row, RowBudget, SourceError};
 
 /// In a session of the readers, whose isolation is repeatable read.
@@ -36,32 +36,7 @@ struct Answered {
 }
 
 impl MysqlSource {
-    pub(super) async fn read_transaction(
-        &self,
-        parts: &[KeysOfCollection],
-        budget: &Arc<RowBudget>,
-    ) -> Result<ReadSet, SourceError> {
-        let deadline = Instant::now() + self.read_timeout;
-        let mut repeated = Repeated::default();
-        let unavailable = |why: Arc<str>| SourceError::unavailable(&*why);
-        for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.published.plan().map_err(unavailable)?;
-            let lease = self.lease(&plan, deadline).await?;
-            // The wait may have been long, as in a read of one collection.
-            let plan = self.shared.published.plan().map_err(unavailable)?;
-            if lease.generation() != plan.generation {
-                continue;
-            }
-            budget.restart();
-            match self.attempt_transaction(lease, &plan, parts, budget, deadline).await {
-                Ok(set) => return Ok(set),
-                Err(error) => repeated.once(error)?,
-            }
-        }
-        Err(SourceError::unavailable("the server or a table changed during each attempt"))
-    }
-
-    async fn attempt_transaction(
+    pub(super) async fn attempt_transaction(
         &self,
         lease: Lease,
         plan: &Plan,

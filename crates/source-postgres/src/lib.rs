@@ -37,7 +37,7 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use hotrow_source::{
-    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens,
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, Wanted, WriterTokens,
     catalog_watermark, preflight,
 };
 use hotrow_supervisor::Supervisor;
@@ -237,7 +237,7 @@ impl Source for PostgresSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+        Box::pin(async move { self.read_keys(Wanted::Keys(collection, &keys), &rows).await })
     }
 
     fn read_snapshot(
@@ -245,7 +245,7 @@ impl Source for PostgresSource {
         parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_transaction(&parts, &rows).await })
+        Box::pin(async move { self.read_keys(Wanted::Snapshot(&parts), &rows).await })
     }
 
     fn read_standby(

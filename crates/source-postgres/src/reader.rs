@@ -22,13 +22,12 @@ use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::json::Pace;
 use hotrow_source::row_index::RowIndex;
-use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread, preflight};
+use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, Wanted, mark_unread, preflight};
 
 impl PostgresSource {
     pub(super) async fn read_keys(
         &self,
-        collection: CollectionId,
-        keys: &[Key],
+        wanted: Wanted<'_>,
         budget: &RowBudget,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
@@ -46,7 +45,15 @@ impl PostgresSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
+            let attempt = match wanted {
+                Wanted::Keys(collection, keys) => {
+                    self.attempt(lease, &plan, collection, keys, budget, deadline).await
+                }
+                Wanted::Snapshot(parts) => {
+                    self.attempt_transaction(lease, &plan, parts, budget, deadline).await
+                }
+            };
+            match attempt {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }

@@ -15,8 +15,8 @@ use super::json::JsonError;
 use super::plan::ReadPlan;
 use super::pool::{Connection, Lease, fault};
 use super::shared::Plan;
-use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
-use hotrow_source::{KeysOfCollection, ReadSet, Room, Row, RowBudget, SourceError};
+use hotrow_source::attempts::{AttemptError, Fault};
+use hotrow_source::{KeysOfCollection, ReadSet, Room, RowBudget, SourceError};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
@@ -27,33 +27,7 @@ type Part<'a> = (&'a KeysOfCollection, usize, Arc<ReadPlan>);
 type Failed = (usize, Fault);
 
 impl PostgresSource {
-    pub(super) async fn read_transaction(
-        &self,
-        parts: &[KeysOfCollection],
-        budget: &RowBudget,
-    ) -> Result<ReadSet, SourceError> {
-        let deadline = Instant::now() + self.read_timeout;
-        let mut repeated = Repeated::default();
-        let unavailable = |why: Arc<str>| SourceError::unavailable(&*why);
-        for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.published.plan().map_err(unavailable)?;
-            let lease = Lease::new(&self.pool, &plan, deadline).await?;
-            // The wait may have been long, as in a read of one collection.
-            let plan = self.shared.published.plan().map_err(unavailable)?;
-            if lease.generation() != Some(plan.generation) {
-                lease.discard();
-                continue;
-            }
-            budget.restart();
-            match self.attempt_transaction(lease, &plan, parts, budget, deadline).await {
-                Ok(set) => return Ok(set),
-                Err(error) => repeated.once(error)?,
-            }
-        }
-        Err(SourceError::unavailable("the server or a table changed during each attempt"))
-    }
-
-    async fn attempt_transaction(
+    pub(super) async fn attempt_transaction(
         &self,
         mut lease: Lease,
         plan: &Plan,
@@ -129,11 +103,6 @@ impl PostgresSource {
         let mut all: Option<ReadSet> = None;
         let mut ended = Room::Taken;
         for (place, ((collection, keys), _, statement)) in parts.iter().enumerate() {
-            if ended != Room::Taken {
-                let unread = if ended == Room::NoRoom { Row::NoRoom } else { Row::NotRead };
-                all.iter_mut().for_each(|set| set.rows.extend(keys.iter().map(|_| unread.clone())));
-                continue;
-            }
             self.hooks.before_read(*collection, keys);
             let query = self.query(connection, plan, statement, *collection, keys, budget);
             let read = query.await.map_err(driver(place))?;
@@ -142,10 +111,13 @@ impl PostgresSource {
                 let detail = "the database's answer does not have the table's shape as inspected";
                 (place, Fault::Stale(SourceError::broken(detail)))
             })?;
-            ended = room;
             match &mut all {
                 None => all = Some(set),
                 Some(all) => all.rows.extend(set.rows),
+            }
+            if room != Room::Taken {
+                ended = room;
+                break;
             }
         }
         if ended == Room::Taken {

@@ -27,6 +27,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Keys of one collection.
 pub type KeysOfCollection = (CollectionId, Vec<Key>);
 
+/// What one read of an engine is for.
+#[derive(Clone, Copy)]
+pub enum Wanted<'a> {
+    /// Keys of one collection.
+    Keys(CollectionId, &'a [Key]),
+    /// Keys of several, in one transaction.
+    Snapshot(&'a [KeysOfCollection]),
+}
+
 /// Reader of records. One call is one query to the database, regardless of the number of keys.
 pub trait Source: Send + Sync + 'static {
     /// Calls [`Source::read_within`] without limits on the rows; for tests and tools.
@@ -53,8 +62,7 @@ pub trait Source: Send + Sync + 'static {
     /// Reads keys of several collections, at least one, in one read transaction, from the primary.
     /// The version is what its snapshot saw. The position is the log's end, read after the snapshot
     /// was opened: nothing past it was seen. The rows are those of the collections, one after the
-    /// other. When a reservation in `rows` fails, those not yet read become [`Row::NotRead`] or
-    /// [`Row::NoRoom`].
+    /// other. When a reservation in `rows` fails, the rest of them may be missing.
     fn read_snapshot(
         &self,
         mut parts: Vec<KeysOfCollection>,

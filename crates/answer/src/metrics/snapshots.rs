@@ -14,7 +14,7 @@ pub enum SnapshotWay {
     Memory,
     /// The feed had to come up to a record.
     Awaited,
-    /// Records changed meanwhile and were read again.
+    /// Records that changed were read again.
     Reread,
     /// One read transaction of the database.
     Transaction,
