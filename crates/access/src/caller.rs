@@ -24,7 +24,7 @@ impl From<IpAddr> for Peer {
 }
 
 /// Sender of a request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sender {
     /// What limits know of it.
     pub caller: Caller,

@@ -9,7 +9,7 @@
 //!   `limits.max_batch`. The cold keys of each collection are one query
 //! - `EXISTS key …`: number of keys that have a record; repeated keys count again
 //! - `HOTROW.GET key MINPOS position`: the record, as with [`Hotrow-Min-Position`](consistency.md);
-//!   needs `allow_min_position`
+//!   needs `allow_min_position`, or with `now` `strict`
 //! - `AUTH credential`, `AUTH default credential`: `OK`; an API key or a token (JWT)
 //! - `HELLO [2 or 3] [AUTH default credential] [SETNAME name]`: chooses the version of replies
 //! - `PING [text]`, `ECHO text`, `SELECT 0`, `RESET`, `QUIT`: as in Redis

@@ -25,6 +25,8 @@ pub struct Ids {
     hasher: FixedState,
     /// Longest name in bytes.
     name_bytes_max: usize,
+    /// Whether their records are to be those of one point of the log.
+    pub is_snapshot: bool,
 }
 
 /// Bytes of a text that are copied at once, to keep the first of them: some digits.
@@ -91,6 +93,7 @@ impl Ids {
             seen: RepeatFilter::with_capacity(ids),
             hasher: hasher.clone(),
             name_bytes_max,
+            is_snapshot: false,
         }
     }
 
@@ -206,6 +209,19 @@ impl Ids {
 pub const NO_IDS: &str =
     "a batch names its ids: /{collection}?ids=1,2,3, or POST {\"ids\":[1,2,3]}";
 
+/// Name of the parameter and of the member of a body that ask for records of one point of the log.
+pub const SNAPSHOT: &str = "snapshot";
+
+/// Returns whether the name of a parameter continues.
+fn is_name(rest: &str) -> bool {
+    !rest.is_empty() && !rest.starts_with('=')
+}
+
+#[cold]
+fn bad_snapshot() -> HttpError {
+    HttpError::BadBatch("the parameter is snapshot=true, once; leave it out otherwise".into())
+}
+
 /// Parses the ids of `?ids=…`: separated by raw commas, and by `%2C` if the key cannot contain a
 /// comma. The key has one column.
 ///
@@ -217,14 +233,24 @@ pub fn parse_query(
     hasher: &FixedState,
     query: Option<&str>,
 ) -> Result<Ids, HttpError> {
-    let mut lists =
-        query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
-    let list = lists.next().unwrap_or_default();
-    let more = lists.next();
+    let mut list = "";
+    let mut is_repeated = false;
+    let mut is_snapshot = false;
+    for pair in query.unwrap_or_default().split('&') {
+        if let Some(ids) = pair.strip_prefix("ids=") {
+            is_repeated |= !list.is_empty();
+            list = ids;
+        } else if let Some(value) = pair.strip_prefix(SNAPSHOT).filter(|rest| !is_name(rest)) {
+            if value != "=true" || is_snapshot {
+                return Err(bad_snapshot());
+            }
+            is_snapshot = true;
+        }
+    }
     if list.is_empty() {
         return Err(HttpError::BadBatch(NO_IDS.into()));
     }
-    if more.is_some() {
+    if is_repeated {
         return Err(HttpError::BadBatch(
             "the query has ids twice; separate ids with commas".into(),
         ));
@@ -237,6 +263,7 @@ pub fn parse_query(
     let count = 1 + list.bytes().filter(|byte| *byte == b',').count();
     check_size(count, limits.max_batch)?;
     let mut ids = Ids::within(list.clone().into_owned(), count, limits.target_bytes, hasher);
+    ids.is_snapshot = is_snapshot;
     let mut start = 0;
     // A search for one byte costs more than looking at the few bytes of an id.
     #[allow(clippy::manual_pattern_char_comparison)]

@@ -7,6 +7,9 @@
 //!   without one). `stale`: the feed is behind.
 //! - `hotrow_http_request_duration_seconds` (`cache`): Histogram, end of the head to the answer:
 //!   slow `hit`: too few cores; slow `miss`: the database.
+//! - `hotrow_snapshots_total` (`way`): [Snapshot batches](http.md#snapshot-batches) answered:
+//!   `memory`; `awaited` the feed; `reread` changed records; `transaction` of the database. Many
+//!   `transaction`: keys that change all the time.
 //! - `hotrow_http_refused_total` (`limit`): Refused before handling, by limit or `malformed`.
 //! - `hotrow_http_sent_bytes_total`: Bytes taken by clients, heads included.
 //! - `hotrow_distinct_ids` (`day`): Ids `today` and `yesterday` (UTC), within 1.6 %. Above
@@ -42,6 +45,7 @@
 mod access;
 mod ids;
 mod redis;
+mod snapshots;
 mod totals;
 
 pub use self::access::expose as expose_access;
@@ -58,6 +62,7 @@ use hotrow_telemetry::outcome::{CacheOutcome, OUTCOMES};
 pub use self::ids::DistinctIds;
 pub use self::redis::{RedisMetrics, RedisOutcome};
 pub use self::redis::{expose as expose_redis, open as open_redis};
+pub use self::snapshots::{SnapshotCounts, SnapshotWay};
 pub use self::totals::Totals;
 use crate::activity::KERNEL_BYTES_MAX;
 use crate::pace::LoopPace;
@@ -170,6 +175,8 @@ pub struct WorkerMetrics {
     pub access: AccessCounts,
     /// Requests refused under load.
     pub shed: ShedCounts,
+    /// Snapshot batches answered.
+    pub snapshots: SnapshotCounts,
     /// Commands of the Redis protocol.
     pub redis: RedisMetrics,
     /// Lateness of the worker's event loop.
@@ -282,6 +289,7 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "Bytes taken by clients, heads included.",
         &[(&[], sent)],
     );
+    snapshots::expose(workers, out);
     let labels = LIMITS.map(|limit| [("limit", limit)]);
     let refused: Vec<(Labels<'_>, u64)> = labels
         .iter()

@@ -5,6 +5,7 @@ use hotrow_access::caller::Rights;
 use hotrow_cache::{NotReached, ReadMode};
 use hotrow_http1::fields::Fields;
 use hotrow_types::version::Position;
+use hotrow_types::writer_token::WriterToken;
 
 use crate::collections::Collection;
 use crate::http_error::HttpError;
@@ -27,6 +28,8 @@ pub enum ReadRequirement {
 pub enum LeastPosition {
     /// Those up to a position that the client has from an earlier answer.
     At(Position),
+    /// Those up to a point of which the database itself has informed a writer.
+    Token(WriterToken),
     /// Those that had returned to their writers when the request was received (strict).
     Now,
 }
@@ -65,6 +68,10 @@ impl ReadRequirement {
             return Err(&NO_POSITIONS_HERE);
         }
         let text = std::str::from_utf8(position).map_err(|_| &BAD)?;
+        if let Some(token) = WriterToken::parse(text) {
+            let token = token.map_err(|_| &BAD_TOKEN)?;
+            return Ok(Self::AtLeast(LeastPosition::Token(token)));
+        }
         let position = Position::parse(text).map_err(|_| &BAD)?;
         Ok(Self::AtLeast(LeastPosition::At(position)))
     }
@@ -95,9 +102,26 @@ static NO_STRICT_HERE: HttpError = HttpError::BadHeader(
     "this collection does not permit Hotrow-Min-Position: now (strict = false)",
 );
 
+static BAD_TOKEN: HttpError = HttpError::BadHeader(
+    "Hotrow-Min-Position is not a token of a database: lsn:0/16B3748, gtid:0-1-234, gtid:UUID:77, \
+     optime:1732000000.3",
+);
+
+/// Refusal of a token of another kind of database than the one that is read.
+pub const OTHER_TOKEN: HttpError = HttpError::BadHeader(
+    "Hotrow-Min-Position is a token of another kind of database than this collection's",
+);
+
+/// Refusal of a token without an incarnation, shortly after another log has begun: it may be of the
+/// one before.
+pub const NEW_LOG: HttpError = HttpError::Unavailable(
+    "the database has begun another log, and the token may be of the one before; send the request \
+     again",
+);
+
 static BAD: HttpError = HttpError::BadHeader(
     "Hotrow-Min-Position is not a position: 16 hexadecimal digits, a hyphen and a decimal number, \
-     as in an earlier Hotrow-Position",
+     as in an earlier Hotrow-Position, or `now`",
 );
 
 const OTHER_LOG: HttpError = HttpError::BadHeader(

@@ -14,6 +14,9 @@ const ITEM_METHODS: &str = "GET, HEAD";
 const DESCRIPTION: &str = "openapi.json";
 /// First segment of the paths of changes. No collection can have this name.
 pub const CHANGES: &str = "_changes";
+/// Path of snapshot batches of several collections. No collection can have this name.
+pub const SNAPSHOT: &str = "_snapshot";
+const SNAPSHOT_METHODS: &str = "POST";
 const CHANGES_METHODS: &str = "GET";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
 /// A query cannot name keys of several columns.
@@ -30,6 +33,8 @@ pub enum Route<'a> {
     BatchGet(ReadTarget, Option<&'a str>),
     /// Several records, listed in the body.
     BatchPost(ReadTarget),
+    /// Several records of several collections, listed in the body, at one point of the log.
+    Snapshot,
     /// The changes of a collection, with the query.
     Changes(CollectionId, Option<&'a str>),
     /// The server's capabilities: `OPTIONS *`.
@@ -75,7 +80,11 @@ impl Route<'_> {
                 Some(target.of)
             }
             Self::Changes(id, _) => Some(*id),
-            Self::Capabilities | Self::Description | Self::Index | Self::File(_) => None,
+            Self::Snapshot
+            | Self::Capabilities
+            | Self::Description
+            | Self::Index
+            | Self::File(_) => None,
         }
     }
 }
@@ -204,6 +213,12 @@ impl Router {
             return match *method {
                 Method::GET => Ok(Route::Changes(collection, query)),
                 _ => Err(HttpError::Method(CHANGES_METHODS)),
+            };
+        }
+        if name == SNAPSHOT && id.is_none() {
+            return match *method {
+                Method::POST => Ok(Route::Snapshot),
+                _ => Err(HttpError::Method(SNAPSHOT_METHODS)),
             };
         }
         let target = match self.collection(name) {

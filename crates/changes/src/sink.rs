@@ -153,6 +153,9 @@ impl Sink for CacheSink {
         self.cache.mark_gap(self.source, position);
         self.cache.release_all_standbys_after(self.source, Nanos::now());
         self.cache.note_gap(self.source, Nanos::now());
+        if let Some(position) = position {
+            self.reads().progress.began(position.incarnation, Nanos::now());
+        }
         self.trace.iter().for_each(FeedTrace::started);
         self.follows.iter().for_each(|follows| follows.started(self.source, position));
         self.tracking.iter().for_each(|tracking| tracking.started(self.source));

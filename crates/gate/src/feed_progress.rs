@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use hotrow_cache::{Cache, NotReached, StandbyBound};
+use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -15,12 +17,27 @@ use tokio::time::Instant;
 pub struct FeedProgress {
     /// Notified whenever the feed progresses.
     moved: Notify,
+    /// Incarnation of the log, and the time at which it replaced another one.
+    log: Mutex<(Option<u64>, Option<Nanos>)>,
 }
 
 impl FeedProgress {
     /// Wakes the requests that wait, after the cache has applied changes.
     pub fn moved(&self) {
         self.moved.notify_waiters();
+    }
+
+    /// Records that a feed begins in a log.
+    pub fn began(&self, incarnation: u64, now: Nanos) {
+        let mut log = self.log.lock();
+        if log.0.replace(incarnation).is_some_and(|before| before != incarnation) {
+            log.1 = Some(now);
+        }
+    }
+
+    /// Returns whether the log has replaced another one within `time`.
+    pub fn is_new_log(&self, now: Nanos, time: Duration) -> bool {
+        self.log.lock().1.is_some_and(|at| now.since(at) < time)
     }
 
     /// Waits until the feed has delivered what a standby's answer may show. Returns a point past

@@ -14,5 +14,6 @@ mod feed_progress;
 pub mod read;
 pub mod refresh;
 mod rows;
+pub mod snapshot;
 pub mod standby;
 pub mod warm_start;

@@ -236,7 +236,7 @@ fn learn_sizes(budgets: &Budgets, id: CollectionId, read: &ReadSet) {
 
 /// Reports the end of a query to the limiter. A query that cannot succeed says nothing about the
 /// database: a dropped table must not lower the limit for all other collections.
-fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
+pub(crate) fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
     let outcome = match result {
         // An incomplete read says nothing about the cost of its keys.
         Ok(read) if read.rows.iter().any(|row| matches!(row, Row::NotRead | Row::NoRoom)) => return,
@@ -249,7 +249,7 @@ fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
 }
 
 /// Converts a result of the source for the cache. Causes are logged here only.
-fn convert_result(
+pub(crate) fn convert_result(
     result: Result<ReadSet, SourceError>,
     keys: usize,
     collection: &Collection,

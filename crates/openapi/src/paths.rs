@@ -208,10 +208,10 @@ fn parameters(collection: &Collection, target: Target, facts: &Facts) -> Vec<Val
         let description = "no-cache reads the database and refreshes the entry.";
         parameters.push(header("Cache-Control", description, text()));
     }
-    if collection.allow_min_position {
+    if collection.allow_min_position || collection.strict {
         let description = "Session token that the answer must reflect: else 504, or 400 if it is \
-                           of another log.";
-        let schema = json!({ "type": "string", "pattern": POSITION_PATTERN });
+                           of another log. now: every commit that has returned.";
+        let schema = json!({ "type": "string", "pattern": format!("^now$|{POSITION_PATTERN}") });
         parameters.push(header("Hotrow-Min-Position", description, schema));
     }
     if facts.has_deadline {

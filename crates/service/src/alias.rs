@@ -29,7 +29,7 @@ use hotrow_telemetry::traces::{ReadKind, WaitingRequest};
 use hotrow_types::key::{CollectionId, Key};
 use tokio::time::Instant;
 
-use crate::position::{self, read_at_least};
+use crate::position::{self, Deadlines, read_at_least};
 use crate::read_all::{Reading, Sought, read_all};
 use crate::reads::Reads;
 use crate::step::Step;
@@ -137,7 +137,7 @@ pub(crate) fn admit_by_alias(
     request: &ReadRequest<'_>,
 ) -> Result<(Nanos, InflightGuard), HttpError> {
     if let Some(wanted) = wanted {
-        return position::admit(reads, of, wanted, request);
+        return position::admit(&reads.admission, of, wanted, request);
     }
     let deadline = reads.admission.admit_reads(of, mode, values, request)?;
     let place = reads.admission.shared.inflight.enter(mode == ReadMode::Revalidate)?;
@@ -301,8 +301,8 @@ async fn after_look<'a>(
         return Ok(demand);
     }
     let until = Instant::now() + demand.deadline.since(Nanos::now());
-    let wait_max = reads.limits.position_wait;
-    let mode = position::strict_mode(&reads.fetcher, of, until, wait_max).await?;
+    let deadlines = Deadlines { until, wait_max: reads.limits.position_wait };
+    let mode = position::strict_mode(&reads.fetcher, of, deadlines).await?;
     Ok(AliasDemand { mode, wanted: None, ..demand })
 }
 
@@ -328,10 +328,10 @@ async fn read_attempt(
     }
     let subject = reads.lookups.scan_subject(request);
     let note = |lookup: &_| reads.lookups.looked_up(subject, id, mode, lookup);
-    let position = wanted.and_then(|wanted| match wanted {
-        LeastPosition::At(position) => Some(position),
-        LeastPosition::Now => None,
-    });
+    let position = match wanted {
+        Some(LeastPosition::At(position)) => Some(position),
+        _ => None,
+    };
     let reading = Reading { mode, wanted: position, deadline, note: &note };
     let found = read_all((fetcher, cache), sought, &reading, &mut size).await?;
     // Such an answer proves no position (Race B).

@@ -1,11 +1,11 @@
-//! Several records in one request. A batch is no snapshot: each record meets the contract on its
-//! own.
+//! Several records in one request. A batch is no snapshot unless it asks for one
+//! ([`snapshot`](crate::snapshot)): each record meets the contract on its own.
 
-mod answers;
+pub(crate) mod answers;
 mod by_alias;
 pub(crate) mod list;
 mod number;
-mod rendered;
+pub(crate) mod rendered;
 
 use std::borrow::Borrow;
 use std::rc::Rc;
@@ -37,6 +37,7 @@ pub(crate) use self::list::parse_body;
 
 use crate::position;
 use crate::reads::Reads;
+use crate::snapshot;
 use crate::step::Step;
 
 /// Answers a batch whose ids have passed the limits.
@@ -48,6 +49,13 @@ pub(crate) fn batch(
 ) -> Step {
     let ids = ids_kept.borrow();
     let now = request.times.now;
+    if ids.is_snapshot {
+        if ids.keys.first().is_some_and(|key| key.collection() != id) {
+            return Step::refused(snapshot::of_alias());
+        }
+        let part = snapshot::Part::new(id, ids_kept, request);
+        return snapshot::snapshot(reads, vec![part], snapshot::Form::Batch, request);
+    }
     if precondition::excludes_untagged(request.headers) {
         return Step::refused(HttpError::PreconditionFailed(
             "a batch has no entity tag that If-Match could name",
@@ -269,7 +277,7 @@ fn batch_at_least(
     wanted: LeastPosition,
     request: &ReadRequest<'_>,
 ) -> Step {
-    let (deadline, place) = match position::admit(reads, id, wanted, request) {
+    let (deadline, place) = match position::admit(&reads.admission, id, wanted, request) {
         Ok(admitted) => admitted,
         Err(problem) => return Step::refused(problem),
     };

@@ -12,7 +12,7 @@ use hotrow_answer::context::{ConnectionContext, ReadRequest, RequestTimes};
 use hotrow_answer::cors::RequestOrigin;
 use hotrow_answer::credential::Credential;
 use hotrow_answer::http_error::HttpError;
-use hotrow_answer::ids::parse_query;
+use hotrow_answer::ids::{SNAPSHOT, parse_query};
 use hotrow_answer::metrics::WorkerMetrics;
 use hotrow_answer::read_requirement::ReadRequirement;
 use hotrow_answer::record_answer::RecordHeads;
@@ -43,6 +43,7 @@ use crate::reads::Reads;
 use crate::redis::Commands;
 use crate::request_notes::RequestNotes;
 use crate::shared::Shared;
+use crate::snapshot;
 use crate::step::{Evaluation, Pending, ReceivedIds, Step};
 use crate::targets::{posted, read_one, several};
 use crate::tracking::WorkerTracking;
@@ -177,7 +178,7 @@ impl Handler {
             let collection = self.shared.collections.get(id);
             let catalogued = || self.shared.description.fields(id);
             let known = match route {
-                Route::BatchGet(..) => &["ids", FIELDS][..],
+                Route::BatchGet(..) => &["ids", SNAPSHOT, FIELDS][..],
                 Route::Changes(..) => &["after", "ids"],
                 _ => &[FIELDS],
             };
@@ -229,6 +230,10 @@ impl Handler {
                 several(&self.reads, target, parsed, &context)
             }
             Ok(Route::BatchPost(target)) => posted(&self.reads, target, body, evaluation, &context),
+            Ok(Route::Snapshot) => {
+                let context = ReadRequest { caller: sender.caller, ..context };
+                snapshot::posted::posted(&self.reads, sender.clone(), body, &evaluation, &context)
+            }
             Ok(Route::Changes(id, query)) => {
                 self.following.follow((id, query), (protocol, sender.expires), &context)
             }

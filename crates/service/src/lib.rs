@@ -30,6 +30,7 @@ mod reads;
 mod redis;
 mod request_notes;
 pub mod shared;
+mod snapshot;
 mod step;
 mod targets;
 mod tracking;

@@ -8,21 +8,22 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
-use hotrow_answer::read_requirement::{LeastPosition, NO_TIME, refusal};
+use hotrow_answer::read_requirement::{LeastPosition, NEW_LOG, NO_TIME, OTHER_TOKEN, refusal};
 use hotrow_answer::respond::Provenance;
-use hotrow_cache::{Cache, ReadMode, Record};
+use hotrow_cache::{Cache, LookupError, ReadMode, Record};
 use hotrow_gate::admission::InflightGuard;
-use hotrow_gate::read::Fetcher;
+use hotrow_gate::read::{Fetcher, SourceReads};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::ReadFailure;
 use hotrow_source::looks::LookEnd;
+use hotrow_source::{ReadFailure, WriterTokens};
 use hotrow_telemetry::traces::WaitingRequest;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
-use tokio::time::Instant;
+use hotrow_types::writer_token::WriterToken;
+use tokio::time::{Instant, timeout_at};
 
+use crate::admission::request::RequestAdmission;
 use crate::read_all::{Reading, Sought, read_all};
-use crate::reads::Reads;
 
 /// Records, or their absence, in the order of the keys.
 type Found = Vec<(Record, Provenance)>;
@@ -35,6 +36,7 @@ pub(crate) fn at_once(
     wanted: LeastPosition,
     now: Nanos,
 ) -> Option<(Record, Provenance)> {
+    // Other requirements wait for the database.
     let LeastPosition::At(wanted) = wanted else { return None };
     let (record, freshness) = cache.peek_at_least(key, &wanted, now)?;
     let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
@@ -47,19 +49,19 @@ pub(crate) fn at_once(
 /// # Errors
 /// [`HttpError::Shed`], [`HttpError::BadHeader`], or no place is left.
 pub(crate) fn admit(
-    reads: &Reads,
+    admission: &RequestAdmission,
     id: CollectionId,
     wanted: LeastPosition,
     request: &ReadRequest<'_>,
 ) -> Result<(Nanos, InflightGuard), HttpError> {
-    let shared = &reads.admission.shared;
+    let shared = &admission.shared;
     match wanted {
-        LeastPosition::At(_) => {
-            reads.admission.check_shedding(id, Kind::Bypass, request.headers)?;
+        LeastPosition::At(_) | LeastPosition::Token(_) => {
+            admission.check_shedding(id, Kind::Bypass, request.headers)?;
             shared.admit_privileged(request)
         }
         LeastPosition::Now => {
-            reads.admission.check_shedding(id, Kind::Miss, request.headers)?;
+            admission.check_shedding(id, Kind::Miss, request.headers)?;
             Ok((shared.deadline(request)?, shared.inflight.enter(false)?))
         }
     }
@@ -67,6 +69,69 @@ pub(crate) fn admit(
 
 /// Pauses between reads that do not see a delivered change yet: the first, and the longest.
 const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
+
+/// Times up to which a request waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadlines {
+    /// Deadline of the request.
+    pub(crate) until: Instant,
+    /// Longest wait for the feed.
+    pub(crate) wait_max: Duration,
+}
+
+impl Deadlines {
+    fn of_wait(self) -> Instant {
+        self.until.min(Instant::now() + self.wait_max)
+    }
+}
+
+/// Returns the position that a writer's token means. `None`: it means a transaction that the server
+/// has committed by now, so that a strict answer reflects it.
+///
+/// # Errors
+/// 400 for a token of another kind of database, 503 while the log is new or unknown, 504 for a
+/// transaction that the server has not committed.
+pub(crate) async fn position_of(
+    (fetcher, cache): (&Fetcher, &Cache<ReadFailure>),
+    id: CollectionId,
+    token: WriterToken,
+    deadlines: Deadlines,
+) -> Result<Option<Position>, HttpError> {
+    let reads = fetcher.of(id);
+    let at = match (reads.source.writer_tokens(), token) {
+        (WriterTokens::Lsns, WriterToken::Lsn(at))
+        | (WriterTokens::Optimes, WriterToken::Optime(at)) => at,
+        (WriterTokens::Gtids, WriterToken::MariaDbGtid { .. } | WriterToken::MySqlGtid(_)) => {
+            await_committed(reads, token, deadlines.until).await?;
+            return Ok(None);
+        }
+        _ => return Err(OTHER_TOKEN),
+    };
+    let applied = cache.applied(reads.id).ok_or(NEW_LOG)?;
+    if reads.progress.is_new_log(Nanos::now(), deadlines.wait_max) {
+        return Err(NEW_LOG);
+    }
+    Ok(Some(Position { incarnation: applied.incarnation, at }))
+}
+
+/// Waits until the server that is read has committed a transaction.
+async fn await_committed(
+    reads: &SourceReads,
+    token: WriterToken,
+    until: Instant,
+) -> Result<(), HttpError> {
+    let mut pause = RETRY.start;
+    loop {
+        match timeout_at(until, reads.source.has_committed(token)).await {
+            Ok(Ok(true)) => return Ok(()),
+            Ok(Ok(false)) if Instant::now() + pause < until => {}
+            Ok(Ok(false)) | Err(_) => return Err(NO_TIME),
+            Ok(Err(e)) => return Err(HttpError::from(&LookupError::Source(ReadFailure::from(&e)))),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY.end);
+    }
+}
 
 /// Waits for the feed to pass `wanted`, at most `position_wait`, and then reads as usual; else
 /// reads the database, which must have reached it. `keys` are of one collection.
@@ -83,10 +148,16 @@ pub(crate) async fn read_at_least(
     let until = Instant::now() + deadline.since(Nanos::now());
     let mut size = fetcher.budgets.answer();
     let Some(id) = sought.0.first().map(Key::collection) else { return Ok((Vec::new(), size)) };
+    let deadlines = Deadlines { until, wait_max };
     let wanted = match wanted {
-        LeastPosition::At(wanted) => wanted,
-        LeastPosition::Now => {
-            let mode = strict_mode(fetcher, id, until, wait_max).await?;
+        LeastPosition::At(wanted) => Some(wanted),
+        LeastPosition::Token(token) => position_of((fetcher, cache), id, token, deadlines).await?,
+        LeastPosition::Now => None,
+    };
+    let wanted = match wanted {
+        Some(wanted) => wanted,
+        None => {
+            let mode = strict_mode(fetcher, id, deadlines).await?;
             traced.into_iter().for_each(|waiting| waiting.trace().note_position(is_passed(mode)));
             let found =
                 read_strictly((fetcher, cache), sought, (mode, deadline), &mut size).await?;
@@ -141,11 +212,10 @@ async fn read_once(
 pub(crate) async fn strict_mode(
     fetcher: &Fetcher,
     id: CollectionId,
-    until: Instant,
-    wait_max: Duration,
+    deadlines: Deadlines,
 ) -> Result<ReadMode, HttpError> {
     let wait = fetcher.of(id).looks.wait(Nanos::now());
-    match tokio::time::timeout_at(until.min(Instant::now() + wait_max), wait).await {
+    match timeout_at(deadlines.of_wait(), wait).await {
         Ok(LookEnd::Passed(since)) => Ok(ReadMode::Strict(since)),
         Ok(LookEnd::NotFollowed) | Err(_) => Ok(ReadMode::Revalidate),
         Ok(LookEnd::Refused(why)) => Err(HttpError::BadHeader(why)),

@@ -45,6 +45,7 @@ pub(crate) struct Reads {
     pub(crate) admission: RequestAdmission,
     pub(crate) lookups: LookupRecorder,
     pub(crate) answers: AnswerBuilder,
+    pub(crate) metrics: Arc<WorkerMetrics>,
 }
 
 impl Reads {
@@ -66,6 +67,7 @@ impl Reads {
             admission: RequestAdmission::new(shared, metrics),
             lookups: LookupRecorder::new(shared, metrics, counters),
             answers: AnswerBuilder::new(shared),
+            metrics: Arc::clone(metrics),
         })
     }
 
@@ -203,7 +205,7 @@ impl Reads {
         {
             return Step::Now(self.answers.answer(record, provenance, request, None));
         }
-        let (deadline, place) = match position::admit(self, id, wanted, request) {
+        let (deadline, place) = match position::admit(&self.admission, id, wanted, request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::refused(problem),
         };

@@ -64,7 +64,7 @@ use self::stream::{ChangeStream, Proof, Start, Watched};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::discover;
@@ -308,6 +308,10 @@ impl Source for MongoSource {
 
     fn schemas(&self) -> &[KeySchema] {
         &self.schemas
+    }
+
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::Optimes
     }
 
     fn queries_total(&self) -> u64 {

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
+use hotrow_types::writer_token::WriterToken;
 
 use self::config::{Config, Tuning};
 use self::inspect::Table;
@@ -30,7 +31,9 @@ use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
+use hotrow_source::{
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight,
+};
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::{apply, default_keys, discover};
@@ -69,8 +72,10 @@ pub mod rule_set;
 mod server;
 mod session;
 mod shared;
+mod snapshot;
 mod start;
 mod target;
+mod writer_token;
 mod xa_commits;
 
 /// Reason that a database cannot be served.
@@ -242,6 +247,14 @@ impl Source for MysqlSource {
         Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
     }
 
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_transaction(&parts, &rows).await })
+    }
+
     fn schemas(&self) -> &[KeySchema] {
         &self.schemas
     }
@@ -249,6 +262,14 @@ impl Source for MysqlSource {
     fn fields(&self, CollectionId(id): CollectionId) -> Option<Arc<[FieldSchema]>> {
         let plan = self.shared.published.plan().ok()?;
         plan.collections.get(usize::from(id))?.as_ref().ok().map(|read| Arc::clone(&read.schemas))
+    }
+
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::Gtids
+    }
+
+    fn has_committed(&self, token: WriterToken) -> BoxFuture<'_, Result<bool, SourceError>> {
+        Box::pin(self.ask_committed(token))
     }
 
     fn queries_total(&self) -> u64 {

@@ -161,9 +161,9 @@ impl ReadPlan {
             // answer this one. Its point was visible by then, and thus is visible to a later read,
             // but perhaps not in an earlier snapshot.
             Form::SnapshotPoint => {
-                format!("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'; {select}; {end}")
+                format!("{}; {select}; {end}", Flavor::MariaDb.visible_sql())
             }
-            Form::Gtids => format!("SELECT @@global.gtid_executed; {select}; {end}"),
+            Form::Gtids => format!("{}; {select}; {end}", Flavor::MySql.visible_sql()),
             Form::Rows => select,
         }
     }
@@ -331,7 +331,9 @@ impl ReadPlan {
     }
 }
 
-fn observed(sets: &[Set], form: Form, incarnation: u64) -> Option<Observed> {
+/// Returns the version and the log's end by the sets of an answer; of the one with records, only
+/// its place matters.
+pub(crate) fn observed(sets: &[Set], form: Form, incarnation: u64) -> Option<Observed> {
     let position = |at| Position { incarnation, at };
     let end_of = |set: &Set| {
         let row = set.1.first()?;

@@ -68,7 +68,8 @@ impl pool::Connector for Connector {
 }
 
 /// Task on a leased connection.
-type Work<T> = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, Error>> + Send>;
+pub(crate) type Work<T> =
+    Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, Error>> + Send>;
 
 /// Sends the statements and collects the rows of each. Of the set with records only those within
 /// `budget` are kept. The others are dropped on arrival, because the sets after them are needed.
@@ -135,7 +136,7 @@ pub(crate) async fn run<T: Send + 'static>(
     }
 }
 
-async fn sets(
+pub(crate) async fn sets(
     conn: &mut Conn,
     sql: String,
     records: Records,

@@ -118,7 +118,7 @@ impl MysqlSource {
     }
 
     /// Inspects the table of a failed statement again and publishes the result to all readers.
-    async fn replan(
+    pub(super) async fn replan(
         &self,
         plan: &Plan,
         index: usize,

@@ -84,6 +84,16 @@ impl Identity {
     }
 }
 
+impl Flavor {
+    /// Returns the statement that reads what a later read sees at least.
+    pub(crate) fn visible_sql(self) -> &'static str {
+        match self {
+            Self::MariaDb => "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'",
+            Self::MySql => "SELECT @@global.gtid_executed",
+        }
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flavor = if self.flavor == Flavor::MariaDb { "MariaDB" } else { "MySQL" };

@@ -10,7 +10,7 @@
 //! - the tables and the checks at the start: `inspect`, `checks`; of a first configuration:
 //!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
-//!   `shared`; a read of a standby: `standby`;
+//!   `shared`; a read of a standby: `standby`; of a snapshot batch: `snapshot`;
 //! - the feed: `feed`, `link` (from a connection to a replication slot), `kept_slot` (one that
 //!   outlives its sessions), `session`, `gap`, `delivery`, `probe`;
 //! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
@@ -37,7 +37,8 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use hotrow_source::{
-    BoxFuture, ReadSet, RowBudget, Source, SourceError, catalog_watermark, preflight,
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens,
+    catalog_watermark, preflight,
 };
 use hotrow_supervisor::Supervisor;
 use tokio_postgres::Client;
@@ -72,6 +73,7 @@ mod reader;
 mod server;
 mod session;
 mod shared;
+mod snapshot;
 mod standby;
 mod stream;
 mod survey;
@@ -238,6 +240,14 @@ impl Source for PostgresSource {
         Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
     }
 
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_transaction(&parts, &rows).await })
+    }
+
     fn read_standby(
         &self,
         collection: CollectionId,
@@ -259,6 +269,10 @@ impl Source for PostgresSource {
     fn fields(&self, CollectionId(id): CollectionId) -> Option<Arc<[FieldSchema]>> {
         let plan = self.shared.published.plan().ok()?;
         plan.collections.get(usize::from(id))?.as_ref().ok().map(|read| Arc::clone(&read.schemas))
+    }
+
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::Lsns
     }
 
     fn queries_total(&self) -> u64 {

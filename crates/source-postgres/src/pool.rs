@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     prepared: Vec<Option<(Arc<ReadPlan>, Statement)>>,
     is_of_standby: bool,
+    /// A transaction of several statements is open: the connection must not be used again.
+    pub(crate) is_in_transaction: bool,
 }
 
 impl pool::Connector for Connector {
@@ -135,6 +137,8 @@ async fn drain(lease: pool::Lease<Connector>) {
         session.client.simple_query("").await.map(drop)
     };
     match timeout(DRAIN_TIMEOUT, drained).await {
+        // Dropped, it ends its transaction.
+        Ok(_) if lease.connection.is_in_transaction => {}
         Ok(Ok(())) => lease.release(),
         // A late cancel hit the empty query.
         Ok(Err(e)) if e.as_db_error().is_some() && !session.is_closed() => lease.release(),
@@ -148,7 +152,7 @@ async fn drain(lease: pool::Lease<Connector>) {
 
 impl Connection {
     pub(crate) fn new(session: Session) -> Self {
-        Self { session, prepared: Vec::new(), is_of_standby: false }
+        Self { session, prepared: Vec::new(), is_of_standby: false, is_in_transaction: false }
     }
 
     pub(crate) fn of_standby(session: Session) -> Self {

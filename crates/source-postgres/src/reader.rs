@@ -118,7 +118,7 @@ impl PostgresSource {
     }
 
     /// Inspects a table whose statement failed, and publishes the result to the other readers.
-    async fn replan(
+    pub(super) async fn replan(
         &self,
         mut lease: Lease,
         index: usize,
@@ -166,7 +166,7 @@ impl PostgresSource {
 
     /// Inspects a table whose shape was not confirmed within the bound, because the feed's session
     /// hangs or has ended. Returns the lease if `statement` still fits the table.
-    async fn confirmed(
+    pub(super) async fn confirmed(
         &self,
         mut lease: Lease,
         index: usize,
@@ -205,7 +205,7 @@ impl PostgresSource {
     }
 
     /// Runs the query and reads its answer. A [`JsonError`] means that the table has changed.
-    async fn query(
+    pub(super) async fn query(
         &self,
         connection: &mut Connection,
         plan: &Plan,

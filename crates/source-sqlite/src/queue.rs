@@ -9,7 +9,7 @@ use hotrow_types::key::{CollectionId, Key};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use hotrow_source::{ReadSet, RowBudget, SourceError};
+use hotrow_source::{KeysOfCollection, ReadSet, RowBudget, SourceError};
 
 /// Reads that may wait for a reader thread; more are refused.
 pub(crate) const WAITING_READS_MAX: usize = 4096;
@@ -23,6 +23,8 @@ pub(crate) type Answer = Result<ReadSet, SourceError>;
 pub(crate) struct Job {
     pub(crate) collection: CollectionId,
     pub(crate) keys: Vec<Key>,
+    /// Of a snapshot batch: its other collections. Nothing is allocated for other reads.
+    pub(crate) more: Vec<KeysOfCollection>,
     pub(crate) deadline: Nanos,
     pub(crate) rows: Arc<RowBudget>,
     pub(crate) answer: oneshot::Sender<Answer>,

@@ -1,6 +1,7 @@
 //! Reader threads, each with a connection and prepared statements of its own.
 
 mod query;
+mod snapshot;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use super::shared::{Counted, Plan, Shared};
 use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::hooks::Hooks;
-use hotrow_source::{BoxFuture, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, KeysOfCollection, RowBudget, Source, SourceError};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
 /// Page cache of each reader: enough for the inner pages of large tables. The other pages are in
@@ -37,23 +38,21 @@ impl Source for SqliteSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Answer> {
-        let (answer, answered) = oneshot::channel();
-        let deadline = Nanos::now().after(self.read_timeout);
-        if let Err(why) = self.shared.published.plan() {
-            return Box::pin(std::future::ready(Err(unavailable(&why))));
+        self.queued((collection, keys), Vec::new(), rows)
+    }
+
+    fn read_snapshot(
+        &self,
+        mut parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Answer> {
+        match parts.is_empty() {
+            true => Box::pin(std::future::ready(Err(SourceError::broken("there are no keys")))),
+            false => {
+                let first = parts.remove(0);
+                self.queued(first, parts, rows)
+            }
         }
-        if self.queue.push(Job { collection, keys, deadline, rows, answer }).is_err() {
-            let detail = format!(
-                "more than {WAITING_READS_MAX} reads wait for the {} readers",
-                self.readers
-            );
-            return Box::pin(std::future::ready(Err(SourceError::Unavailable { detail })));
-        }
-        Box::pin(async {
-            answered
-                .await
-                .unwrap_or_else(|_| Err(unavailable("the reader stopped before it answered")))
-        })
     }
 
     fn schemas(&self) -> &[KeySchema] {
@@ -85,6 +84,34 @@ impl Source for SqliteSource {
 
     fn watch(&self) -> &'static str {
         self.watch.name()
+    }
+}
+
+impl SqliteSource {
+    /// Queues a read, and returns its answer.
+    fn queued(
+        &self,
+        (collection, keys): KeysOfCollection,
+        more: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Answer> {
+        let (answer, answered) = oneshot::channel();
+        let deadline = Nanos::now().after(self.read_timeout);
+        if let Err(why) = self.shared.published.plan() {
+            return Box::pin(std::future::ready(Err(unavailable(&why))));
+        }
+        if self.queue.push(Job { collection, keys, more, deadline, rows, answer }).is_err() {
+            let detail = format!(
+                "more than {WAITING_READS_MAX} reads wait for the {} readers",
+                self.readers
+            );
+            return Box::pin(std::future::ready(Err(SourceError::Unavailable { detail })));
+        }
+        Box::pin(async {
+            answered
+                .await
+                .unwrap_or_else(|_| Err(unavailable("the reader stopped before it answered")))
+        })
     }
 }
 
@@ -231,13 +258,20 @@ impl Reader {
         supervisor::turn();
         deadline.store(job.deadline.0, Ordering::Relaxed);
         self.hooks.before_read(job.collection, &job.keys);
-        let queries = &self.shared.queries;
-        let query =
-            Query { collection: job.collection, keys: &job.keys, budget: &job.rows, queries };
-        let (answer, connection) = match query.run(plan, prepared) {
+        let (budget, queries) = (&*job.rows, &self.shared.queries);
+        let query = |collection, keys| Query { collection, keys, budget, queries };
+        let more = job.more.iter().map(|(collection, keys)| query(*collection, keys));
+        let all: Vec<Query<'_>> =
+            std::iter::once(query(job.collection, &job.keys[..])).chain(more).collect();
+        let run = match &all[..] {
+            [only] => only.run(plan, prepared),
+            several => snapshot::run(several, plan, prepared),
+        };
+        let (answer, connection) = match run {
             Ok(answer) => (answer, Condition::Usable),
             Err(e) => {
-                let (error, connection) = translate(&e, || query.fits(plan, prepared));
+                let fits = || all.iter().all(|query| query.fits(plan, prepared));
+                let (error, connection) = translate(&e, fits);
                 (Err(error), connection)
             }
         };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
+use hotrow_types::writer_token::WriterToken;
 
 use database_name::DatabaseName;
 use field_schema::FieldSchema;
@@ -22,6 +23,9 @@ pub use row_budget::{Room, RowBudget};
 
 /// Future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Keys of one collection.
+pub type KeysOfCollection = (CollectionId, Vec<Key>);
 
 /// Reader of records. One call is one query to the database, regardless of the number of keys.
 pub trait Source: Send + Sync + 'static {
@@ -45,6 +49,27 @@ pub trait Source: Send + Sync + 'static {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>>;
+
+    /// Reads keys of several collections, at least one, in one read transaction, from the primary.
+    /// The version is what its snapshot saw. The position is the log's end, read after the snapshot
+    /// was opened: nothing past it was seen. The rows are those of the collections, one after the
+    /// other. When a reservation in `rows` fails, those not yet read become [`Row::NotRead`] or
+    /// [`Row::NoRoom`].
+    fn read_snapshot(
+        &self,
+        mut parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        match (parts.pop(), parts.is_empty()) {
+            (Some((collection, keys)), true) => self.read_within(collection, keys, rows),
+            _ => Box::pin(async { Err(SourceError::broken("there are no read transactions")) }),
+        }
+    }
+
+    /// Returns why this database has no [`Source::read_snapshot`]; `None`: it has.
+    fn snapshot_refusal(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns the key schema of each collection as found in the database, in the order of the
     /// configuration.
@@ -77,6 +102,17 @@ pub trait Source: Send + Sync + 'static {
         None
     }
 
+    /// Returns which tokens the database gives its writers.
+    fn writer_tokens(&self) -> WriterTokens {
+        WriterTokens::None
+    }
+
+    /// Returns whether the server that is read has committed the transaction of a writer's token;
+    /// only where tokens are [`WriterTokens::Gtids`].
+    fn has_committed(&self, _: WriterToken) -> BoxFuture<'_, Result<bool, SourceError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     /// Returns the number of queries sent since the start.
     fn queries_total(&self) -> u64;
 
@@ -105,6 +141,19 @@ pub trait Source: Send + Sync + 'static {
     fn unseen_changes(&self) -> &'static str {
         "none (docs/consistency.md)"
     }
+}
+
+/// Tokens that a database gives its writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterTokens {
+    /// None that Hotrow knows.
+    None,
+    /// Points of the feed's log: [`WriterToken::Lsn`].
+    Lsns,
+    /// The same: [`WriterToken::Optime`].
+    Optimes,
+    /// Numbers of transactions, which the server compares.
+    Gtids,
 }
 
 /// Answer to one query.

@@ -16,7 +16,8 @@ use crate::database_name::DatabaseName;
 use crate::field_schema::FieldSchema;
 use crate::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use crate::{
-    BoxFuture, Change, FlushCause, LossCause, ReadSet, RowBudget, Sink, Source, SourceError,
+    BoxFuture, Change, FlushCause, KeysOfCollection, LossCause, ReadSet, RowBudget, Sink, Source,
+    SourceError,
 };
 
 /// All sources of a process, in the order of their numbers.
@@ -164,6 +165,24 @@ impl Source for Renumbered {
                 Err(SourceError::broken("the collection is read from another source"))
             }),
         }
+    }
+
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        let own = parts.iter().map(|(collection, keys)| self.own(*collection, keys));
+        match own.collect() {
+            Some(parts) => self.inner.read_snapshot(parts, rows),
+            None => Box::pin(async {
+                Err(SourceError::broken("the collections are read from several sources"))
+            }),
+        }
+    }
+
+    fn snapshot_refusal(&self) -> Option<&'static str> {
+        self.inner.snapshot_refusal()
     }
 
     fn schemas(&self) -> &[KeySchema] {

@@ -66,16 +66,25 @@ impl SourceId {
     }
 }
 
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:032x}", self.server);
+        let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
+        write!(f, "{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])?;
+        if self.tag().is_empty() { Ok(()) } else { write!(f, ":{}", self.tag()) }
+    }
+}
+
+impl fmt::Display for Gtid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.source, self.number)
+    }
+}
+
 impl fmt::Display for GtidSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (source, intervals)) in self.sources.iter().enumerate() {
-            let digits = format!("{:032x}", source.server);
-            let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
-            let (d, e) = (&digits[16..20], &digits[20..]);
-            write!(f, "{}{a}-{b}-{c}-{d}-{e}", if i == 0 { "" } else { "," })?;
-            if !source.tag().is_empty() {
-                write!(f, ":{}", source.tag())?;
-            }
+            write!(f, "{}{source}", if i == 0 { "" } else { "," })?;
             for (first, last) in intervals {
                 write!(f, ":{first}-{last}")?;
             }
@@ -112,6 +121,15 @@ impl GtidSet {
             }
         }
         Ok(())
+    }
+
+    /// Returns the transaction of a set that has one alone.
+    pub fn single(&self) -> Option<Gtid> {
+        let mut sources = self.sources.iter();
+        let (source, intervals) = sources.next()?;
+        let [(first, last)] = intervals[..] else { return None };
+        let is_single = first == last && sources.next().is_none();
+        is_single.then_some(Gtid { source: *source, number: first })
     }
 
     /// Returns whether the transaction is in the set.

@@ -13,3 +13,4 @@ pub mod names;
 pub mod source;
 pub mod tenant;
 pub mod version;
+pub mod writer_token;

@@ -66,6 +66,12 @@ impl Segments {
         self.push(Segment { data: Data::Record(form), from: 0, to });
     }
 
+    /// Appends other segments.
+    pub fn append(&mut self, mut other: Self) {
+        self.bytes += other.bytes;
+        self.queue.append(&mut other.queue);
+    }
+
     fn push(&mut self, segment: Segment) {
         if segment.len() > 0 {
             self.bytes += segment.len();

@@ -26,8 +26,8 @@
 //! - `query_bytes`: Bytes of keys in one query.
 //! - `slow_query`: Queries that take so long are [logged](logs.md#slow-queries), at most one line a
 //!   second. `"0s"`: none.
-//! - `strict_looks_per_s`: Looks at the end of the log for [strict requests](consistency.md), of this
-//!   instance.
+//! - `strict_looks_per_s`: Looks at the log's end for [strict
+//!   answers](consistency.md#strict-answers), of this instance.
 //! - `read_timeout`: One query, waits for locks (SQLite) or a connection included.
 #![cfg_attr(
     not(all(feature = "mongodb", feature = "mysql", feature = "postgres")),

@@ -225,5 +225,6 @@ mod postgres {
 
 mod purge;
 mod shop;
+mod snapshot;
 mod strict;
 mod verify;

@@ -20,9 +20,10 @@ use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
 /// What the sender of a batch sees of its records.
+#[derive(Clone)]
 pub(crate) struct View {
     pub(crate) sight: TenantFilterBuf,
-    pub(super) columns: Option<Arc<Columns>>,
+    pub(crate) columns: Option<Arc<Columns>>,
     /// The sender's connection, if its client may keep copies.
     collector: Option<Rc<ConnectionContext>>,
 }
@@ -37,23 +38,23 @@ impl View {
 /// Answers found so far, with the worst provenance and the largest position.
 pub(crate) struct Answers {
     /// `None`: absent, or unanswered so far.
-    pub(super) items: Vec<Option<Item>>,
+    pub(crate) items: Vec<Option<Item>>,
     /// Number of keys without an answer so far.
-    pub(super) unanswered: usize,
+    pub(crate) unanswered: usize,
     pub(crate) view: View,
     /// Point that the feed had passed, where the sender does not see all records.
     pub(crate) applied: Option<Position>,
     pub(crate) worst: Provenance,
     /// Whether `worst` is part of the answer: where the sender does not see all records, it is that
     /// of the visible ones.
-    pub(super) is_described: bool,
+    pub(crate) is_described: bool,
     pub(crate) token: Token,
     /// Time of the last read of a visible record.
     pub(super) read_at: Option<Nanos>,
     /// Bytes of the records.
     pub(crate) bytes: u64,
     /// Reservation of the answer in the budget.
-    pub(super) size: AnswerReservation,
+    pub(crate) size: AnswerReservation,
 }
 
 /// Token of several records: the largest of theirs.

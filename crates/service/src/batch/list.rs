@@ -1,4 +1,4 @@
-//! Ids of a batch in a request's body: `{"ids":[…]}`.
+//! Ids of a batch in a request's body: `{"ids":[…]}`, and of several: `{"products":[…],…}`.
 //!
 //! Parsed id by id: a body takes no more memory than its ids, an overlong list ends the parsing,
 //! and the worker can serve its other connections in between.
@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use foldhash::fast::FixedState;
+use hotrow_answer::collections::Collections;
 use hotrow_answer::http_error::HttpError;
-use hotrow_answer::ids::{Ids, NO_IDS};
-use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
+use hotrow_answer::ids::{Ids, NO_IDS, SNAPSHOT};
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, Key, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::error::Category;
 
@@ -34,6 +35,7 @@ pub(crate) fn parse_body(
 ) -> Result<Ids, HttpError> {
     let mut list = List::open(schema, limits, hasher, body)?;
     while list.read_some()? {}
+    list.close()?;
     Ok(list.ids)
 }
 
@@ -51,7 +53,44 @@ pub(crate) async fn parse_body_in_turns(
     while list.read_some()? {
         tokio::task::yield_now().await;
     }
+    list.close()?;
     Ok(list.ids)
+}
+
+/// Ids by collection, each named once.
+pub(crate) type IdsOfCollections = Vec<(CollectionId, Ids)>;
+
+/// Parses `{"products":[…],"prices":[…]}`, the ids of each collection as in [`parse_body`], with
+/// turns of other connections in between. `limits.max_batch` counts over all.
+///
+/// # Errors
+/// As for one collection, and 404 for a name that is none; with the collection that was reached.
+pub(crate) async fn parse_collections_in_turns(
+    collections: &Collections,
+    limits: &Limits,
+    hasher: &FixedState,
+    body: &[u8],
+) -> Result<IdsOfCollections, (CollectionId, HttpError)> {
+    let mut parsed: IdsOfCollections = Vec::new();
+    let mut id = CollectionId(0);
+    let first = &collections.get(id).schema;
+    let list = List::begin(first, COLLECTIONS, limits, hasher, body);
+    let mut list = list.map_err(|problem| (id, problem))?;
+    loop {
+        id = list.collection(collections, &parsed).map_err(|problem| (id, problem))?;
+        list.schema = &collections.get(id).schema;
+        let of_part = Ids::with_capacity(0, 0, limits.target_bytes, hasher);
+        list.ids = of_part;
+        while list.read_some().map_err(|problem| (id, problem))? {
+            tokio::task::yield_now().await;
+        }
+        let next = Ids::with_capacity(0, 0, 0, hasher);
+        parsed.push((id, std::mem::replace(&mut list.ids, next)));
+        if !list.eat(b',') {
+            list.end().map_err(|problem| (id, problem))?;
+            return Ok(parsed);
+        }
+    }
 }
 
 /// A body parsed up to a position within its list.
@@ -62,20 +101,27 @@ struct List<'a> {
     rest: &'a str,
     ids: Ids,
     count: usize,
+    /// What the body is, for messages.
+    shape: &'static str,
 }
 
-fn bad(what: &str) -> HttpError {
-    HttpError::BadBatch(format!("{what}; the body is {{\"ids\":[…]}}"))
-}
-
-#[cold]
-fn neither(number: usize) -> HttpError {
-    bad(&format!("id {number} is neither a string nor an integer nor an array of these"))
-}
+const ONE_LIST: &str = "{\"ids\":[…]}";
+const COLLECTIONS: &str = "{\"COLLECTION\":[…],…}";
 
 const NO_JSON: &str = "the body is not JSON";
 
 impl<'a> List<'a> {
+    #[cold]
+    fn bad(&self, what: &str) -> HttpError {
+        HttpError::BadBatch(format!("{what}; the body is {}", self.shape))
+    }
+
+    #[cold]
+    fn neither(&self, number: usize) -> HttpError {
+        let what = format!("id {number} is neither a string nor an integer nor an array of these");
+        self.bad(&what)
+    }
+
     /// Parses up to the first id.
     fn open(
         schema: &'a KeySchema,
@@ -83,8 +129,28 @@ impl<'a> List<'a> {
         hasher: &FixedState,
         body: &'a [u8],
     ) -> Result<Self, HttpError> {
+        let mut list = Self::begin(schema, ONE_LIST, limits, hasher, body)?;
+        if list.eat(b'}') {
+            return Err(list.bad("there is no list of ids"));
+        }
+        while list.member()? == Member::Snapshot {
+            if !list.eat(b',') {
+                return Err(list.bad("there is no list of ids"));
+            }
+        }
+        list.begin_ids()?;
+        Ok(list)
+    }
+
+    /// Parses the beginning of the body's object.
+    fn begin(
+        schema: &'a KeySchema,
+        shape: &'static str,
+        limits: &Limits,
+        hasher: &FixedState,
+        body: &'a [u8],
+    ) -> Result<Self, HttpError> {
         let ids_max = limits.max_batch;
-        let rest = std::str::from_utf8(body).map_err(|_| bad(NO_JSON))?;
         // An id has at least a digit and a comma.
         let name_bytes_max = limits.target_bytes;
         let ids = Ids::with_capacity(
@@ -93,39 +159,61 @@ impl<'a> List<'a> {
             name_bytes_max,
             hasher,
         );
-        let mut list = Self { schema, ids_max, rest, ids, count: 0 };
+        let mut list = Self { schema, ids_max, rest: "", ids, count: 0, shape };
+        list.rest = std::str::from_utf8(body).map_err(|_| list.bad(NO_JSON))?;
         if !list.eat(b'{') {
-            return Err(bad(match list.peek() {
+            let what = match list.peek() {
                 Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
                     "the body is not an object"
                 }
                 Some(_) | None => NO_JSON,
-            }));
-        }
-        if list.eat(b'}') {
-            return Err(bad("there is no list of ids"));
-        }
-        list.member()?;
-        if !list.eat(b'[') {
-            return Err(bad("there is no list of ids"));
-        }
-        if list.eat(b']') {
-            return Err(HttpError::BadBatch(NO_IDS.into()));
+            };
+            return Err(list.bad(what));
         }
         Ok(list)
     }
 
-    /// Parses some ids; `true`: more follow. At the end of the list it also parses the end of the
-    /// body.
+    /// Parses the beginning of a list of ids.
+    fn begin_ids(&mut self) -> Result<(), HttpError> {
+        if !self.eat(b'[') {
+            return Err(self.bad("there is no list of ids"));
+        }
+        if self.eat(b']') {
+            return Err(HttpError::BadBatch(NO_IDS.into()));
+        }
+        Ok(())
+    }
+
+    /// Parses the name of a collection, and the beginning of its ids.
+    fn collection(
+        &mut self,
+        collections: &Collections,
+        parsed: &IdsOfCollections,
+    ) -> Result<CollectionId, HttpError> {
+        if self.peek() == Some(b'}') {
+            return Err(self.bad("there is no list of ids"));
+        }
+        let name = self.name()?;
+        let target = collections.router.named(&name).ok_or(HttpError::NoSuchCollection)?;
+        if target.is_alias() {
+            return Err(crate::snapshot::of_alias());
+        }
+        if parsed.iter().any(|(id, _)| *id == target.of) {
+            return Err(self.bad(&format!("the body has {name:?} twice")));
+        }
+        self.begin_ids()?;
+        Ok(target.of)
+    }
+
+    /// Parses some ids; `true`: more follow. At the end of the list its bracket is parsed too.
     fn read_some(&mut self) -> Result<bool, HttpError> {
         for _ in 0..IDS_PER_TURN {
             self.read_id()?;
             if self.eat(b']') {
-                self.close()?;
                 return Ok(false);
             }
             if !self.eat(b',') {
-                return Err(bad(NO_JSON));
+                return Err(self.bad(NO_JSON));
             }
         }
         Ok(true)
@@ -152,6 +240,10 @@ impl<'a> List<'a> {
             return self.ids.push(&names.join(","), key);
         }
         let text = self.text(number)?;
+        if self.schema.types().len() > 1 {
+            // A key of several columns as in a URL.
+            return self.ids.push(&text, self.schema.parse_url(&text));
+        }
         self.ids.push(&percent_encode(&text), self.schema.parse_texts(&[&text]))
     }
 
@@ -164,13 +256,13 @@ impl<'a> List<'a> {
         loop {
             parts.push(self.text(number)?);
             if parts.len() > KEY_PARTS_MAX {
-                return Err(neither(number));
+                return Err(self.neither(number));
             }
             if self.eat(b']') {
                 return Ok(parts);
             }
             if !self.eat(b',') {
-                return Err(bad(NO_JSON));
+                return Err(self.bad(NO_JSON));
             }
         }
     }
@@ -180,17 +272,17 @@ impl<'a> List<'a> {
         self.skip_space();
         let rest = self.rest.as_bytes();
         if matches!(rest.first(), Some(b'-' | b'0'..=b'9')) {
-            let (value, after) = Number::parse(rest).ok_or_else(|| bad(NO_JSON))?;
+            let (value, after) = Number::parse(rest).ok_or_else(|| self.bad(NO_JSON))?;
             self.rest = &self.rest[rest.len() - after.len()..];
             return match value.integer() {
                 Some(integer) => Ok(Cow::Owned(integer.to_string())),
-                None => Err(neither(number)),
+                None => Err(self.neither(number)),
             };
         }
         match self.value() {
             Ok(Text(text)) => Ok(text),
-            Err(Category::Data) => Err(neither(number)),
-            Err(Category::Io | Category::Syntax | Category::Eof) => Err(bad(NO_JSON)),
+            Err(Category::Data) => Err(self.neither(number)),
+            Err(Category::Io | Category::Syntax | Category::Eof) => Err(self.bad(NO_JSON)),
         }
     }
 
@@ -208,22 +300,40 @@ impl<'a> List<'a> {
         Some((length, self.schema.parse_integer_key(&self.rest[..length])?))
     }
 
-    /// Parses a member's name, which must be `ids`, and its colon.
-    fn member(&mut self) -> Result<(), HttpError> {
-        let name: Cow<'a, str> = self.value().map(|Text(name)| name).map_err(|_| bad(NO_JSON))?;
-        if name != "ids" {
-            return Err(bad(&format!("the body has an unknown member {name:?}")));
+    /// Parses a member's name and its colon; of `snapshot`, its value too.
+    fn member(&mut self) -> Result<Member, HttpError> {
+        let name = self.name()?;
+        match &*name {
+            "ids" => Ok(Member::Ids),
+            SNAPSHOT if self.ids.is_snapshot => Err(self.bad("the body has \"snapshot\" twice")),
+            SNAPSHOT => {
+                let is_true = self.value::<bool>().is_ok_and(|value| value);
+                self.ids.is_snapshot = is_true;
+                let why = "the member \"snapshot\" is true; leave it out otherwise";
+                if is_true { Ok(Member::Snapshot) } else { Err(self.bad(why)) }
+            }
+            _ => Err(self.bad(&format!("the body has an unknown member {name:?}"))),
         }
-        if self.eat(b':') { Ok(()) } else { Err(bad(NO_JSON)) }
     }
 
-    /// Parses the rest after the list.
+    fn name(&mut self) -> Result<Cow<'a, str>, HttpError> {
+        let Text(name) = self.value().map_err(|_| self.bad(NO_JSON))?;
+        if self.eat(b':') { Ok(name) } else { Err(self.bad(NO_JSON)) }
+    }
+
+    /// Parses the rest after the list of ids.
     fn close(&mut self) -> Result<(), HttpError> {
-        if self.eat(b',') {
-            self.member()?;
-            return Err(bad("the body has its ids twice"));
+        while self.eat(b',') {
+            if self.member()? == Member::Ids {
+                return Err(self.bad("the body has its ids twice"));
+            }
         }
-        if self.eat(b'}') && self.peek().is_none() { Ok(()) } else { Err(bad(NO_JSON)) }
+        self.end()
+    }
+
+    /// Parses the end of the body.
+    fn end(&mut self) -> Result<(), HttpError> {
+        if self.eat(b'}') && self.peek().is_none() { Ok(()) } else { Err(self.bad(NO_JSON)) }
     }
 
     /// Parses the next value.
@@ -261,6 +371,13 @@ impl<'a> List<'a> {
     }
 }
 
+/// A member of the body.
+#[derive(PartialEq, Eq)]
+enum Member {
+    Ids,
+    Snapshot,
+}
+
 /// A string of JSON.
 struct Text<'a>(Cow<'a, str>);
 
@@ -290,8 +407,6 @@ impl<'a> Deserialize<'a> for Text<'a> {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_types::key::CollectionId;
-
     use super::*;
     use crate::fuzzing::new_shared;
 

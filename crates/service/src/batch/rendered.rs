@@ -17,7 +17,7 @@ use super::answers::Answers;
 use crate::reads::Reads;
 
 /// Returns the answer with these records, or a refusal.
-pub(super) fn render(
+pub(crate) fn render(
     reads: &Reads,
     connection: &ConnectionContext,
     id: CollectionId,

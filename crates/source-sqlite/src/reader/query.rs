@@ -30,6 +30,10 @@ impl<'c> Prepared<'c> {
         }
     }
 
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.conn
+    }
+
     pub(super) fn clear(&mut self) {
         self.by_collection.iter_mut().for_each(|sizes| *sizes = Default::default());
         self.children.iter_mut().for_each(Vec::clear);
@@ -70,6 +74,26 @@ impl Query<'_> {
     /// # Errors
     /// Returns errors of the driver. A problem of the collection itself is an answer.
     pub(super) fn run(&self, plan: &Plan, prepared: &mut Prepared<'_>) -> rusqlite::Result<Answer> {
+        if self.keys.len() <= SIZE_MAX {
+            return self.rows(plan, prepared);
+        }
+        // More keys than one statement can name: several statements in one read transaction see
+        // one snapshot too.
+        let snapshot = Transaction::new_unchecked(prepared.conn, TransactionBehavior::Deferred)?;
+        let answer = self.rows(plan, prepared)?;
+        snapshot.finish()?;
+        Ok(answer)
+    }
+
+    /// Reads all keys, in one statement or in a transaction of the caller.
+    ///
+    /// # Errors
+    /// See [`Self::run`].
+    pub(super) fn rows(
+        &self,
+        plan: &Plan,
+        prepared: &mut Prepared<'_>,
+    ) -> rusqlite::Result<Answer> {
         let collection = usize::from(self.collection.0);
         let statements = match plan.collections.get(collection) {
             Some(Ok(statements)) => statements,
@@ -86,20 +110,11 @@ impl Query<'_> {
             rows: vec![Row::NotRead; self.keys.len()],
         };
         let mut ended = Room::Taken;
-        if self.keys.len() <= SIZE_MAX {
-            ended = self.part(self.keys, statements, prepared, &mut set.rows, &mut set.position)?;
-        } else {
-            // More keys than one statement can name: several statements in one read transaction see
-            // one snapshot too.
-            let snapshot =
-                Transaction::new_unchecked(prepared.conn, TransactionBehavior::Deferred)?;
-            for (keys, rows) in self.keys.chunks(SIZE_MAX).zip(set.rows.chunks_mut(SIZE_MAX)) {
-                ended = self.part(keys, statements, prepared, rows, &mut set.position)?;
-                if ended != Room::Taken {
-                    break;
-                }
+        for (keys, rows) in self.keys.chunks(SIZE_MAX).zip(set.rows.chunks_mut(SIZE_MAX)) {
+            ended = self.part(keys, statements, prepared, rows, &mut set.position)?;
+            if ended != Room::Taken {
+                break;
             }
-            snapshot.finish()?;
         }
         mark_unread(&mut set.rows, &Row::NotRead, ended);
         if let Some(position) = set.position {

@@ -59,6 +59,9 @@ impl ReadRequest {
         if let Some(position) = self.requirement().position() {
             headers.push(("Hotrow-Min-Position", position.to_string()));
         }
+        if self.requirement() == Requirement::Strict {
+            headers.push(("Hotrow-Min-Position", "now".to_owned()));
+        }
         let mut method = "GET";
         let mut payload = String::new();
         let path = match self {

@@ -33,8 +33,9 @@ impl Report {
     /// Asserts that each rule applied to some observation. [`Trial::converged`] checks point 4.
     pub(crate) fn assert_all_rules_applied(&self) {
         // Convergence is judged at the end, and not all runs push changes.
-        let others =
-            |rule: &Rule| !matches!(rule, Rule::Convergent | Rule::Copied | Rule::Followed);
+        let others = |rule: &Rule| {
+            !matches!(rule, Rule::Convergent | Rule::Copied | Rule::Followed | Rule::Snapshot)
+        };
         for rule in RULES.into_iter().filter(others) {
             assert!(self.applied.contains_key(&rule), "{rule:?} had nothing to judge");
         }

@@ -30,6 +30,7 @@ pub(crate) struct ReadProfile {
     pub(crate) batch: u64,
     pub(crate) no_cache: u64,
     pub(crate) at_least: u64,
+    pub(crate) strict: u64,
     pub(crate) session: u64,
     pub(crate) conditional: u64,
     /// Requests sent together on one connection.
@@ -47,6 +48,7 @@ impl Default for ReadProfile {
             batch: 4,
             no_cache: 4,
             at_least: 4,
+            strict: 8,
             session: 8,
             conditional: 12,
             pipeline: 1,
@@ -68,6 +70,7 @@ impl ReadProfile {
             batch: 0,
             no_cache: 0,
             at_least: 0,
+            strict: 0,
             session: 0,
             conditional: 0,
             pause,
@@ -236,13 +239,15 @@ impl Reader {
 
     fn choose(&mut self) -> ReadRequest {
         let key = self.choose_key();
-        let ReadProfile { batch, no_cache, at_least, session, conditional, .. } = self.profile;
+        let ReadProfile { batch, no_cache, at_least, strict, session, conditional, .. } =
+            self.profile;
         let kind = self.random.below(100);
         let log = self.board.log.load(Ordering::Relaxed);
         let no_log = log == 0;
         let requirement = match self.random.below(100) {
             n if n < no_cache => Requirement::NoCache,
-            n if n < no_cache + at_least && !no_log => {
+            n if n < no_cache + strict => Requirement::Strict,
+            n if n < no_cache + strict + at_least && !no_log => {
                 let at = self.board.newest_at.load(Ordering::Acquire);
                 Requirement::OwnWrite { position: Position { log, at }, floor: 0 }
             }

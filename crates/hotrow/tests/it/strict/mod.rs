@@ -1,5 +1,7 @@
 //! Strict reads (contract, point 6): `Hotrow-Min-Position: now`, over each engine.
 
+mod tokens;
+
 use std::time::Duration;
 
 use crate::alias::{self, Users, by};
@@ -42,6 +44,8 @@ pub(crate) fn an_answer_reflects_each_commit_that_has_returned<U: Users>() {
         assert_eq!(named.json()["note"], *note, "{named:?}");
         let batch = strictly(&mut clients[turn(1)], "/users?ids=1,2");
         assert_eq!(batch.json()["items"]["1"]["note"], *note, "{batch:?}");
+        let whole = strictly(&mut clients[turn(0)], "/users?ids=1,2&snapshot=true");
+        assert_eq!(whole.json()["items"]["1"]["note"], *note, "{whole:?}");
         let again = strictly(&mut clients[turn(1)], "/users/1");
         assert_eq!((again.json()["note"].as_str(), again.cache()), (Some(&*note), "hit"));
     }
