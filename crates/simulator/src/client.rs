@@ -16,7 +16,9 @@ use crate::admission::CIRCUIT_OPEN;
 use crate::min_position::AtLeast;
 use crate::oracle::{Arrival, Origin};
 use crate::queue::{Event, InstanceEvent, RequestEvent};
+use crate::run::Mix;
 use crate::slab::SlabId;
+use crate::strict::Look;
 use crate::world::World;
 
 /// Most requests of one group.
@@ -27,8 +29,12 @@ pub(crate) struct Request {
     pub(crate) arrival: Arrival,
     /// The read that it waits for; none while it waits for the feed or pauses.
     pub(crate) waiter: Option<Waiter<ReadFailure>>,
-    waker: Waker,
+    pub(crate) waker: Waker,
     pub(crate) at_least: Option<AtLeast>,
+    /// The look that a strict request waits for.
+    pub(crate) look: Option<Look>,
+    /// The snapshot that it is a part of, and its place there.
+    pub(crate) snapshot: Option<(SlabId, usize)>,
 }
 
 /// Notes which request was woken.
@@ -73,6 +79,13 @@ impl World {
         }
         let session = self.random.below(self.sessions.len());
         let key = self.random.skewed(self.keys.len());
+        if self.mix == Mix::Strict {
+            match self.random.below(4) {
+                0 => return self.request_strict(i, session, key),
+                1 => return self.request_snapshot(i, session, key),
+                _ => {}
+            }
+        }
         let mode = match self.random.below(64) {
             0..4 => ReadMode::Revalidate,
             4..10 => ReadMode::NoAdmit,
@@ -160,6 +173,7 @@ impl World {
             wanted,
             log_end: self.database.end(),
             incarnation: self.database.incarnation,
+            strict_floor: None,
         }
     }
 
@@ -245,6 +259,8 @@ impl World {
             waiter,
             waker: Waker::from(Arc::new(Bell { id, woken })),
             at_least,
+            look: None,
+            snapshot: None,
         });
         self.push(i, until, InstanceEvent::Request(id, RequestEvent::Deadline));
         id
@@ -262,6 +278,9 @@ impl World {
     /// Runs the task of a request that was woken.
     fn poll(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.get_mut(id) else { return };
+        if request.look.is_some() {
+            return self.poll_look(i, id);
+        }
         let Some(waiter) = &mut request.waiter else { return };
         let collection = self.keys.get(request.arrival.key).collection();
         match Pin::new(waiter).poll(&mut Context::from_waker(&request.waker)) {
@@ -291,6 +310,9 @@ impl World {
             return self.read_at_least_ended(i, id, result);
         }
         let Some(request) = self.instances[i].requests.remove(id) else { return };
+        if let Some(part) = request.snapshot {
+            return self.snapshot_part_read(i, part, result.ok());
+        }
         match result {
             Ok(record) => self.give(i, &request.arrival, Origin::Read, &record),
             Err(_) => {
@@ -304,9 +326,9 @@ impl World {
     fn deadline(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.remove(id) else { return };
         self.counts.timeouts += 1;
-        let Request { arrival, waiter, at_least, .. } = request;
+        let Request { arrival, waiter, at_least, snapshot, .. } = request;
         drop(waiter);
-        if at_least.is_none() {
+        if at_least.is_none() && snapshot.is_none() {
             self.answer_without_read(i, &arrival);
         }
     }
@@ -318,7 +340,7 @@ impl World {
 
     /// Answers with an entry past its TTL where that is allowed (`stale_if_error`).
     fn answer_without_read(&mut self, i: usize, arrival: &Arrival) {
-        if arrival.mode == ReadMode::Revalidate {
+        if arrival.strict_floor.is_some() || arrival.mode == ReadMode::Revalidate {
             return;
         }
         let key = self.keys.get(arrival.key);
@@ -353,6 +375,10 @@ impl World {
             version <= self.database.visible(row) || self.database.version(row, version).is_shown;
         let floor = &mut self.instances[i].floors[arrival.key];
         *floor = if is_known { version.max(*floor) } else { *floor };
+        if arrival.strict_floor.is_some() {
+            self.counts.strict_answers += 1;
+            self.raise_strict_floor(row, version);
+        }
         if let Some(position) = record.position() {
             self.sessions[arrival.session] = Some(position);
         }

@@ -10,6 +10,7 @@ use crate::database::{COLLECTIONS, LoggedChange, Target};
 use crate::engine::{FeedKind, VersionKind};
 use crate::feed::{Bridge, CatalogueLook, Gap, Probe};
 use crate::queue::FeedEvent;
+use crate::run::StrictMistake;
 use crate::slab::SlabId;
 use crate::world::{Instance, World};
 
@@ -106,9 +107,13 @@ impl World {
     fn report_progress(&mut self, i: usize) {
         self.instances[i].feed.reach();
         let engine = self.settings.engine;
-        let delivered = self.instances[i].feed.delivered;
+        let mut delivered = self.instances[i].feed.delivered;
         self.close_gaps(i, delivered);
         let feed = &mut self.instances[i].feed;
+        if self.planted == Some(StrictMistake::AppliedEarly) {
+            delivered += u64::from(feed.part > 0);
+        }
+        let before = feed.passed;
         let mut visible = None;
         while feed.probes.front().is_some_and(|probe| probe.end <= delivered) {
             let Some(probe) = feed.probes.pop_front() else { break };
@@ -116,12 +121,18 @@ impl World {
             visible = probe.visible;
         }
         let Some(sent_at) = feed.passed else { return };
+        let looked_at = match self.planted {
+            Some(StrictMistake::LookJoinedLate) if before != feed.passed => self.now,
+            _ => sent_at,
+        };
         let sent_at = feed.catalogue.map_or(sent_at, |catalogue| catalogue.effective(sent_at));
         let position = engine.has_positions().then(|| self.database.position(delivered));
         if engine.version == VersionKind::ClusterTime {
             visible = position.map(Version::Log);
         }
         self.instances[i].sink.advance(sent_at, position, visible.as_ref());
+        // Strict answers depend on no look at the catalogue.
+        self.instances[i].looks.passed(looked_at);
         self.inform_followers(i, visible.as_ref());
     }
 
@@ -159,8 +170,7 @@ impl World {
     }
 
     pub(crate) fn probe_sent(&mut self, i: usize) {
-        let (now, after) = (self.now, self.feed_latency(i));
-        self.push_feed(i, after, FeedEvent::ProbeRead(now));
+        self.send_probe(i);
         let is_far = self.settings.engine.is_far;
         let probes = if is_far { EARLY_PROBES_PER_BOUND } else { PROBES_PER_BOUND };
         let every = self.settings.cache.max_staleness / probes;
@@ -171,7 +181,11 @@ impl World {
         if self.database.is_down {
             return;
         }
-        let (end, visible) = (self.database.end(), self.database.visible_version());
+        let mut end = self.database.end();
+        if self.planted == Some(StrictMistake::LookAtOtherServer) {
+            end = end.saturating_sub(2);
+        }
+        let visible = self.database.visible_version();
         let after = self.feed_latency(i);
         let probe = Box::new(Probe { sent_at, end, visible });
         self.push_feed(i, after, FeedEvent::ProbeArrived(probe));
@@ -180,12 +194,14 @@ impl World {
     pub(crate) fn probe_arrived(&mut self, i: usize, probe: Probe) {
         // Answers can overtake one another; an older one proves nothing more.
         let feed = &mut self.instances[i].feed;
+        feed.end_look = feed.end_look.filter(|sent_at| *sent_at > probe.sent_at);
         if feed.probes.back().is_none_or(|last| last.sent_at < probe.sent_at)
             && feed.passed.is_none_or(|passed| passed < probe.sent_at)
         {
             feed.probes.push_back(probe);
         }
         self.report_progress(i);
+        self.want_look(i);
     }
 
     pub(crate) fn look_sent(&mut self, i: usize) {

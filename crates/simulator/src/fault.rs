@@ -107,6 +107,10 @@ impl World {
             return;
         }
         self.counts.failovers += 1;
+        // Commits that the database loses are excepted.
+        for (row, floor) in self.strict_floors.iter_mut().enumerate() {
+            *floor = self.database.visible(row).min(*floor);
+        }
         self.database.fail_over(self.now);
         self.cut_all();
         self.leave_standbys_behind();

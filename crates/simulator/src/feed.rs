@@ -45,6 +45,8 @@ pub(crate) struct Feed {
     /// Delivered changes that clients are not informed of yet: row, place in the log, mark.
     pub(crate) unproven: Vec<(usize, (u64, u64), ChangeId)>,
     pub(crate) probes: VecDeque<Probe>,
+    /// Time at which the look for requests was sent that is on its way; [`Nanos::MAX`] before that.
+    pub(crate) end_look: Option<Nanos>,
     /// Time of the newest probe that was passed.
     pub(crate) passed: Option<Nanos>,
     pub(crate) catalogue: Option<CatalogWatermark>,
@@ -142,6 +144,7 @@ impl World {
             _ if !feed.is_running() => {}
             FeedEvent::Deliver => self.deliver(i),
             FeedEvent::ProbeSent => self.probe_sent(i),
+            FeedEvent::EndLookSent => self.end_look_sent(i),
             FeedEvent::ProbeRead(at) => self.probe_read(i, at),
             FeedEvent::ProbeArrived(probe) => self.probe_arrived(i, *probe),
             FeedEvent::LookSent => self.look_sent(i),
@@ -178,6 +181,7 @@ impl World {
         feed.incarnation = None;
         feed.unproven.clear();
         self.instances[i].sink.loss(cause, "simulated");
+        self.instances[i].looks.close();
     }
 
     /// Connects after the pause that the back-off asks for.
@@ -260,12 +264,16 @@ impl World {
     fn run_feed(&mut self, i: usize) {
         let feed = &mut self.instances[i].feed;
         feed.phase = Phase::Running;
+        feed.end_look = None;
         feed.reach();
         feed.is_looking = true;
         self.push_feed(i, Duration::ZERO, FeedEvent::Deliver);
         self.push_feed(i, Duration::ZERO, FeedEvent::ProbeSent);
         if self.settings.engine.schema == SchemaChanges::InCatalogue {
             self.push_feed(i, Duration::ZERO, FeedEvent::LookSent);
+        }
+        if self.settings.engine.has_positions() {
+            self.instances[i].looks.open();
         }
     }
 

@@ -17,7 +17,7 @@
 //!
 //! Reading order: `engine` (what engines differ in), `database` (rows, transactions, log), `feed`
 //! and `sink` (changes on their way to the cache), `loader` (queries), `client` and `min_position`
-//! (requests), `oracle` (the consistency contract), `fault`, `world` (the scheduler), `settle` (the
+//! `strict` and `snapshot` (requests), `oracle` (the consistency contract), `fault`, `world` (the scheduler), `settle` (the
 //! end of a run), and [`run`]. Then `direct`, `scenarios` and `planted`.
 
 mod admission;
@@ -44,7 +44,9 @@ mod settings;
 mod settle;
 mod sink;
 mod slab;
+mod snapshot;
 mod standby;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -53,7 +55,7 @@ mod world;
 pub use counts::Counts;
 pub use engine::{ENGINES, Engine};
 #[cfg(feature = "failpoints")]
-pub use planted::{PLANTED, Planted, UNGUARDED, Unguarded};
-pub use run::{Report, Rules, Scenario, Violation, run, shrink};
+pub use planted::{PLANTED, Planted, STRICT_PLANTED, StrictPlanted, UNGUARDED, Unguarded};
+pub use run::{Mix, Report, Rules, Scenario, StrictMistake, Violation, run, shrink};
 #[cfg(feature = "failpoints")]
 pub use scenarios::{AliasMistake, EmbeddedMistake, Mistake, WORLDS, World};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use hotrow_simulator::{Counts, ENGINES, Engine, Rules, Scenario, run, shrink};
+use hotrow_simulator::{Counts, ENGINES, Engine, Mix, Rules, Scenario, run, shrink};
 
 /// Time between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -38,6 +38,9 @@ struct Arguments {
     #[cfg(feature = "failpoints")]
     #[arg(long)]
     scenario: Option<String>,
+    /// Half of the requests are strict reads and snapshots.
+    #[arg(long)]
+    strict: bool,
     /// Judge answers by the database alone, not by what the feed has reported.
     #[arg(long)]
     contract_only: bool,
@@ -92,6 +95,9 @@ fn main() -> ExitCode {
         }
         for (engine, total) in engines.iter().zip(&mut totals) {
             let mut scenario = Scenario::new(*engine, seed, arguments.steps);
+            if arguments.strict {
+                scenario.mix = Mix::Strict;
+            }
             if arguments.contract_only {
                 scenario.rules = Rules::Contract;
             }
@@ -128,6 +134,9 @@ fn violated(scenario: &Scenario) -> ExitCode {
     #[cfg(feature = "failpoints")]
     if let Some(safeguard) = shrunk.without {
         more = format!(" --without {safeguard:?}");
+    }
+    if shrunk.mix == Mix::Strict {
+        more.push_str(" --strict");
     }
     if rules == Rules::Contract {
         more.push_str(" --contract-only");

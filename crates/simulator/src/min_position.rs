@@ -63,6 +63,7 @@ impl World {
 
     /// The feed's position has moved: those that wait for it look again.
     pub(crate) fn feed_moved(&mut self, i: usize) {
+        self.feed_moved_for_snapshots(i);
         for id in std::mem::take(&mut self.instances[i].position_waiters) {
             let instance = &mut self.instances[i];
             let Some(request) = instance.requests.get_mut(id) else { continue };
@@ -89,6 +90,9 @@ impl World {
     /// The feed did not pass the position in time: the database is read.
     pub(crate) fn position_wait_ends(&mut self, i: usize, id: SlabId) {
         let Some(request) = self.instances[i].requests.get_mut(id) else { return };
+        if request.look.take().is_some() {
+            return self.read_strictly(i, id, ReadMode::Revalidate);
+        }
         let Some(at_least) = &mut request.at_least else { return };
         if std::mem::take(&mut at_least.waits_for_feed) {
             self.read_at_least(i, id);

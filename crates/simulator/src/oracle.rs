@@ -7,6 +7,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::shape_age_max;
 use hotrow_types::version::Position;
 
+use crate::database::RowVersion;
 use crate::engine::FeedKind;
 use crate::run::Rules;
 use crate::world::World;
@@ -35,6 +36,8 @@ pub(crate) struct Arrival {
     pub(crate) wanted: Option<Position>,
     pub(crate) log_end: u64,
     pub(crate) incarnation: u64,
+    /// Of a strict request: newest version in a strict answer of any instance.
+    pub(crate) strict_floor: Option<usize>,
 }
 
 /// Origin of an answer.
@@ -59,6 +62,10 @@ pub(crate) mod rule {
     pub(crate) const OTHER_DATABASE: &str = "a position of another database is answered (point 3)";
     pub(crate) const BEYOND: &str = "a position beyond the log's end is answered (point 3)";
     pub(crate) const TOKEN: &str = "a token before what was read (point 3)";
+    pub(crate) const STRICT: &str = "misses a commit that had returned (point 6)";
+    pub(crate) const BACKWARDS: &str = "older than a strict answer before (point 6)";
+    pub(crate) const SNAPSHOT: &str = "no state of the database at its point (point 7)";
+    pub(crate) const SNAPSHOT_EARLY: &str = "a snapshot before the required point (point 7)";
     pub(crate) const REVALIDATED: &str = "no-cache: a read from before the request (point 1)";
     pub(crate) const CHANGED: &str = "older than a change that was handled, or a purge";
     pub(crate) const FLUSHED: &str = "older than a flush";
@@ -91,11 +98,12 @@ impl World {
             answer.check_age(i)?;
         }
         answer.check_positions()?;
+        answer.check_strict()?;
         Ok(version)
     }
 
     /// Finds which version of the row an answer is.
-    fn version_of_answer(
+    pub(crate) fn version_of_answer(
         &self,
         i: usize,
         arrival: &Arrival,
@@ -231,7 +239,7 @@ impl Answer<'_> {
         let (settings, at) = (&self.world.settings, self.arrival.at);
         let bound = settings.cache.max_staleness;
         let unshown = shape_age_max(settings.schema_poll, bound);
-        let due = |version: &crate::database::RowVersion| version.is_due(at, bound, unshown);
+        let due = |version: &RowVersion| version.is_due(at, bound, unshown);
         self.require_version(self.world.database.newest(self.row(), due), rule::FRESH)
     }
 
@@ -280,5 +288,14 @@ impl Answer<'_> {
                 })
         });
         self.require_version(least, rule::POSITION)
+    }
+
+    /// Point 6.
+    fn check_strict(&self) -> Result<(), Broken> {
+        let Some(floor) = self.arrival.strict_floor else { return Ok(()) };
+        let had_returned =
+            |version: &RowVersion| version.is_shown && version.returned_at < self.arrival.at;
+        self.require_version(self.world.database.newest(self.row(), had_returned), rule::STRICT)?;
+        self.require_version(floor, rule::BACKWARDS)
     }
 }

@@ -6,7 +6,8 @@ use hotrow_hub::rules::Rule;
 use hotrow_push::tracking::TrackingPlant;
 use hotrow_push::{FollowPlant, PurgePlant};
 
-use crate::run::Rules;
+use crate::engine::Engine;
+use crate::run::{Mix, Rules, Scenario, StrictMistake};
 use crate::scenarios::{AliasMistake, EmbeddedMistake, Mistake};
 
 /// A mistake in a scenario.
@@ -92,6 +93,58 @@ pub const UNGUARDED: &[Unguarded] = &[
     contract(Safeguard::Join, FAR, 200),
     contract(Safeguard::Epoch, &["sqlite", "postgres"], 30),
 ];
+
+/// A mistake in strict reads and snapshots.
+#[derive(Clone, Copy, Debug)]
+pub struct StrictPlanted {
+    /// Safeguard of the cache that is disabled.
+    pub without: Option<Safeguard>,
+    /// Mistake of the steps around it.
+    pub mistake: Option<StrictMistake>,
+    /// Engines on which it must be found by the contract alone.
+    pub engines: &'static [&'static str],
+    /// Seeds within which it must be found, from 1.
+    pub seeds: u64,
+}
+
+const fn strict(
+    mistake: StrictMistake,
+    engines: &'static [&'static str],
+    seeds: u64,
+) -> StrictPlanted {
+    StrictPlanted { without: None, mistake: Some(mistake), engines, seeds }
+}
+
+const fn snapshot(safeguard: Safeguard, engines: &'static [&'static str]) -> StrictPlanted {
+    StrictPlanted { without: Some(safeguard), mistake: None, engines, seeds: 200 }
+}
+
+/// Mistakes in strict reads and snapshots.
+pub const STRICT_PLANTED: &[StrictPlanted] = &[
+    strict(StrictMistake::LookJoinedLate, NEAR, 200),
+    strict(StrictMistake::LookJoinedLate, MONGODB, 200),
+    strict(StrictMistake::LookAtOtherServer, NEAR, 200),
+    strict(StrictMistake::LookAtOtherServer, MONGODB, 200),
+    strict(StrictMistake::OldFlightJoined, FAR, 2_000),
+    strict(StrictMistake::AppliedEarly, NEAR, 500),
+    strict(StrictMistake::AppliedEarly, MONGODB, 500),
+    snapshot(Safeguard::SnapshotMarks, &["sqlite"]),
+    snapshot(Safeguard::SnapshotMarks, AHEAD),
+    snapshot(Safeguard::SnapshotMarks, FAR),
+    snapshot(Safeguard::SnapshotMarks, MONGODB),
+    snapshot(Safeguard::SnapshotFence, AHEAD),
+    snapshot(Safeguard::SnapshotFence, FAR),
+];
+
+impl StrictPlanted {
+    /// Returns the run of a seed, with the mistake.
+    #[must_use]
+    pub fn scenario(&self, engine: Engine, seed: u64, steps: u64) -> Scenario {
+        let Self { without, mistake: planted, .. } = *self;
+        let (rules, mix) = (Rules::Contract, Mix::Strict);
+        Scenario { without, planted, rules, mix, ..Scenario::new(engine, seed, steps) }
+    }
+}
 
 const fn alias(mistake: AliasMistake) -> Planted {
     Planted { mistake: Mistake::Alias(mistake), scenario: "aliases", found: 0, seeds: 2_000 }

@@ -49,6 +49,8 @@ pub(crate) enum InstanceEvent {
     Loader(SlabId, LoaderEvent),
     /// Of a request.
     Request(SlabId, RequestEvent),
+    /// Of a snapshot.
+    Snapshot(SlabId, SnapshotEvent),
     /// Of this session of the feed.
     Feed(u32, FeedEvent),
 }
@@ -83,6 +85,19 @@ pub(crate) enum RequestEvent {
     ReadAgain,
 }
 
+/// Occurrence of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SnapshotEvent {
+    /// Its task goes on.
+    Step,
+    /// The database reads the rows of its transaction, in the snapshot that it opens.
+    Rows,
+    /// The database reads the log's end in the transaction.
+    End,
+    /// Its deadline passes.
+    Deadline,
+}
+
 /// Occurrence of a feed. All but the first three are of a session that runs.
 #[derive(Debug)]
 pub(crate) enum FeedEvent {
@@ -96,6 +111,8 @@ pub(crate) enum FeedEvent {
     Deliver,
     /// It sends a probe of the log's end.
     ProbeSent,
+    /// It sends a look at the log's end for requests.
+    EndLookSent,
     /// The database answers a probe.
     ProbeRead(Nanos),
     /// The answer of a probe has arrived.
@@ -127,6 +144,7 @@ impl InstanceEvent {
             Self::Lead(collection) => u64::from(collection.0),
             Self::Loader(id, event) => kind(event) ^ id.number() << 8,
             Self::Request(id, event) => kind(event) ^ id.number() << 8,
+            Self::Snapshot(id, event) => kind(event) ^ id.number() << 8,
             Self::Feed(session, event) => kind(event) ^ u64::from(*session) << 8,
         }
     }
@@ -136,6 +154,7 @@ impl InstanceEvent {
         matches!(
             self,
             Self::Loader(_, LoaderEvent::Snapshot | LoaderEvent::Standby(_))
+                | Self::Snapshot(_, SnapshotEvent::Rows | SnapshotEvent::End)
                 | Self::Feed(_, FeedEvent::ProbeRead(_) | FeedEvent::LookRead(_))
         )
     }

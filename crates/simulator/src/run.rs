@@ -24,6 +24,32 @@ pub struct Scenario {
     pub without: Option<Safeguard>,
     /// What answers are judged by.
     pub rules: Rules,
+    /// What clients request.
+    pub mix: Mix,
+    /// Mistake in strict reads or snapshots.
+    pub planted: Option<StrictMistake>,
+}
+
+/// Requests of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Neither strict reads nor snapshots.
+    Ordinary,
+    /// Half of them are strict reads and snapshots.
+    Strict,
+}
+
+/// A rule of strict reads or snapshots that the service breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrictMistake {
+    /// A look serves requests that came after it was sent.
+    LookJoinedLate,
+    /// The look is one at a server that lags behind the feed's.
+    LookAtOtherServer,
+    /// A strict request joins a read that was sent before it came.
+    OldFlightJoined,
+    /// The feed passes a transaction before all its changes are applied.
+    AppliedEarly,
 }
 
 impl Scenario {
@@ -35,6 +61,8 @@ impl Scenario {
             seed,
             steps,
             rules: Rules::All,
+            mix: Mix::Ordinary,
+            planted: None,
             #[cfg(feature = "failpoints")]
             without: None,
         }

@@ -11,7 +11,7 @@ use hotrow_types::source::SourceId;
 use crate::counts::Counts;
 use crate::database::COLLECTIONS;
 use crate::engine::FeedKind;
-use crate::world::World;
+use crate::world::{Instance, World};
 
 /// Longest time from the end of the last fault until a feed is current again, beyond the pause of
 /// the back-off: the wait for transactions in flight, the start, and a probe.
@@ -65,7 +65,9 @@ impl World {
 
     /// Returns whether nothing waits.
     pub(crate) fn is_idle(&self) -> bool {
-        self.instances.iter().all(|i| i.requests.is_empty() && i.loaders.is_empty())
+        let is_idle =
+            |i: &Instance| i.requests.is_empty() && i.loaders.is_empty() && i.snapshots.is_empty();
+        self.instances.iter().all(is_idle)
     }
 
     /// Steps until `is_over`, at most for `time`.

@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_source::looks::Looks;
 use hotrow_types::key::CollectionId;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
@@ -22,10 +23,11 @@ use crate::feed::Feed;
 use crate::loader::Loader;
 use crate::queue::{Event, FeedEvent, InstanceEvent, Queue, RequestEvent};
 use crate::random::Random;
-use crate::run::{Rules, Scenario, Violation};
+use crate::run::{Mix, Rules, Scenario, StrictMistake, Violation};
 use crate::settings::Settings;
 use crate::sink::{Keys, SimulatedSink};
 use crate::slab::{Slab, SlabId};
+use crate::snapshot::SnapshotRequest;
 use crate::standby::Standby;
 
 /// Virtual time at which a run begins.
@@ -51,6 +53,10 @@ pub(crate) struct World {
     trace: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) rules: Rules,
+    pub(crate) mix: Mix,
+    pub(crate) planted: Option<StrictMistake>,
+    /// Newest version of each row in a strict answer of any instance.
+    pub(crate) strict_floors: Vec<usize>,
     /// Whether queries fail although the database answers the feed.
     pub(crate) is_failing: bool,
     /// Whether anything breaks.
@@ -66,6 +72,8 @@ pub(crate) struct Instance {
     pub(crate) feed: Feed,
     pub(crate) loaders: Slab<Loader>,
     pub(crate) requests: Slab<Request>,
+    pub(crate) snapshots: Slab<SnapshotRequest>,
+    pub(crate) looks: Arc<Looks>,
     pub(crate) woken: Arc<Mutex<Vec<SlabId>>>,
     /// Newest version of each key that was answered, or that clients were informed of.
     pub(crate) floors: Vec<usize>,
@@ -110,6 +118,9 @@ impl World {
             trace: 0,
             violation: None,
             rules: scenario.rules,
+            mix: scenario.mix,
+            planted: scenario.planted,
+            strict_floors: vec![0; settings.ids * usize::from(COLLECTIONS)],
             is_failing: false,
             has_faults: true,
             is_quiet: false,
@@ -195,6 +206,7 @@ impl World {
             InstanceEvent::Lead(collection) => self.lead(i, collection),
             InstanceEvent::Loader(id, event) => self.loader_event(i, id, event),
             InstanceEvent::Request(id, event) => self.request_event(i, id, event),
+            InstanceEvent::Snapshot(id, event) => self.snapshot_event(i, id, event),
             InstanceEvent::Feed(session, event) => self.feed_event(i, session, event),
         }
     }
@@ -273,6 +285,8 @@ impl Instance {
             feed: Feed::default(),
             loaders: Slab::default(),
             requests: Slab::default(),
+            snapshots: Slab::default(),
+            looks: Arc::new(Looks::new(1)),
             woken: Arc::default(),
             floors: vec![0; keys.len()],
             failed_at: HashMap::with_hasher(FixedState::with_seed(3)),

@@ -137,15 +137,18 @@ impl<'a> Session<'a> {
     /// Returns a probe, which is a look for the requests that wait now.
     fn probe(&self) -> impl Future<Output = Result<AnsweredProbe, Ended>> + use<'a> {
         let collection = self.delivery.any_collection();
+        // In this order: a request that comes in between waits for the next look, because this one
+        // may prove nothing for it.
+        let sent_at = Nanos::now();
+        self.sink.looks().into_iter().for_each(|looks| looks.sent(sent_at));
         let awaited = self.sink.looks().filter(|looks| looks.is_awaited());
-        self.sink.looks().into_iter().for_each(|looks| looks.sent(Nanos::now()));
         let sought = Sought {
             database: self.database,
             kind: &self.identity.kind,
             by_majority: collection.filter(|_| self.proof == Proof::Answers),
             linearizable: collection.filter(|_| awaited.is_some()),
         };
-        send_probe(sought, self.progress.delivered(), self.tuning.silence_max)
+        send_probe(sought, (sent_at, self.progress.delivered()), self.tuning.silence_max)
     }
 
     fn take(&mut self, batch: &Batch) -> Result<(), Ended> {
@@ -287,16 +290,14 @@ struct Sought<'a> {
     linearizable: Option<&'a str>,
 }
 
-/// Sends a probe.
+/// Sends a probe at or after `sent_at`: operations acknowledged by then are in the answer.
 async fn send_probe(
     sought: Sought<'_>,
-    delivered_before: u64,
+    (sent_at, delivered_before): (Nanos, u64),
     limit: Duration,
 ) -> Result<AnsweredProbe, Ended> {
     let Sought { database, kind, by_majority, linearizable } = sought;
     let is_of_primary = linearizable.is_some();
-    // Before the question is sent: operations acknowledged by now are in the answer.
-    let sent_at = Nanos::now();
     let answer = async {
         let end = log_end(database, kind).await?;
         if let (Some(collection), Some(end)) = (by_majority, end) {

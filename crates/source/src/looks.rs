@@ -128,7 +128,10 @@ impl Looks {
     /// Waits until the feed has passed a look that is sent after this call.
     pub fn wait(&self, now: Nanos) -> LookWait<'_> {
         let mut state = self.state.lock();
-        let since = state.waiting.back().map_or(now, |last| last.since.max(now));
+        // A look that was sent before serves it in no case, whatever the clock said when it came:
+        // what the look has to prove was decided for the requests that waited then.
+        let after_look = state.sent_at.after(Duration::from_nanos(1)).max(now);
+        let since = state.waiting.back().map_or(after_look, |last| last.since.max(after_look));
         let number = state.next;
         if state.is_open {
             state.next += 1;
@@ -334,6 +337,21 @@ mod tests {
         assert_eq!([poll(&mut first), poll(&mut second)], [None; 2]);
         looks.passed(at(5));
         assert_eq!(poll(&mut second), Some(LookEnd::Passed(at(5))));
+    }
+
+    /// The clock was read before the look was sent, and the request registered after it.
+    #[test]
+    fn a_request_is_not_added_to_a_look_that_was_sent() {
+        let looks = opened(1_000);
+        looks.sent(at(3));
+        assert!(!looks.is_awaited(), "so that the look proves nothing for requests");
+        let mut late = pin!(looks.wait(at(2)));
+        assert!(looks.due_in(at(4)).is_some());
+        looks.passed(at(3));
+        assert_eq!(poll(&mut late), None);
+        looks.sent(at(5));
+        looks.passed(at(5));
+        assert!(matches!(poll(&mut late), Some(LookEnd::Passed(_))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The scenarios beside lookups, and every planted mistake.
 
-use super::scenario;
-use crate::planted::{PLANTED, UNGUARDED};
+use super::{STEPS, scenario};
+use crate::planted::{PLANTED, STRICT_PLANTED, UNGUARDED};
 use crate::run::{Scenario, run};
 use crate::{Engine, World};
 
@@ -63,6 +63,23 @@ fn a_missing_safeguard_is_found() {
             };
             let found = (1..=unguarded.seeds).find(is_found);
             let what = format!("{name} without {:?} by {:?}", unguarded.safeguard, unguarded.rules);
+            println!("{what}: seed {found:?}");
+            missed.extend(found.is_none().then_some(what));
+        }
+    }
+    assert_eq!(missed, [""; 0], "not found within the seeds");
+}
+
+#[test]
+fn mistakes_in_strict_reads_and_snapshots_are_found() {
+    let mut missed = Vec::new();
+    for planted in STRICT_PLANTED {
+        for name in planted.engines {
+            let engine = Engine::named(name).unwrap();
+            let is_found =
+                |seed: &u64| run(&planted.scenario(engine, *seed, STEPS)).violation.is_some();
+            let found = (1..=planted.seeds).find(is_found);
+            let what = format!("{name} with {:?} without {:?}", planted.mistake, planted.without);
             println!("{what}: seed {found:?}");
             missed.extend(found.is_none().then_some(what));
         }

@@ -15,8 +15,17 @@ const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// Rules that an outdated response violates; the first one found is random. Not `committed`,
 /// because every response was correct once; not `no_cache`, because such reads bypass the cache.
 #[cfg(feature = "failpoints")]
-const TOO_OLD: [&str; 8] =
-    ["monotonic", "fresh", "age", "session", "own_write", "purged", "followed", "convergent"];
+const TOO_OLD: [&str; 9] = [
+    "monotonic",
+    "fresh",
+    "age",
+    "session",
+    "own_write",
+    "strict",
+    "purged",
+    "followed",
+    "convergent",
+];
 /// Few keys, so that the same ones are written and read repeatedly.
 const FEW_KEYS: [&str; 4] = ["--rate", "200", "--keys", "60"];
 
