@@ -233,15 +233,14 @@ async fn check(
     let identity = server::identify(database.client(), &greeting).await.map_err(failed)?;
     let mut findings: Vec<Finding> = server::check(&greeting).into_iter().collect();
     let mut served = Vec::new();
-    for collection in
-        inspect::collections(&database, &config.server.collections).await.map_err(failed)?
-    {
+    let (specs, follow) = (&config.server.collections, config.server.follow);
+    for collection in inspect::collections(&database, specs, follow).await.map_err(failed)? {
         match collection {
             Ok(collection) => served.push(collection),
             Err(more) => findings.extend(more),
         }
     }
-    if config.server.follow == Follow::Changes {
+    if follow == Follow::Changes {
         match server::check_watched(&greeting) {
             Some(finding) => findings.push(finding),
             None => findings

@@ -29,7 +29,7 @@ use tokio_postgres::{Client, Error};
 use self::catalog::Facts;
 pub(crate) use self::catalog::quote;
 pub(crate) use self::embedded::{Embedded, note_missing_parents};
-use super::config::CollectionConfig;
+use super::config::{CollectionConfig, Follow};
 use super::json::{Scalar, Shape};
 
 /// A collection's table as needed for reading and following it. Two equal values are read alike.
@@ -225,11 +225,12 @@ pub(crate) async fn tables(
     client: &Client,
     specs: &[CollectionConfig],
     privileges: Privileges,
+    follow: Follow,
 ) -> Result<Vec<Result<Table, Refused>>, Error> {
     // The configuration allows fewer collections than a number of 16 bits has values.
     let numbered = specs.iter().enumerate();
     let inspections =
-        numbered.map(|(i, spec)| table(client, CollectionId(i as u16), spec, privileges));
+        numbered.map(|(i, spec)| table(client, CollectionId(i as u16), spec, privileges, follow));
     concurrently(inspections).await.into_iter().collect()
 }
 
@@ -284,6 +285,7 @@ pub(crate) async fn table(
     collection: CollectionId,
     spec: &CollectionConfig,
     privileges: Privileges,
+    follow: Follow,
 ) -> Result<Result<Table, Refused>, Error> {
     let facts = match catalog::facts(client, spec).await? {
         Ok(facts) => facts,
@@ -334,6 +336,7 @@ pub(crate) async fn table(
             Vec::new()
         }
     };
+    findings.retain(|finding| follow.is_kept_by(finding));
     let (Some(key), Some(chosen), true) = (key, chosen, findings.is_empty()) else {
         return Ok(Err(findings));
     };

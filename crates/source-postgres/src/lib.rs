@@ -223,7 +223,8 @@ async fn check(
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let mut findings = Vec::new();
     let specs = &config.server.collections;
-    let inspected = inspect::tables(&session.client, specs, Privileges::Checked).await;
+    let (privileges, follow) = (Privileges::Checked, config.server.follow);
+    let inspected = inspect::tables(&session.client, specs, privileges, follow).await;
     let inspected = inspected.map_err(failed)?;
     let tables: Vec<Table> = preflight::served(inspected, &mut findings);
     let findings = checks::feed(config, for_feed, &session.identity, findings).await?;

@@ -148,9 +148,8 @@ impl PostgresSource {
         connection.drop_prepared(index);
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
-        let client = &connection.session.client;
-        let inspection =
-            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
+        let (client, number) = (&connection.session.client, CollectionId(index as u16));
+        let inspection = inspect::table(client, number, spec, Privileges::Checked, self.follow);
         match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => {
                 let table = table.map_err(|findings| preflight::one_line(&findings));
@@ -186,9 +185,8 @@ impl PostgresSource {
         };
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
-        let client = &connection.session.client;
-        let inspection =
-            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
+        let (client, number) = (&connection.session.client, CollectionId(index as u16));
+        let inspection = inspect::table(client, number, spec, Privileges::Checked, self.follow);
         let table = match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => table.map_err(|findings| preflight::one_line(&findings)),
             Ok(Err(e)) => {

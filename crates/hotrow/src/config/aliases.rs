@@ -118,6 +118,7 @@ pub(super) fn add(all: &mut Vec<CollectionSettings>, alias: NamedAlias) {
     let cache = CollectionPolicy { has_tenants: false, has_views: false, ..own.cache.clone() };
     // A record confirms an alias by its members.
     own.cache.has_views = true;
+    let has_ttl = own.has_ttl;
     let key = &own.source.key;
     let others =
         columns.iter().filter(|column| !key.iter().any(|key| key.eq_ignore_ascii_case(column)));
@@ -138,5 +139,6 @@ pub(super) fn add(all: &mut Vec<CollectionSettings>, alias: NamedAlias) {
         source,
         is_followed: false,
         has_surrogate_keys: false,
+        has_ttl,
     });
 }

@@ -9,9 +9,9 @@
 //!
 //! - `url`: [SQLite](sqlite.md), [PostgreSQL](postgres.md#connections), [MySQL,
 //!   MariaDB](mysql.md#connection-string), [MongoDB](mongodb.md#setup).
-//! - `feed`: `none`: [TTL alone](consistency.md#when-the-feed-is-behind); `cache.ttl` must be set.
-//!   Addresses of NATS servers, with commas between them: changes come from a [hub](hub.md);
-//!   PostgreSQL, MariaDB, MySQL.
+//! - `feed`: `none`: [TTL alone](consistency.md#when-the-feed-is-behind); `cache.ttl` or
+//!   the `ttl` of each collection must be set. Addresses of NATS servers, with commas between them:
+//!   changes come from a [hub](hub.md); PostgreSQL, MariaDB, MySQL.
 //! - `watch`: SQLite: [what a change makes stale](sqlite.md#setup).
 //! - `feed_url`: Not SQLite: the same server for the feed, when `url` is a pooler or unprivileged.
 //! - `read_urls`: PostgreSQL: [standbys](replicas.md) that answer reads, at most 16.
@@ -62,7 +62,7 @@ use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
 /// Name of the source in `[source]`.
-const DEFAULT_NAME: &str = ServedSource::DEFAULT_NAME;
+pub(super) const DEFAULT_NAME: &str = ServedSource::DEFAULT_NAME;
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
 /// Most standbys of one database.

@@ -179,7 +179,7 @@ pub(super) fn check_identity(
     facts: &Facts,
     key: &[KeyColumn],
 ) -> Vec<Finding> {
-    if !matches!(facts.relkind, 'r' | 'p') {
+    if !matches!(facts.relkind, 'r' | 'p' | 'm') {
         return Vec::new();
     }
     let table = format!("{}.{}", quote(&facts.schema), quote(&facts.name));
@@ -193,6 +193,8 @@ pub(super) fn check_identity(
         let unique: Vec<String> = facts.indexes.iter().map(|index| facts.names(index)).collect();
         let remedy = if facts.indexes.iter().any(|index| index.primary) {
             format!("set `key` to unique columns ({})", listed(&unique))
+        } else if facts.relkind == 'm' {
+            format!("CREATE UNIQUE INDEX ON {table} ({columns});")
         } else {
             format!("ALTER TABLE {table} ADD PRIMARY KEY ({columns});")
         };
@@ -232,7 +234,7 @@ pub(super) fn check_identity(
                  so the log does not identify deleted rows"
             ),
         };
-        findings.push(finding(format!("`{}` {why}", spec.table), remedy));
+        findings.push(finding(format!("`{}` {why}", spec.table), remedy).of_feed());
     }
     findings.extend(facts.leaves.iter().filter(|leaf| leaf.relreplident != 'f').filter_map(
         |leaf| {
@@ -250,6 +252,7 @@ pub(super) fn check_identity(
                         if index.primary { "DEFAULT" } else { "FULL" }
                     ),
                 )
+                .of_feed()
             })
         },
     ));

@@ -2,11 +2,6 @@
 
 /// Cases: a line that is added to a good file, and a fragment of the refusal.
 pub(super) const BAD: &[(&str, &str)] = &[
-    (
-        "[sources.main]\nurl = 'sqlite:x.db'",
-        "collections.products.source: is required where there are several sources; write one of \
-         \"default\", \"main\"",
-    ),
     ("[sources]\nmain = 1", "sources.main: must be a table, [sources.main], not a number"),
     (
         "source = 'main'",
@@ -369,7 +364,10 @@ pub(super) const BAD_FILES: &[(&str, &str)] = &[
         "source.read_urls: has no meaning with source.feed",
     ),
     ("[source]\nurl = 'sqlite:a'\nfeed = 'no'", "source.feed: must be"),
-    ("[source]\nurl = 'sqlite:a'\nfeed = 'none'", "cache.ttl: must be set with source.feed"),
+    (
+        "[source]\nurl = 'sqlite:a'\nfeed = 'none'\n[collections.a]",
+        "cache.ttl: must be set with source.feed",
+    ),
     (
         "[source]\nurl = 'sqlite:a'\nfeed = 'none'\nwatch = 'none'",
         "source.watch: has no meaning with source.feed",
