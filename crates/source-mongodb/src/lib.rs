@@ -145,24 +145,11 @@ impl MongoSource {
 
 /// Connects to the deployment and runs all checks. Blocks; it may take the connection time-out and
 /// half a minute more. Without a feed a standalone server is accepted, and answers carry no
-/// positions.
+/// positions. The thread that drives the connections runs under `supervisor`.
 ///
 /// # Errors
 /// Returns all problems in one [`OpenError`].
-pub fn open(config: Config, hooks: Hooks) -> Result<Mongo, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Opens a database as [`open`] does, with the thread that drives the connections under
-/// `supervisor`.
-///
-/// # Errors
-/// Returns all problems in one [`OpenError`].
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Mongo, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mongo, OpenError> {
     let (reader_target, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;

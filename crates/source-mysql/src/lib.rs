@@ -120,23 +120,11 @@ impl fmt::Debug for MysqlSource {
 }
 
 /// Connects to the database and runs every preflight check. Blocks for at most the connection
-/// timeout of each host and 30 s more.
+/// timeout of each host and 30 s more. The connection thread runs under `supervisor`.
 ///
 /// # Errors
 /// One [`OpenError`] with every problem found.
-pub fn open(config: Config, hooks: Hooks) -> Result<Mysql, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Opens the database like [`open`], with the connection thread under `supervisor`.
-///
-/// # Errors
-/// One [`OpenError`] with every problem found.
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Mysql, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mysql, OpenError> {
     let (readers, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;

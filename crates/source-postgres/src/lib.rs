@@ -122,23 +122,11 @@ impl fmt::Debug for PostgresSource {
 }
 
 /// Connects to the database and checks all preconditions. Blocks for up to the connection time-out
-/// of each host plus half a minute.
+/// of each host plus half a minute. The thread that drives the connections runs under `supervisor`.
 ///
 /// # Errors
 /// All problems found, in one [`OpenError`].
-pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Like [`open`]; the thread that drives the connections runs under `supervisor`.
-///
-/// # Errors
-/// All problems found, in one [`OpenError`].
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Postgres, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Postgres, OpenError> {
     let (readers, mut for_feed) = preflight::targets(&config.server, Target::parse)?;
     let standbys = standby::targets(&config.server.read_urls)
         .map_err(|error| OpenError::Target { setting: "read_urls", error })?;

@@ -52,7 +52,7 @@ use super::collection_context::{AccessTraits, CollectionSettings, SourceTraits, 
 use super::compression::compression;
 use super::embed;
 use super::key_types::key_types;
-use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid, names};
+use super::names::{check_identifiers, check_name, names};
 use super::problem::shown;
 use super::reader::Section;
 use super::source::DEFAULT_NAME;
@@ -105,13 +105,7 @@ fn collection(
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
 ) -> (CollectionSettings, Vec<NamedAlias>) {
-    if !name_is_valid(&name) {
-        section.refuse_whole(&format!(
-            "the name of a collection must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
-        ));
-    }
+    check_name(&section, "a collection", &name);
     let source = source_of(&mut section, sources);
     let source_traits = &sources[source.index()];
     let table = section

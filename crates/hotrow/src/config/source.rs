@@ -55,7 +55,7 @@ use hotrow_source_sqlite::{self as sqlite, config::Watch};
 use super::SourceConfig;
 use super::collection_context::SourceTraits;
 use super::hub::check_servers;
-use super::names::{NAME_BYTES_MAX, name_is_valid};
+use super::names::check_name;
 use super::problem::shown;
 use super::reader::Section;
 use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};
@@ -149,12 +149,8 @@ pub(super) fn named_sections<'a>(root: &mut Section<'a>) -> Vec<(String, Section
             "names the same source as [source], which is short for it; keep one of the two",
         );
     }
-    for (name, section) in named.iter().filter(|(name, _)| !name_is_valid(name)) {
-        section.refuse_whole(&format!(
-            "the name of a source must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(name)
-        ));
+    for (name, section) in &named {
+        check_name(section, "a source", name);
     }
     let has_unnamed = unnamed.is_present() || named.is_empty();
     let first = has_unnamed.then(|| (DEFAULT_NAME.to_owned(), unnamed));
