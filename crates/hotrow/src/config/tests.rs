@@ -366,6 +366,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "by the memory",
             "by cache.when_stale",
             "of a file 10s, of a URL 5m",
+            "1000; MongoDB: 50",
             "the control group's, or the machine's",
             "the system's",
         ];
