@@ -327,10 +327,7 @@ impl View {
                 "changes": feed.changes_total(),
                 "starts": feed.starts_total(),
                 "gaps": feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
-                "strict": {
-                    "looks": reads.looks.sent_total.load(Relaxed),
-                    "waits": reads.looks.waited_ns.snapshot().count(),
-                },
+                "strict": strict_status(&reads.looks),
                 "watch": if followed { source.watch() } else { "none" },
             },
         })
@@ -353,6 +350,15 @@ impl View {
         let states = self.sources().iter().map(|reads| reads.breaker.state(now));
         states.max_by_key(|state| badness(*state)).unwrap_or(State::Closed)
     }
+}
+
+fn strict_status(looks: &Looks) -> Value {
+    let waited_ns = looks.waited_ns.snapshot();
+    json!({
+        "looks": looks.sent_total.load(Relaxed),
+        "waits": waited_ns.count(),
+        "wait_p99_us": waited_ns.value_at_quantile(0.99).map(|ns| ns / 1_000),
+    })
 }
 
 fn source_name(reads: &SourceReads) -> &str {
