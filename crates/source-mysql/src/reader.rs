@@ -96,7 +96,7 @@ impl MysqlSource {
         let age = lease.age();
         self.shared.queries.fetch_add(parts.len() as u64, Ordering::Relaxed);
         let read = match &planned[..] {
-            [part] => self.query(lease, plan, part, budget, deadline).await,
+            [part] => self.read_one(lease, plan, part, budget, deadline).await,
             parts => self.transaction(lease, plan, parts, budget, deadline).await,
         };
         parts.iter().for_each(|(collection, keys)| self.hooks.after_read(*collection, keys));
@@ -115,7 +115,7 @@ impl MysqlSource {
         }
     }
 
-    async fn query(
+    async fn read_one(
         &self,
         lease: Lease,
         plan: &Plan,
