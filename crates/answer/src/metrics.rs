@@ -8,8 +8,7 @@
 //! - `hotrow_http_request_duration_seconds` (`cache`): Histogram, end of the head to the answer:
 //!   slow `hit`: too few cores; slow `miss`: the database.
 //! - `hotrow_snapshots_total` (`way`): [Snapshot batches](http.md#snapshot-batches) answered:
-//!   `memory`; `awaited` the feed; `reread` changed records; `transaction` of the database. Many
-//!   `transaction`: keys that change all the time.
+//!   `memory`; `awaited` the feed; `reread` changed records; `transaction` of the database.
 //! - `hotrow_http_refused_total` (`limit`): Refused before handling, by limit or `malformed`.
 //! - `hotrow_http_sent_bytes_total`: Bytes taken by clients, heads included.
 //! - `hotrow_distinct_ids` (`day`): Ids `today` and `yesterday` (UTC), within 1.6 %. Above

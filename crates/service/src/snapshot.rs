@@ -43,8 +43,7 @@ use crate::reads::Reads;
 use crate::step::Step;
 
 const SEVERAL_SOURCES: &str = "a snapshot batch reads one database, not several";
-const NO_LOG: &str = "this database is served without a change log (source.feed = \"none\"), so it \
-     has no snapshots";
+const NO_LOG: &str = "this database is served without a change log, so it has no snapshots";
 
 fn bad(why: &str) -> HttpError {
     HttpError::BadBatch(why.into())
@@ -182,10 +181,10 @@ fn check(
     if parts.iter().any(|part| cache.source_of(part.id) != source) {
         return Err(bad(SEVERAL_SOURCES));
     }
-    if !cache.is_followed(source) {
+    let engine = &reads.fetcher.sources[source.index()].source;
+    if !cache.is_followed(source) || engine.watch() == "none" {
         return Err(bad(NO_LOG));
     }
-    let engine = &reads.fetcher.sources[source.index()].source;
     if let Some(refusal) = engine.snapshot_refusal() {
         return Err(bad(refusal));
     }

@@ -32,8 +32,7 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::spec::{CollectionConfig, Follow};
 use hotrow_source::{
-    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, Wanted, WriterTokens,
-    preflight,
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight,
 };
 use hotrow_supervisor::Supervisor;
 
@@ -233,7 +232,7 @@ impl Source for MysqlSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(Wanted::Keys(collection, &keys), &rows).await })
+        Box::pin(async move { self.read_keys(&[(collection, keys)], &rows).await })
     }
 
     fn read_snapshot(
@@ -241,7 +240,7 @@ impl Source for MysqlSource {
         parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(Wanted::Snapshot(&parts), &rows).await })
+        Box::pin(async move { self.read_keys(&parts, &rows).await })
     }
 
     fn schemas(&self) -> &[KeySchema] {

@@ -10,7 +10,7 @@
 //! - the tables and the checks at the start: `inspect`, `checks`; of a first configuration:
 //!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
-//!   `shared`; a read of a standby: `standby`; of a snapshot batch: `snapshot`;
+//!   `shared`; a read of a standby: `standby`; its queries: `snapshot`;
 //! - the feed: `feed`, `link` (from a connection to a replication slot), `kept_slot` (one that
 //!   outlives its sessions), `session`, `gap`, `delivery`, `probe`;
 //! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
@@ -37,7 +37,7 @@ use hotrow_source::database_name::DatabaseName;
 use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use hotrow_source::{
-    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, Wanted, WriterTokens,
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens,
     catalog_watermark, preflight,
 };
 use hotrow_supervisor::Supervisor;
@@ -226,7 +226,7 @@ impl Source for PostgresSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(Wanted::Keys(collection, &keys), &rows).await })
+        Box::pin(async move { self.read_keys(&[(collection, keys)], &rows).await })
     }
 
     fn read_snapshot(
@@ -234,7 +234,7 @@ impl Source for PostgresSource {
         parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(Wanted::Snapshot(&parts), &rows).await })
+        Box::pin(async move { self.read_keys(&parts, &rows).await })
     }
 
     fn read_standby(

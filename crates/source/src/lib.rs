@@ -27,15 +27,6 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Keys of one collection.
 pub type KeysOfCollection = (CollectionId, Vec<Key>);
 
-/// What one read of an engine is for.
-#[derive(Clone, Copy)]
-pub enum Wanted<'a> {
-    /// Keys of one collection.
-    Keys(CollectionId, &'a [Key]),
-    /// Keys of several, in one transaction.
-    Snapshot(&'a [KeysOfCollection]),
-}
-
 /// Reader of records. One call is one query to the database, regardless of the number of keys.
 pub trait Source: Send + Sync + 'static {
     /// Calls [`Source::read_within`] without limits on the rows; for tests and tools.

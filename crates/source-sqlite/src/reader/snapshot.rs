@@ -8,7 +8,7 @@ use rusqlite::{Transaction, TransactionBehavior};
 use super::query::{Prepared, Query};
 use crate::queue::Answer;
 use crate::shared::Plan;
-use hotrow_source::ReadSet;
+use hotrow_source::{ReadSet, SourceError};
 
 /// Reads the keys of several collections.
 ///
@@ -30,6 +30,6 @@ pub(super) fn run(
         }
     }
     snapshot.finish()?;
-    let none = || hotrow_source::SourceError::broken("a transaction without keys");
+    let none = || SourceError::broken("a transaction without keys");
     Ok(all.ok_or_else(none))
 }
