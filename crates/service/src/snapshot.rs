@@ -232,7 +232,7 @@ async fn floor_of(
     }
     match position::strict_mode(fetcher, part.id, deadlines).await? {
         // Everything before it is applied, and so is the look's end.
-        ReadMode::Strict(_) => Ok((mode, cache.applied(cache.source_of(part.id)))),
+        strict @ ReadMode::Strict(_) => Ok((strict, cache.applied(cache.source_of(part.id)))),
         _ => Ok((ReadMode::Revalidate, None)),
     }
 }

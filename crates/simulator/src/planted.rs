@@ -128,6 +128,7 @@ pub const STRICT_PLANTED: &[StrictPlanted] = &[
     strict(StrictMistake::OldFlightJoined, FAR, 2_000),
     strict(StrictMistake::AppliedEarly, NEAR, 500),
     strict(StrictMistake::AppliedEarly, MONGODB, 500),
+    strict(StrictMistake::StandbyInSnapshot, STANDBYS, 500),
     snapshot(Safeguard::SnapshotMarks, &["sqlite"]),
     snapshot(Safeguard::SnapshotMarks, AHEAD),
     snapshot(Safeguard::SnapshotMarks, FAR),

@@ -50,6 +50,8 @@ pub enum StrictMistake {
     OldFlightJoined,
     /// The feed passes a transaction before all its changes are applied.
     AppliedEarly,
+    /// A strict snapshot takes records that standbys may have shown too early.
+    StandbyInSnapshot,
 }
 
 impl Scenario {

@@ -14,6 +14,7 @@ use crate::database::{COLLECTIONS, RowVersion};
 use crate::engine::VersionKind;
 use crate::oracle::{Arrival, Broken, rule};
 use crate::queue::{InstanceEvent, RequestEvent, SnapshotEvent};
+use crate::run::StrictMistake;
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -182,7 +183,10 @@ impl World {
             self.instances[i].snapshots.remove(id);
             return;
         }
-        (request.floor, request.mode) = (applied, mode);
+        request.floor = applied;
+        if self.planted != Some(StrictMistake::StandbyInSnapshot) {
+            request.mode = mode;
+        }
         self.take_all(i, id);
     }
 

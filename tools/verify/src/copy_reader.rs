@@ -31,6 +31,8 @@ const OLDEST: u64 = 25;
 const ANYWHERE: u64 = 20;
 /// Share in per cent of reads of several keys.
 const SEVERAL: u64 = 10;
+/// Share in per cent of strict reads among those of one key.
+const STRICT: u64 = 15;
 /// Most keys of `MGET`.
 const SEVERAL_MAX: u64 = 10;
 /// Pause after a read that a copy answers, so that the checker keeps up.
@@ -41,6 +43,8 @@ const COPY_PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct ProbedRedis {
     pub(crate) origin: Origin,
     pub(crate) target: Arc<RedisTarget>,
+    /// Whether strict reads are answered.
+    pub(crate) strict: bool,
     /// The reason for which it does not broadcast, if it does not.
     pub(crate) no_broadcast: Option<String>,
 }
@@ -74,13 +78,17 @@ pub(crate) fn probe(
         Claim::Refused(_) => return Err(format!("GET {text} returned {}", shown(&reply))),
         other => return Err(format!("GET {text} returned no row of the run, but {other:?}")),
     }
+    let reply = connection.ask(&strict_get(&text), &mut |_| {}).map_err(|lost| lost.name())?;
+    let strict = !matches!(reply, Reply::ServerError(_));
     let broadcast = target.open(TrackingMode::Broadcast, &schema.collection, timeout);
-    Ok(ProbedRedis { origin, target: Arc::new(target.clone()), no_broadcast: broadcast.err() })
+    let target = Arc::new(target.clone());
+    Ok(ProbedRedis { origin, target, strict, no_broadcast: broadcast.err() })
 }
 
 /// A client with its near cache.
 struct CopyClient {
     origin: Origin,
+    strict: bool,
     client: NearClient,
     back_off: BackOff,
     /// Time until which it is not used, after a failure.
@@ -120,6 +128,7 @@ impl CopyReader {
         let Common { ledger, shared, losses, schema, batch_ids_max } = common;
         let own = |probed: &ProbedRedis, mode| CopyClient {
             origin: probed.origin,
+            strict: probed.strict,
             client: NearClient::new(Arc::clone(&probed.target), mode, &schema.collection, timeout),
             back_off: BackOff::new(),
             rests_until: None,
@@ -190,7 +199,9 @@ impl CopyReader {
             return self.ask(at, &["PING"]).map(|_| ());
         }
         let Some(seen) = own.client.copy(&text).cloned() else {
-            return self.read(at, Form::RedisGet, &[key]);
+            let is_strict = own.strict && self.random.percent(STRICT);
+            let requirement = if is_strict { Requirement::Strict } else { Requirement::Any };
+            return self.read(at, Form::RedisGet, requirement, &[key]);
         };
         if !own.client.may_use(sent_ns) {
             return self.ask(at, &["PING"]).map(|_| std::thread::sleep(COPY_PAUSE));
@@ -221,13 +232,13 @@ impl CopyReader {
 
     fn copy(&self, at: usize, key: u32, seen: Claim, sent_ns: Ns) -> Observation {
         let times = RequestTimes { sent_ns, received_ns: Nanos::now().0 };
-        self.observe(at, Form::Copy, key, seen, times)
+        self.observe(at, (Form::Copy, Requirement::Any), key, seen, times)
     }
 
     fn observe(
         &self,
         at: usize,
-        form: Form,
+        (form, requirement): (Form, Requirement),
         key: u32,
         seen: Claim,
         RequestTimes { sent_ns, received_ns }: RequestTimes,
@@ -239,7 +250,7 @@ impl CopyReader {
             sent_ns,
             received_ns,
             form,
-            requirement: Requirement::Any,
+            requirement,
             seen,
             outcome: Outcome::None,
             age_s: None,
@@ -254,10 +265,19 @@ impl CopyReader {
     }
 
     /// Reads keys from the instance, and keeps what it replies.
-    fn read(&mut self, at: usize, form: Form, keys: &[u32]) -> Result<(), RequestError> {
+    fn read(
+        &mut self,
+        at: usize,
+        form: Form,
+        requirement: Requirement,
+        keys: &[u32],
+    ) -> Result<(), RequestError> {
         let texts: Vec<String> = keys.iter().map(|key| redis_key(&self.schema, *key)).collect();
         let name = if form == Form::RedisMget { "MGET" } else { "GET" };
-        let arguments: Vec<&str> = [name].into_iter().chain(texts.iter().map(|t| &**t)).collect();
+        let arguments: Vec<&str> = match (requirement, texts.as_slice()) {
+            (Requirement::Strict, [text]) => strict_get(text).to_vec(),
+            _ => [name].into_iter().chain(texts.iter().map(|text| &**text)).collect(),
+        };
         let Replied { reply, sent_ns, received_ns } = self.ask(at, &arguments)?;
         let replies = match (form, reply) {
             (Form::RedisMget, Reply::Array(replies)) if replies.len() == keys.len() => replies,
@@ -271,7 +291,7 @@ impl CopyReader {
             });
             self.clients[at].client.keep(text, *key, &seen);
             let times = RequestTimes { sent_ns, received_ns };
-            observations.push(self.observe(at, form, *key, seen, times));
+            observations.push(self.observe(at, (form, requirement), *key, seen, times));
         }
         self.ledger.submit(self.id, observations);
         Ok(())
@@ -282,7 +302,7 @@ impl CopyReader {
         let mut keys: Vec<u32> = (0..count).map(|_| self.choose_key(at)).collect();
         keys.sort_unstable();
         keys.dedup();
-        self.read(at, Form::RedisMget, &keys)
+        self.read(at, Form::RedisMget, Requirement::Any, &keys)
     }
 
     /// Submits all copies of one near cache.
@@ -324,6 +344,11 @@ impl CopyReader {
         };
         chosen.unwrap_or_else(|| 1 + self.zipf.pick(&mut self.random))
     }
+}
+
+/// Returns the strict read of a key.
+fn strict_get(key: &str) -> [&str; 4] {
+    ["HOTROW.GET", key, "MINPOS", "now"]
 }
 
 fn redis_key(schema: &RecordSchema, key: u32) -> String {

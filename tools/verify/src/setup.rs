@@ -196,8 +196,11 @@ pub(crate) fn redis_targets(
     // A plan has at most as many as instances.
     let numbered = plan.redis.iter().enumerate().map(|(at, target)| (at as u16, target));
     let probed = numbered.map(|(at, target)| {
-        copy_reader::probe(Origin::Instance(at), target, schema, FIRST_KEY, plan.timeout)
-            .map_err(|what| RunError::Target { url: target.url.clone(), what })
+        let origin = Origin::Instance(at);
+        let mut probed = copy_reader::probe(origin, target, schema, FIRST_KEY, plan.timeout)
+            .map_err(|what| RunError::Target { url: target.url.clone(), what })?;
+        probed.strict &= !plan.skip.contains(&Rule::Strict);
+        Ok(probed)
     });
     probed.collect()
 }

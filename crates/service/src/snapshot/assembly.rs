@@ -137,11 +137,12 @@ impl<'a> Assembly<'a> {
             if places.is_empty() {
                 continue;
             }
-            // A record that was read again after a change is new.
+            // A record that was read again after a change is new. A strict snapshot stays strict: a
+            // standby may show a commit that the next strict answer would lack.
             let is_forced = part.view.sight.as_sight().hides_existence();
-            let mode = match round {
+            let mode = match (round, self.demand.mode) {
                 _ if is_forced => ReadMode::Revalidate,
-                0 => self.demand.mode,
+                (0, mode) | (_, mode @ ReadMode::Strict(_)) => mode,
                 _ => ReadMode::Normal,
             };
             let demand = (self.demand.deadline, self.request);

@@ -14,7 +14,7 @@ use hotrow_testkit::harness::{Config, Server};
 /// Time limit beyond the requested duration.
 const BEYOND: Duration = Duration::from_secs(60);
 /// Every rule that applies in a run with all capabilities.
-pub(crate) const ALL_RULES: [&str; 9] = [
+pub(crate) const ALL_RULES: [&str; 10] = [
     "committed",
     "monotonic",
     "fresh",
@@ -23,12 +23,13 @@ pub(crate) const ALL_RULES: [&str; 9] = [
     "session",
     "own_write",
     "strict",
+    "snapshot",
     "purged",
 ];
-/// Rules that the service cannot keep yet.
-const SKIPPED: [&str; 2] = ["--skip", "snapshot"];
 /// The collection, and its table.
 pub(crate) const NAME: &str = "verified";
+/// Another collection of the table.
+pub(crate) const OTHER: &str = "verified_too";
 
 /// Enables all capabilities of the collection.
 pub(crate) fn with_all_capabilities(config: Config) -> Config {
@@ -36,6 +37,8 @@ pub(crate) fn with_all_capabilities(config: Config) -> Config {
         .collection(NAME)
         .set(&format!("collections.{NAME}.allow_no_cache"), "true")
         .set(&format!("collections.{NAME}.allow_min_position"), "true")
+        // The same rows once more, for snapshots of two collections.
+        .set(&format!("collections.{OTHER}.table"), &format!("\"{NAME}\""))
         .set("cache.capacity", "\"1MiB\"")
         // The bound that the checker applies, and waits for.
         .set("cache.max_staleness", "\"1s\"")
@@ -76,11 +79,6 @@ pub(crate) const MODEST: [&str; 2] = ["--read-rate", "1500"];
 impl Checker {
     /// Starts `hotrow verify` with this configuration and further arguments.
     pub(crate) fn start(config: &Config, arguments: &[&str]) -> Self {
-        Self::of_all_rules(config, &[arguments, &SKIPPED].concat())
-    }
-
-    /// The same, without rules that the service cannot keep yet.
-    pub(crate) fn of_all_rules(config: &Config, arguments: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let file = folder.path().join("hotrow.toml");
         std::fs::write(&file, config.text()).expect("write the configuration");

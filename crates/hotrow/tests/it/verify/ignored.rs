@@ -42,7 +42,7 @@ fn find(skipped: &str) -> (String, String) {
     let url = format!("http://{}", ignoring.address);
     let duration = format!("{}s", FOUND_WITHIN.as_secs());
     let more = [duration.as_str(), "--url", &url, "--skip", skipped];
-    let checker = Checker::of_all_rules(&config, &[&ARGUMENTS[..], &more].concat());
+    let checker = Checker::start(&config, &[&ARGUMENTS[..], &more].concat());
     checker.ended(FOUND_WITHIN).assert_violated()
 }
 
@@ -69,7 +69,7 @@ fn refusals_are_reported_and_are_no_result() {
     let url = format!("http://{}", refusing.address);
     let run = |more: &[&str]| {
         let own = [&ARGUMENTS[1..], &["1s", "--url", &url], more].concat();
-        Checker::of_all_rules(&config, &own).ended(Duration::from_secs(1))
+        Checker::start(&config, &own).ended(Duration::from_secs(1))
     };
     let report = run(&["--json"]).report();
     assert_eq!((&report["verdict"], &report["problems"]), (&json!("inconclusive"), &json!([])));

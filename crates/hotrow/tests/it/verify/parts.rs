@@ -137,7 +137,10 @@ fn found(condition: &str, set: &str) -> (String, String) {
 #[test]
 fn values_of_changed_rows_that_are_not_delivered_are_missed() {
     let (rule, counterexample) = found(r#"NEW.tbl = '"verified"("handle")'"#, "'nothing'");
-    assert!(["fresh", "session", "own_write", "strict"].contains(&rule.as_str()), "{rule}");
+    assert!(
+        ["fresh", "session", "own_write", "strict", "snapshot"].contains(&rule.as_str()),
+        "{rule}"
+    );
     assert!(counterexample.contains("key handle k"), "{counterexample}");
 }
 
@@ -147,7 +150,8 @@ fn former_parents_that_are_not_delivered_are_missed() {
     let left = r#"NEW.tbl = '"verified_parts"("parent")'
         AND NOT EXISTS (SELECT 1 FROM verified_parts WHERE parent = NEW.k1)"#;
     let (rule, _) = found(left, "0");
-    let too_old = ["monotonic", "fresh", "age", "session", "own_write", "strict", "purged"];
+    let too_old =
+        ["monotonic", "fresh", "age", "session", "own_write", "strict", "snapshot", "purged"];
     assert!(too_old.contains(&rule.as_str()), "{rule}");
 }
 

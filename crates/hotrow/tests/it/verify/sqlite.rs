@@ -50,7 +50,17 @@ fn a_sound_service_passes_and_every_rule_applies() {
         .expect("a fifth of the reads near a change, in one of three runs");
     assert_all_rules(&report, &ALL_RULES);
     assert_self_checked(&server);
-    for form in ["get", "conditional", "head", "batch_get", "batch_post"] {
+    for form in [
+        "get",
+        "conditional",
+        "head",
+        "batch_get",
+        "batch_post",
+        "snapshot_get",
+        "snapshot_post",
+        "snapshot_across",
+        "snapshot_other",
+    ] {
         assert!(report["reads"]["forms"][form].as_u64() > Some(0), "{form}: {report:#}");
     }
     assert_eq!(report["feed_losses"][0], 0);

@@ -15,13 +15,14 @@ const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// Rules that an outdated response violates; the first one found is random. Not `committed`,
 /// because every response was correct once; not `no_cache`, because such reads bypass the cache.
 #[cfg(feature = "failpoints")]
-const TOO_OLD: [&str; 9] = [
+const TOO_OLD: [&str; 10] = [
     "monotonic",
     "fresh",
     "age",
     "session",
     "own_write",
     "strict",
+    "snapshot",
     "purged",
     "followed",
     "convergent",
