@@ -422,10 +422,8 @@ mod tests {
             problems(&id, Some(CollectionKind { ty: "view".into(), capped: false }))
                 .contains("is a view")
         );
-        assert!(
-            problems(&id, Some(CollectionKind { ty: "collection".into(), capped: true }))
-                .contains("capped")
-        );
+        let capped = check(&id, Some(&CollectionKind { capped: true, ..plain() }));
+        assert!(capped[0].is_of_feed && capped[0].problem.contains("is capped"), "{capped:?}");
         for key in [&["sku"][..], &["_id", "_id.a"], &["_id."], &["_id.a.b"], &["_id.a"; 5]] {
             assert!(
                 problems(&spec(key, None, &[]), Some(plain())).contains("only their `_id`"),

@@ -314,6 +314,7 @@ pub(crate) async fn table(
     let key = note(keys::columns(&stored_spec, stored, &types));
     let chosen = served(spec, &facts).map_err(|more| findings.extend(more)).ok();
     let key = key.map(|key| {
+        findings.extend(keys::check_generated(&stored_spec, stored, &key));
         findings.extend(match spec.is_alias {
             false => keys::check_identity(&stored_spec, stored, &key),
             true => keys::check_alias(&stored_spec, stored, &key),
@@ -328,6 +329,8 @@ pub(crate) async fn table(
     if let (Some(key), Privileges::Checked) = (&key, privileges) {
         findings.extend(rules::check_privileges(spec, &facts, key, of_record));
     }
+    // Not those of embedded tables, whose rows would be left out.
+    findings.retain(|finding| follow.is_kept_by(finding));
     let parent = key.as_deref().unwrap_or_default();
     let embedded = match embedded::inspect(client, spec, parent, of_record).await? {
         Ok(embedded) => embedded,
@@ -336,7 +339,6 @@ pub(crate) async fn table(
             Vec::new()
         }
     };
-    findings.retain(|finding| follow.is_kept_by(finding));
     let (Some(key), Some(chosen), true) = (key, chosen, findings.is_empty()) else {
         return Ok(Err(findings));
     };

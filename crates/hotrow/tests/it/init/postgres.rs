@@ -40,7 +40,7 @@ const TABLES: &str = r#"
     INSERT INTO "odd.schema"."商品" VALUES (1);
     INSERT INTO "odd.schema".users VALUES (1);
     INSERT INTO bare VALUES ('a', 1); INSERT INTO mute VALUES (1); INSERT INTO fleeting VALUES (1);
-    REFRESH MATERIALIZED VIEW summed;
+    INSERT INTO computed VALUES (1); REFRESH MATERIALIZED VIEW summed;
     ANALYZE;"#;
 
 fn start(settings: &[(&str, &str)], sql: &str) -> (Postgres, String) {
@@ -100,12 +100,13 @@ fn every_table_is_served_or_a_comment_with_its_reason() {
         "/odd_schema_users/1",
         "/lent/1",
     ]);
-    let unfollowed = ["fleeting", "mute", "summed"].map(|name| format!("[collections.{name}]"));
+    let unfollowed =
+        ["fleeting", "mute", "summed", "computed"].map(|name| format!("[collections.{name}]"));
     let offers: Vec<&str> = unfollowed.iter().map(String::as_str).collect();
     let offered = written.with_offers(&[&["[sources."], &offers[..]].concat());
     std::fs::write(written.file(), &offered).expect("written");
     let served = written.serve();
-    for path in ["/fleeting/1", "/mute/1", "/summed/x", "/users/1"] {
+    for path in ["/fleeting/1", "/mute/1", "/summed/x", "/computed/2", "/users/1"] {
         assert_eq!(served.get(path).status, 200, "{path}: {offered}");
     }
     server.batch("INSERT INTO fleeting VALUES (2); UPDATE pairs SET a = 2");
