@@ -242,7 +242,6 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
     };
     out.gauge(
         "hotrow_distinct_ids",
-        "Distinct ids requested on a day (UTC), estimated within 1.6 % (standard error).",
         [
             ([("day", "today")], distinct(day)),
             ([("day", "yesterday")], day.checked_sub(1).map_or(0, distinct)),
@@ -260,11 +259,7 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
             ([("status", status), ("cache", cache)], count)
         })
         .filter(|(_, count)| *count > 0);
-    out.counter(
-        "hotrow_http_requests_total",
-        "Requests answered, by status and by outcome of the cache.",
-        requests,
-    );
+    out.counter("hotrow_http_requests_total", requests);
     let merged = |read: &dyn Fn(&WorkerMetrics) -> Histogram| {
         let mut total = Histogram::default();
         workers.iter().for_each(|w| total.merge(&read(w)));
@@ -272,7 +267,6 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     };
     out.histogram(
         "hotrow_http_request_duration_seconds",
-        "Time from the end of a request's head to its answer, by hit or miss.",
         Scale::LATENCY,
         [
             ([("cache", "hit")], &merged(&|w| w.hit_latency_ns.snapshot())),
@@ -280,48 +274,31 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         ],
     );
     let sent = sum(&|w: &WorkerMetrics| w.bytes_sent.get());
-    out.counter(
-        "hotrow_http_sent_bytes_total",
-        "Bytes taken by clients, heads included.",
-        [([], sent)],
-    );
+    out.counter("hotrow_http_sent_bytes_total", [([], sent)]);
     snapshots::expose(workers, out);
     let refused = LIMITS
         .iter()
         .enumerate()
         .map(|(i, limit)| ([("limit", *limit)], sum(&|w: &WorkerMetrics| w.refused[i].get())));
-    out.counter(
-        "hotrow_http_refused_total",
-        "Requests and connections refused at a limit or as malformed.",
-        refused,
-    );
+    out.counter("hotrow_http_refused_total", refused);
 }
 
 fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
-    out.gauge("hotrow_http_connections", "Connections open.", [([], sum(&WorkerMetrics::open))]);
+    out.gauge("hotrow_http_connections", [([], sum(&WorkerMetrics::open))]);
     let accepted = sum(&|w: &WorkerMetrics| w.accepted.get());
-    out.counter(
-        "hotrow_http_connections_accepted_total",
-        "Connections accepted and served.",
-        [([], accepted)],
-    );
+    out.counter("hotrow_http_connections_accepted_total", [([], accepted)]);
     out.gauge(
         "hotrow_http_send_bytes",
-        "Bytes that the kernel may hold for clients that take nothing at present.",
         [([], KERNEL_BYTES_MAX * sum(&WorkerMetrics::unread_clients))],
     );
     let closed = CLOSE_CAUSES
         .iter()
         .enumerate()
         .map(|(i, (_, cause))| ([("cause", *cause)], sum(&|w: &WorkerMetrics| w.closed[i].get())));
-    out.counter("hotrow_http_connections_closed_total", "Connections ended, by cause.", closed);
+    out.counter("hotrow_http_connections_closed_total", closed);
     let errors = sum(&|w: &WorkerMetrics| w.accept_errors.get());
-    out.counter(
-        "hotrow_http_accept_errors_total",
-        "Failed accepts of connections.",
-        [([], errors)],
-    );
+    out.counter("hotrow_http_accept_errors_total", [([], errors)]);
 }
 
 #[cfg(test)]

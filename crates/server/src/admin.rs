@@ -313,14 +313,9 @@ impl View {
         let panics = self.process.supervisor.panics();
         out.counter(
             "hotrow_thread_panics_total",
-            "Panics caught in background threads, which were restarted.",
             panics.iter().map(|(name, count)| ([("thread", name.as_str())], *count)),
         );
         let dropped = self.process.log_dropped_total.load(Ordering::Relaxed);
-        out.counter(
-            "hotrow_log_dropped_total",
-            "Log lines that could not be written.",
-            [([], dropped)],
-        );
+        out.counter("hotrow_log_dropped_total", [([], dropped)]);
     }
 }

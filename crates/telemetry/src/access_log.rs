@@ -138,15 +138,10 @@ impl AccessLog {
     /// Writes the metrics.
     pub fn expose(&self, out: &mut Exposition) {
         let written = self.written.load(Ordering::Relaxed);
-        out.counter(
-            "hotrow_access_log_lines_total",
-            "Lines of the access log that were written.",
-            [([], written)],
-        );
+        out.counter("hotrow_access_log_lines_total", [([], written)]);
         let dropped = DROPPED.iter().zip(&self.dropped);
         out.counter(
             "hotrow_access_log_dropped_total",
-            "Lines of the access log that were lost.",
             dropped.map(|((_, cause), count)| ([("cause", *cause)], count.load(Ordering::Relaxed))),
         );
     }

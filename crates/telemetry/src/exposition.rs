@@ -9,9 +9,28 @@
 //! `hotrow_pressure` is a source of pressure. [Alerts and a
 //! dashboard](production.md#watching-it).
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use hotrow_measure::histogram::Histogram;
+
+/// Texts of HELP by the names of families: the reference's rows without their links.
+static MEANINGS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
+    let rows = include_str!("../../../docs/reference/metrics.md").lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once('`')?;
+        let (_, meaning) = rest.strip_suffix(" |")?.split_once("| ")?;
+        let mut text = String::new();
+        let mut rest = meaning;
+        while let Some((before, after)) = rest.split_once("](") {
+            let (before, shown) = before.rsplit_once('[')?;
+            text.extend([before, shown]);
+            rest = after.split_once(')')?.1;
+        }
+        Some((name, (text + rest).replace("**", "")))
+    });
+    rows.collect()
+});
 
 /// Names and values of the labels of one sample.
 pub type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
@@ -93,11 +112,10 @@ impl Exposition {
     pub fn counter<'a, const N: usize, V: Into<Number>>(
         &mut self,
         name: &str,
-        help: &str,
         samples: impl IntoIterator<Item = (Labels<'a, N>, V)>,
     ) {
         debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
-        self.family(name, help, "counter");
+        self.family(name, "counter");
         for (labels, value) in samples {
             self.sample(name, &labels, None, value.into());
         }
@@ -107,11 +125,10 @@ impl Exposition {
     pub fn gauge<'a, const N: usize, V: Into<Number>>(
         &mut self,
         name: &str,
-        help: &str,
         samples: impl IntoIterator<Item = (Labels<'a, N>, V)>,
     ) {
         debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
-        self.family(name, help, "gauge");
+        self.family(name, "gauge");
         for (labels, value) in samples {
             self.sample(name, &labels, None, value.into());
         }
@@ -122,11 +139,10 @@ impl Exposition {
     pub fn histogram<'a>(
         &mut self,
         name: &str,
-        help: &str,
         scale: Scale,
         samples: impl IntoIterator<Item = (Labels<'a, 1>, &'a Histogram)>,
     ) {
-        self.family(name, help, "histogram");
+        self.family(name, "histogram");
         let bucket = format!("{name}_bucket");
         for (labels, histogram) in samples {
             let labels = &labels;
@@ -151,15 +167,17 @@ impl Exposition {
         self.text
     }
 
-    fn family(&mut self, name: &str, help: &str, kind: &str) {
+    fn family(&mut self, name: &str, kind: &str) {
         debug_assert!(
             !self.families.iter().any(|known| known == name),
             "{name}: a family is written once"
         );
         self.families.push(name.to_owned());
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail, here and below.
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        if let Some(help) = MEANINGS.get(name) {
+            let _ = writeln!(self.text, "# HELP {name} {help}");
+        }
+        let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], le: Option<&str>, value: Number) {

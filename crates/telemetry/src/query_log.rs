@@ -150,7 +150,6 @@ impl QueryLog {
         let slow = self.collections.all().zip(&self.slow_total);
         out.counter(
             "hotrow_slow_queries_total",
-            "Queries that took at least source.slow_query.",
             slow.map(|(name, count)| ([("collection", name)], count.load(Ordering::Relaxed))),
         );
     }

@@ -264,25 +264,16 @@ impl Tracer {
             .iter()
             .zip(&self.spans)
             .map(|((_, outcome), count)| ([("outcome", *outcome)], count.load(Ordering::Relaxed)));
-        out.counter("hotrow_trace_spans_total", "Spans by what became of them.", spans);
+        out.counter("hotrow_trace_spans_total", spans);
         let dropped = |reason: DropReason| {
             ([("reason", reason.label())], self.recorder.dropped_total(reason))
         };
-        out.counter(
-            "hotrow_trace_spans_dropped_total",
-            "Spans, and requests that would have been traced, that were not recorded.",
-            DropReason::ALL.map(dropped),
-        );
+        out.counter("hotrow_trace_spans_dropped_total", DropReason::ALL.map(dropped));
         out.counter(
             "hotrow_trace_export_failures_total",
-            "Attempts to send a message of spans that failed.",
             [([], self.failed_attempts.load(Ordering::Relaxed))],
         );
-        out.gauge(
-            "hotrow_trace_queue_bytes",
-            "Bytes of spans that wait to be exported.",
-            [([], self.recorder.queued_bytes() as u64)],
-        );
+        out.gauge("hotrow_trace_queue_bytes", [([], self.recorder.queued_bytes() as u64)]);
     }
 }
 

@@ -66,5 +66,5 @@ impl AccessCounts {
 pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let sum = |i: usize| workers.iter().map(|worker| worker.access.0[i].get()).sum::<u64>();
     let checks = LABELS.iter().enumerate().map(|(i, outcome)| ([("outcome", *outcome)], sum(i)));
-    out.counter("hotrow_access_total", "Requests with [access], by outcome.", checks);
+    out.counter("hotrow_access_total", checks);
 }

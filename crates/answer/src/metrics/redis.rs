@@ -166,11 +166,7 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
             }
         }
     }
-    out.counter(
-        "hotrow_redis_commands_total",
-        "Commands of the Redis protocol answered, by command and outcome.",
-        series,
-    );
+    out.counter("hotrow_redis_commands_total", series);
     let merged = |read: &dyn Fn(&RedisMetrics) -> Histogram| {
         let mut total = Histogram::default();
         workers.iter().for_each(|worker| total.merge(&read(&worker.redis)));
@@ -178,26 +174,19 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     };
     out.histogram(
         "hotrow_redis_command_duration_seconds",
-        "Time from the arrival of a command that reads records to its reply, by hit or miss.",
         Scale::LATENCY,
         [
             ([("cache", "hit")], &merged(&|redis| redis.hit_latency_ns.snapshot())),
             ([("cache", "miss")], &merged(&|redis| redis.miss_latency_ns.snapshot())),
         ],
     );
-    out.gauge(
-        "hotrow_redis_connections",
-        "Connections of the Redis protocol open.",
-        [([], open(workers))],
-    );
+    out.gauge("hotrow_redis_connections", [([], open(workers))]);
     out.counter(
         "hotrow_redis_connections_accepted_total",
-        "Connections of the Redis protocol accepted and served.",
         [([], sum(&|redis: &RedisMetrics| redis.accepted.get()))],
     );
     out.counter(
         "hotrow_redis_protocol_errors_total",
-        "Connections of the Redis protocol ended because their input was no command.",
         [([], sum(&|redis: &RedisMetrics| redis.protocol_errors.get()))],
     );
 }

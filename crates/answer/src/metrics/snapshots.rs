@@ -37,5 +37,5 @@ pub(super) fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let count =
         |way: usize| -> u64 { workers.iter().map(|worker| worker.snapshots.0[way].get()).sum() };
     let samples = WAYS.iter().enumerate().map(|(i, way)| ([("way", *way)], count(i)));
-    out.counter("hotrow_snapshots_total", "Snapshot batches answered, by way.", samples);
+    out.counter("hotrow_snapshots_total", samples);
 }

@@ -13,7 +13,7 @@ pub(crate) fn lint(text: &str) -> HashMap<String, f64> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').expect(line);
-            assert!(!help.is_empty() && help.ends_with('.'), "{line}: help is a sentence");
+            assert!(help.ends_with(['.', ')']), "{line}: help is a sentence");
             helped = name;
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect(line);
@@ -155,14 +155,17 @@ fn a_page_passes_the_lint_and_adds_the_workers_up() {
 }
 
 #[test]
-fn labels_and_help_are_escaped() {
+fn labels_are_escaped_and_help_is_the_references_without_links() {
     let mut page = Exposition::default();
-    page.gauge("hotrow_x", "Two\nlines \\ here.", [([("name", "a\"b\\c\nd,e}")], 1.5)]);
+    page.gauge("hotrow_feed_current", [([("name", "a\"b\\c\nd,e}")], 1.5)]);
+    page.counter("hotrow_config_reloads_total", [([], 1_u64)]);
     let text = page.into_text();
     assert_eq!(
         text,
-        "# HELP hotrow_x Two\\nlines \\\\ here.\n# TYPE hotrow_x \
-         gauge\nhotrow_x{name=\"a\\\"b\\\\c\\nd,e}\"} 1.5\n"
+        "# HELP hotrow_feed_current 1: within `cache.max_staleness`. 0: `when_stale` applies.\n\
+         # TYPE hotrow_feed_current gauge\nhotrow_feed_current{name=\"a\\\"b\\\\c\\nd,e}\"} 1.5\n\
+         # HELP hotrow_config_reloads_total Reloads: `unchanged`, `applied`, `restart_needed`, \
+         `rejected`.\n# TYPE hotrow_config_reloads_total counter\nhotrow_config_reloads_total 1\n"
     );
     lint(&text);
 }
@@ -172,7 +175,6 @@ fn non_finite_values_have_their_form() {
     let mut page = Exposition::default();
     page.gauge(
         "hotrow_x",
-        "A value.",
         [
             ([("of", "a")], f64::INFINITY),
             ([("of", "b")], f64::NEG_INFINITY),

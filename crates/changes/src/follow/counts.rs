@@ -105,54 +105,18 @@ impl Follows {
         let counts = &self.counts;
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let usage = self.usage();
-        out.gauge(
-            "hotrow_followers",
-            "Clients that follow the changes of a collection.",
-            [([], self.followers() as u64)],
-        );
-        out.counter(
-            "hotrow_followers_begun_total",
-            "Followers that were admitted.",
-            [([], get(&counts.begun))],
-        );
+        out.gauge("hotrow_followers", [([], self.followers() as u64)]);
+        out.counter("hotrow_followers_begun_total", [([], get(&counts.begun))]);
         let ended =
             EndCause::ALL.map(|cause| ([("reason", cause.label())], counts.ended_by(cause)));
-        out.counter("hotrow_followers_ended_total", "Followers that ended, by reason.", ended);
-        out.counter(
-            "hotrow_followers_refused_total",
-            "Followers refused because there were too many, of all clients or of one.",
-            [([], get(&counts.refused))],
-        );
-        out.counter(
-            "hotrow_follower_resets_total",
-            "Resets sent to followers, which may have missed changes.",
-            [([], get(&counts.resets))],
-        );
-        out.counter(
-            "hotrow_follower_sent_bytes_total",
-            "Bytes of events handed over for followers.",
-            [([], get(&counts.sent_bytes))],
-        );
-        out.counter(
-            "hotrow_followed_changes_total",
-            "Changes proven visible, and released to followers.",
-            [([], usage.released_total)],
-        );
-        out.gauge(
-            "hotrow_followed_changes_window_bytes",
-            "Bytes of released changes from which followers can be resumed.",
-            [([], usage.window_bytes as u64)],
-        );
-        out.gauge(
-            "hotrow_followed_changes_hidden_bytes",
-            "Bytes of delivered changes that are not proven visible yet.",
-            [([], usage.pending_bytes as u64)],
-        );
-        out.counter(
-            "hotrow_followed_changes_overflows_total",
-            "Times that more changes waited for the proof than fit; followers were reset.",
-            [([], usage.overflows_total)],
-        );
+        out.counter("hotrow_followers_ended_total", ended);
+        out.counter("hotrow_followers_refused_total", [([], get(&counts.refused))]);
+        out.counter("hotrow_follower_resets_total", [([], get(&counts.resets))]);
+        out.counter("hotrow_follower_sent_bytes_total", [([], get(&counts.sent_bytes))]);
+        out.counter("hotrow_followed_changes_total", [([], usage.released_total)]);
+        out.gauge("hotrow_followed_changes_window_bytes", [([], usage.window_bytes as u64)]);
+        out.gauge("hotrow_followed_changes_hidden_bytes", [([], usage.pending_bytes as u64)]);
+        out.counter("hotrow_followed_changes_overflows_total", [([], usage.overflows_total)]);
     }
 
     /// Returns the followers' part of `/status`.

@@ -34,33 +34,26 @@ impl Purger {
     pub fn expose(&self, out: &mut Exposition) {
         self.expose_by(
             out,
-            ("hotrow_purge_requests_total", "Requests to a target of purges, by their outcome."),
+            "hotrow_purge_requests_total",
             ("outcome", ["accepted", "failed"]),
             |target| [get(&target.counts.accepted), get(&target.counts.failed)],
         );
-        self.expose_by(
-            out,
-            ("hotrow_purges_total", "Purges that a target has accepted, by what they purge."),
-            ("kind", ["record", "collection"]),
-            |target| [get(&target.counts.records), get(&target.counts.collections)],
-        );
+        self.expose_by(out, "hotrow_purges_total", ("kind", ["record", "collection"]), |target| {
+            [get(&target.counts.records), get(&target.counts.collections)]
+        });
         let causes = Cause::ALL.iter().zip(&self.causes);
         out.counter(
             "hotrow_purge_collections_total",
-            "Whole collections queued to be purged, by cause.",
             causes.map(|(cause, count)| ([("cause", cause.label())], get(count))),
         );
         let now = clock();
-        self.expose_gauge(out, "hotrow_purge_queue_entries", ENTRIES, |target| {
+        self.expose_gauge(out, "hotrow_purge_queue_entries", |target| {
             target.queue.lock().entries() as u64
         });
-        self.expose_gauge(
-            out,
-            "hotrow_purge_queue_bytes",
-            "Bytes of the records that wait to be purged at a target.",
-            |target| target.queue.lock().bytes() as u64,
-        );
-        self.expose_gauge(out, "hotrow_purge_overdue_seconds", OVERDUE, |target| {
+        self.expose_gauge(out, "hotrow_purge_queue_bytes", |target| {
+            target.queue.lock().bytes() as u64
+        });
+        self.expose_gauge(out, "hotrow_purge_overdue_seconds", |target| {
             target.queue.lock().overdue_by(now).as_secs()
         });
     }
@@ -68,7 +61,7 @@ impl Purger {
     fn expose_by<const N: usize>(
         &self,
         out: &mut Exposition,
-        (name, help): (&str, &str),
+        name: &str,
         (label, values): (&'static str, [&'static str; N]),
         counts: impl Fn(&Target) -> [u64; N],
     ) {
@@ -78,19 +71,13 @@ impl Purger {
                 series.push(([("target", &*target.settings.name), (label, *value)], count));
             }
         }
-        out.counter(name, help, series);
+        out.counter(name, series);
     }
 
-    fn expose_gauge(
-        &self,
-        out: &mut Exposition,
-        name: &str,
-        help: &str,
-        value: impl Fn(&Target) -> u64,
-    ) {
+    fn expose_gauge(&self, out: &mut Exposition, name: &str, value: impl Fn(&Target) -> u64) {
         let targets = self.targets.iter();
         let series = targets.map(|own| ([("target", &*own.settings.name)], value(own)));
-        out.gauge(name, help, series);
+        out.gauge(name, series);
     }
 
     /// Returns the part of `/status` about purges.
@@ -115,7 +102,3 @@ impl Purger {
         serde_json::json!({ "targets": targets })
     }
 }
-
-const ENTRIES: &str =
-    "Records and collections that wait to be purged at a target, for the first or second time.";
-const OVERDUE: &str = "Time for which the oldest purge has waited for a target since it was due.";

@@ -49,34 +49,16 @@ impl Tracking {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         out.gauge(
             "hotrow_redis_tracking_clients",
-            "Connections of the Redis protocol that track what they read.",
             [([], self.clients.load(Ordering::Relaxed) as u64)],
         );
-        out.gauge(
-            "hotrow_redis_tracked_keys",
-            "Keys of which clients that track may hold copies, once for each client and spelling.",
-            [([], get(&counts.keys))],
-        );
-        out.gauge(
-            "hotrow_redis_tracking_bytes",
-            "Bytes of memory for tracked keys.",
-            [([], get(&counts.bytes))],
-        );
-        out.counter(
-            "hotrow_redis_invalidations_total",
-            "Keys sent to clients, which give up their copies.",
-            [([], get(&counts.invalidated))],
-        );
+        out.gauge("hotrow_redis_tracked_keys", [([], get(&counts.keys))]);
+        out.gauge("hotrow_redis_tracking_bytes", [([], get(&counts.bytes))]);
+        out.counter("hotrow_redis_invalidations_total", [([], get(&counts.invalidated))]);
         let gave_up = AllCause::ALL.iter().zip(&counts.gave_up_all);
         out.counter(
             "hotrow_redis_invalidate_alls_total",
-            "Times that a client had to give up all copies, by reason.",
             gave_up.map(|(cause, count)| ([("reason", cause.label())], get(count))),
         );
-        out.counter(
-            "hotrow_redis_tracking_slow_total",
-            "Clients that track and did not take their replies fast enough, and were closed.",
-            [([], get(&counts.slow))],
-        );
+        out.counter("hotrow_redis_tracking_slow_total", [([], get(&counts.slow))]);
     }
 }

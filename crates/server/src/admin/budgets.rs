@@ -19,28 +19,12 @@ impl View {
         let series = |read: fn(&ByteBudget) -> u64| {
             budgets.map(|(name, budget)| ([("budget", name)], read(budget)))
         };
-        out.gauge(
-            "hotrow_budget_used_bytes",
-            "Bytes reserved of a byte budget.",
-            series(ByteBudget::used_bytes),
-        );
-        out.gauge(
-            "hotrow_budget_limit_bytes",
-            "Limit of a byte budget.",
-            series(ByteBudget::limit_bytes),
-        );
+        out.gauge("hotrow_budget_used_bytes", series(ByteBudget::used_bytes));
+        out.gauge("hotrow_budget_limit_bytes", series(ByteBudget::limit_bytes));
         let refused = series(ByteBudget::refused_total);
-        out.counter(
-            "hotrow_budget_refused_total",
-            "Reservations that found no room in a byte budget.",
-            refused,
-        );
+        out.counter("hotrow_budget_refused_total", refused);
         let too_large = self.shared.budgets.too_large_total();
-        out.counter(
-            "hotrow_answers_too_large_total",
-            "Answers refused because they were larger than limits.answer_bytes.",
-            [([], too_large)],
-        );
+        out.counter("hotrow_answers_too_large_total", [([], too_large)]);
     }
 
     /// Returns the section `budgets` of `/status`.

@@ -80,33 +80,19 @@ impl View {
             let ratio = curve.map_or(f64::NAN, |curve| curve.points[at].hit_ratio.value);
             ([("capacity_factor", factor.as_str())], ratio)
         });
-        out.gauge(
-            "hotrow_cache_predicted_hit_ratio",
-            "Hit ratio that a multiple of the capacity would have; NaN while unknown.",
-            predicted,
-        );
+        out.gauge("hotrow_cache_predicted_hit_ratio", predicted);
         out.gauge(
             "hotrow_cache_measured_hit_ratio",
-            "Hit ratio in the window of the predicted ones; NaN while they are unknown.",
             [([], curve.map_or(f64::NAN, |curve| curve.measured))],
         );
-        out.gauge(
-            "hotrow_cache_sampling_ratio",
-            "Share of the keys whose lookups are replayed to predict hit ratios.",
-            [([], published.rate.share())],
-        );
+        out.gauge("hotrow_cache_sampling_ratio", [([], published.rate.share())]);
         out.counter(
             "hotrow_cache_samples_total",
-            "Events of sampled keys, replayed or lost because a queue was full.",
             [
                 ([("result", "replayed")], published.replayed_total),
                 ([("result", "dropped")], published.dropped_total),
             ],
         );
-        out.gauge(
-            "hotrow_cache_simulation_bytes",
-            "Memory of the copies in which they are replayed.",
-            [([], published.memory_bytes)],
-        );
+        out.gauge("hotrow_cache_simulation_bytes", [([], published.memory_bytes)]);
     }
 }

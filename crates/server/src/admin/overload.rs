@@ -34,22 +34,14 @@ impl View {
         self.expose_breakers(now, out);
         let levels = Source::ALL.iter().zip(self.levels());
         let levels = levels.map(|(source, level)| ([("source", source.label())], level as u64));
-        out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", levels);
+        out.gauge("hotrow_pressure", levels);
         let changes = self.level_changes();
-        out.counter(
-            "hotrow_pressure_changes_total",
-            "Changes of the worst of these levels.",
-            [([], changes)],
-        );
+        out.counter("hotrow_pressure_changes_total", [([], changes)]);
         let shed = self.shed().into_iter().map(|(level, kind, priority, n)| {
             let kind = ("kind", kind.label());
             ([("level", level.label()), kind, ("priority", priority.label())], n)
         });
-        out.counter(
-            "hotrow_shed_total",
-            "Requests refused because the process was overloaded.",
-            shed,
-        );
+        out.counter("hotrow_shed_total", shed);
     }
 
     /// Returns the worst level of each source of pressure: that of the database may differ between

@@ -103,22 +103,12 @@ impl View {
         let results = ReloadResult::ALL.iter().zip(state.totals);
         out.counter(
             "hotrow_config_reloads_total",
-            "Reloads of the configuration file, by result.",
             results.map(|(result, count)| ([("result", result.label())], count)),
         );
-        out.gauge(
-            "hotrow_config_hash",
-            "The first 48 bits of the SHA-256 of the configuration file, as a number.",
-            [([], number_of(&state.hash))],
-        );
-        out.gauge(
-            "hotrow_config_last_reload_successful",
-            "0 if the last reload was rejected.",
-            [([], u64::from(!reloads.has_failed()))],
-        );
+        out.gauge("hotrow_config_hash", [([], number_of(&state.hash))]);
+        out.gauge("hotrow_config_last_reload_successful", [([], u64::from(!reloads.has_failed()))]);
         out.gauge(
             "hotrow_config_last_reload_success_timestamp_seconds",
-            "Time of the last reload that was not rejected, or of the start, in Unix time.",
             [([], self.unix_s(state.succeeded_at))],
         );
     }

@@ -88,16 +88,12 @@ use serde_json::{Map, Value, json};
 
 use super::View;
 
-/// Histogram of looks: name, help, values.
-type LookTimes = (&'static str, &'static str, fn(&Looks) -> &SharedHistogram);
+/// Histogram of looks: name, values.
+type LookTimes = (&'static str, fn(&Looks) -> &SharedHistogram);
 
 const LOOK_TIMES: [LookTimes; 2] = [
-    ("hotrow_strict_wait_seconds", "Wait of strict requests for a look.", |looks| &looks.waited_ns),
-    (
-        "hotrow_strict_look_seconds",
-        "Time from a look for strict requests until the feed has passed it.",
-        |looks| &looks.look_ns,
-    ),
+    ("hotrow_strict_wait_seconds", |looks| &looks.waited_ns),
+    ("hotrow_strict_look_seconds", |looks| &looks.look_ns),
 ];
 
 impl View {
@@ -115,23 +111,23 @@ impl View {
     /// Writes a gauge of the sources that have a value, if any has one.
     fn source_gauge<V: Into<Number>>(
         &self,
-        (name, help): (&str, &str),
+        name: &str,
         out: &mut Exposition,
         value: impl Fn(&SourceReads) -> Option<V>,
     ) {
         let samples = self.by_source(value);
         if !samples.is_empty() {
-            out.gauge(name, help, samples);
+            out.gauge(name, samples);
         }
     }
 
     fn source_counter(
         &self,
-        (name, help): (&str, &str),
+        name: &str,
         out: &mut Exposition,
         value: impl Fn(&SourceReads) -> u64,
     ) {
-        out.counter(name, help, self.by_source(|reads| Some(value(reads))));
+        out.counter(name, self.by_source(|reads| Some(value(reads))));
     }
 
     /// Returns samples with another label beside the source.
@@ -150,28 +146,16 @@ impl View {
     pub(super) fn expose_gate(&self, out: &mut Exposition) {
         let views: Vec<_> = self.sources().iter().map(|reads| reads.limiter.view()).collect();
         let view = |reads: &SourceReads| &views[reads.id.index()];
-        self.source_gauge(
-            ("hotrow_query_limit", "Present limit on queries in flight."),
-            out,
-            |reads| Some(view(reads).limit as u64),
-        );
-        self.source_gauge(
-            ("hotrow_query_limit_used", "Queries in flight, of all collections of the source."),
-            out,
-            |reads| Some(view(reads).in_flight as u64),
-        );
-        self.source_counter(
-            (
-                "hotrow_query_limit_probes_total",
-                "Measurements of the latency of queries that run alone.",
-            ),
-            out,
-            |reads| view(reads).probes_total,
-        );
+        self.source_gauge("hotrow_query_limit", out, |reads| Some(view(reads).limit as u64));
+        self.source_gauge("hotrow_query_limit_used", out, |reads| {
+            Some(view(reads).in_flight as u64)
+        });
+        self.source_counter("hotrow_query_limit_probes_total", out, |reads| {
+            view(reads).probes_total
+        });
         let waited = self.sources().iter().zip(&views);
         out.histogram(
             "hotrow_queue_wait_seconds",
-            "Longest wait among the keys of each query.",
             Scale::LATENCY,
             waited.map(|(reads, view)| ([("source", source_name(reads))], &view.waited_ns)),
         );
@@ -181,52 +165,35 @@ impl View {
     pub(super) fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
         let cache = &self.shared.cache;
         let is_followed = |reads: &SourceReads| cache.is_followed(reads.id);
-        self.source_gauge(
-            ("hotrow_feed_followed", "1 when changes are followed, 0 with source.feed = \"none\"."),
-            out,
-            |reads| Some(u64::from(is_followed(reads))),
-        );
-        self.source_gauge(
-            ("hotrow_feed_staleness_seconds", "Time for which a change may have been unnoticed."),
-            out,
-            |reads| is_followed(reads).then(|| cache.staleness(reads.id, now).as_secs_f64()),
-        );
-        self.source_gauge(
-            ("hotrow_feed_current", "1 while the feed is within max_staleness."),
-            out,
-            |reads| is_followed(reads).then(|| u64::from(cache.is_current(reads.id, now))),
-        );
+        self.source_gauge("hotrow_feed_followed", out, |reads| Some(u64::from(is_followed(reads))));
+        self.source_gauge("hotrow_feed_staleness_seconds", out, |reads| {
+            is_followed(reads).then(|| cache.staleness(reads.id, now).as_secs_f64())
+        });
+        self.source_gauge("hotrow_feed_current", out, |reads| {
+            is_followed(reads).then(|| u64::from(cache.is_current(reads.id, now)))
+        });
         self.expose_positions(out);
-        let changes = ("hotrow_feed_changes_total", "Changes delivered.");
+        let changes = "hotrow_feed_changes_total";
         self.source_counter(changes, out, |reads| reads.feed.changes_total());
-        let starts = ("hotrow_feed_starts_total", "Times that the feed started.");
+        let starts = "hotrow_feed_starts_total";
         self.source_counter(starts, out, |reads| reads.feed.starts_total());
-        let reconnects = ("hotrow_feed_reconnects_total", "Starts after the first.");
+        let reconnects = "hotrow_feed_reconnects_total";
         self.source_counter(reconnects, out, |reads| reads.feed.starts_total().saturating_sub(1));
         out.counter(
             "hotrow_feed_gaps_total",
-            "Gaps in the feed, in which changes may have been missed.",
             self.by_source_and("cause", |reads| reads.feed.losses_total().to_vec()),
         );
         out.counter(
             "hotrow_feed_flushes_total",
-            "Collections flushed by the feed.",
             self.by_source_and("cause", |reads| reads.feed.flushes_total().to_vec()),
         );
-        self.source_counter(
-            (
-                "hotrow_feed_epochs_total",
-                "Times that every entry of the source became stale at once.",
-            ),
-            out,
-            |reads| cache.feed_epochs_total(reads.id),
-        );
-        self.source_gauge(
-            ("hotrow_source_reachable", "1 while the source answers."),
-            out,
-            |reads| Some(u64::from(reads.source.health().is_ok())),
-        );
-        let queries = ("hotrow_source_queries_total", "Statements run at the source.");
+        self.source_counter("hotrow_feed_epochs_total", out, |reads| {
+            cache.feed_epochs_total(reads.id)
+        });
+        self.source_gauge("hotrow_source_reachable", out, |reads| {
+            Some(u64::from(reads.source.health().is_ok()))
+        });
+        let queries = "hotrow_source_queries_total";
         self.source_counter(queries, out, |reads| reads.source.queries_total());
         self.expose_looks(out);
         self.expose_standbys(out);
@@ -234,15 +201,12 @@ impl View {
 
     /// Writes the metrics of strict requests.
     fn expose_looks(&self, out: &mut Exposition) {
-        self.source_counter(
-            ("hotrow_strict_looks_total", "Looks at the log's end for strict requests."),
-            out,
-            |reads| reads.looks.sent_total.load(Relaxed),
-        );
-        for (name, help, of) in LOOK_TIMES {
+        let looks = |reads: &SourceReads| reads.looks.sent_total.load(Relaxed);
+        self.source_counter("hotrow_strict_looks_total", out, looks);
+        for (name, of) in LOOK_TIMES {
             let times = self.by_source(|reads| Some(of(&reads.looks).snapshot()));
             let samples = times.iter().map(|(labels, times)| (*labels, times));
-            out.histogram(name, help, Scale::LATENCY, samples);
+            out.histogram(name, Scale::LATENCY, samples);
         }
     }
 
@@ -260,11 +224,7 @@ impl View {
             let samples = positions
                 .iter()
                 .map(|(source, log, at)| ([("source", *source), ("log", log.as_str())], *at));
-            out.gauge(
-                "hotrow_feed_position",
-                "Position in the log up to which changes are applied.",
-                samples,
-            );
+            out.gauge("hotrow_feed_position", samples);
         }
     }
 
@@ -274,28 +234,15 @@ impl View {
             let state = reads.breaker.state(now);
             State::ALL.map(|one| (one.label(), u64::from(one == state))).to_vec()
         };
-        out.gauge(
-            "hotrow_breaker_state",
-            "1 for the present state of the circuit breaker.",
-            self.by_source_and("state", states),
-        );
+        out.gauge("hotrow_breaker_state", self.by_source_and("state", states));
         let entered = |reads: &SourceReads| {
             let entered = State::ALL.into_iter().zip(reads.breaker.transitions_total());
             entered.map(|(state, n)| (state.label(), n)).collect()
         };
-        out.counter(
-            "hotrow_breaker_transitions_total",
-            "Times that the circuit breaker entered a state.",
-            self.by_source_and("state", entered),
-        );
-        self.source_counter(
-            (
-                "hotrow_breaker_refused_keys_total",
-                "Keys not read because the circuit breaker was open.",
-            ),
-            out,
-            |reads| reads.breaker.refused_total(),
-        );
+        out.counter("hotrow_breaker_transitions_total", self.by_source_and("state", entered));
+        self.source_counter("hotrow_breaker_refused_keys_total", out, |reads| {
+            reads.breaker.refused_total()
+        });
     }
 
     /// Returns the section `sources` of `/status`.

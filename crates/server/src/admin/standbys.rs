@@ -23,15 +23,11 @@ impl View {
             views.map(|(source, view)| ([("source", *source), ("standby", &*view.name)], view))
         };
         let reads = views().map(|(labels, view)| (labels, view.reads_total));
-        out.counter("hotrow_standby_reads_total", "Queries that a standby answered.", reads);
+        out.counter("hotrow_standby_reads_total", reads);
         let lag = |view: &StandbyView| view.lag_bytes.map_or(f64::NAN, |lag| lag as f64);
-        out.gauge(
-            "hotrow_standby_lag_bytes",
-            "Log that a standby had not replayed when it was read last; NaN before.",
-            views().map(|(labels, view)| (labels, lag(view))),
-        );
+        out.gauge("hotrow_standby_lag_bytes", views().map(|(labels, view)| (labels, lag(view))));
         let usable = views().map(|(labels, view)| (labels, u64::from(view.trouble.is_none())));
-        out.gauge("hotrow_standby_usable", "0 while a standby is not asked.", usable);
+        out.gauge("hotrow_standby_usable", usable);
         let refusals =
             self.sources().iter().filter(|reads| !reads.source.standbys().is_empty()).flat_map(
                 |reads| {
@@ -40,11 +36,7 @@ impl View {
                     totals.map(|(reason, n)| ([source, ("reason", reason)], n))
                 },
             );
-        out.counter(
-            "hotrow_standby_refusals_total",
-            "Queries sent to the primary because no standby could answer.",
-            refusals,
-        );
+        out.counter("hotrow_standby_refusals_total", refusals);
     }
 }
 

@@ -33,7 +33,7 @@
 //!
 //! Reference `metrics`: Process
 //!
-//! - `hotrow_build_info` (`version`): Always 1.
+//! - `hotrow_build_info` (`version`): Always 1, with the running version.
 //! - `hotrow_thread_panics_total` (`thread`): Panics of background threads, restarted since.
 //!   **Any**: bug.
 //! - `hotrow_log_dropped_total`: Log lines lost: standard error full, blocked or closed.
@@ -54,65 +54,33 @@ use hotrow_telemetry::lookups::LABELS;
 
 use super::View;
 
-/// A field of a collection's counters: name, help, reader.
-type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
+/// A field of a collection's counters: name, reader.
+type Field = (&'static str, fn(&Snapshot) -> u64);
 
 const GAUGES: [Field; 6] = [
-    ("hotrow_cache_entries", "Entries held, those for missing records included.", |s| s.entries),
-    ("hotrow_cache_negative_entries", "Entries for missing records.", |s| s.negative_entries),
-    ("hotrow_cache_bytes", "Bytes accounted to entries: keys, bodies and bookkeeping.", |s| {
-        s.bytes
-    }),
-    ("hotrow_waiting_keys", "Keys waiting for a query.", |s| s.waiting_keys),
-    ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
-    (
-        "hotrow_queue_lifo",
-        "1 while the newest keys are read first because of a standing queue.",
-        |s| s.lifo,
-    ),
+    ("hotrow_cache_entries", |s| s.entries),
+    ("hotrow_cache_negative_entries", |s| s.negative_entries),
+    ("hotrow_cache_bytes", |s| s.bytes),
+    ("hotrow_waiting_keys", |s| s.waiting_keys),
+    ("hotrow_queries_in_flight", |s| s.queries_in_flight),
+    ("hotrow_queue_lifo", |s| s.lifo),
 ];
 
 const COUNTERS: [Field; 14] = [
-    ("hotrow_fills_total", "Reads queued because none of the key was in flight.", |s| {
-        s.fills_total
-    }),
-    ("hotrow_coalesced_total", "Requests that joined a read in flight.", |s| s.coalesced_total),
-    ("hotrow_queries_total", "Queries sent.", |s| s.queries_total),
-    ("hotrow_batch_keys_total", "Keys in the queries sent.", |s| s.batch_keys_total),
-    ("hotrow_failed_keys_total", "Keys whose read failed.", |s| s.failed_keys_total),
-    (
-        "hotrow_fills_discarded_total",
-        "Answers sent but not cached, because a change intervened or was not visible yet.",
-        |s| s.fills_discarded_total,
-    ),
-    (
-        "hotrow_fills_not_admitted_total",
-        "Answers sent but not cached, because only scanning clients requested them.",
-        |s| s.fills_not_admitted_total,
-    ),
-    ("hotrow_fill_retries_total", "Reads repeated because a newer answer had been sent.", |s| {
-        s.fill_retries_total
-    }),
-    ("hotrow_invalidations_total", "Changes reported by the feed.", |s| s.invalidations_total),
-    (
-        "hotrow_hot_refreshes_total",
-        "Hot records queued to be read again because they changed.",
-        |s| s.hot_refreshes_total,
-    ),
-    ("hotrow_flushes_total", "Flushes of the whole collection.", |s| s.flushes_total),
-    (
-        "hotrow_deadline_rejected_total",
-        "Keys refused without a read, because the answer would have missed the deadline.",
-        |s| s.deadline_rejected_total,
-    ),
-    (
-        "hotrow_queue_dropped_total",
-        "Keys refused without a read, because a standing queue served newer ones first.",
-        |s| s.queue_dropped_total,
-    ),
-    ("hotrow_keys_refused_total", "Keys refused because too many were waiting.", |s| {
-        s.refused_total
-    }),
+    ("hotrow_fills_total", |s| s.fills_total),
+    ("hotrow_coalesced_total", |s| s.coalesced_total),
+    ("hotrow_queries_total", |s| s.queries_total),
+    ("hotrow_batch_keys_total", |s| s.batch_keys_total),
+    ("hotrow_failed_keys_total", |s| s.failed_keys_total),
+    ("hotrow_fills_discarded_total", |s| s.fills_discarded_total),
+    ("hotrow_fills_not_admitted_total", |s| s.fills_not_admitted_total),
+    ("hotrow_fill_retries_total", |s| s.fill_retries_total),
+    ("hotrow_invalidations_total", |s| s.invalidations_total),
+    ("hotrow_hot_refreshes_total", |s| s.hot_refreshes_total),
+    ("hotrow_flushes_total", |s| s.flushes_total),
+    ("hotrow_deadline_rejected_total", |s| s.deadline_rejected_total),
+    ("hotrow_queue_dropped_total", |s| s.queue_dropped_total),
+    ("hotrow_keys_refused_total", |s| s.refused_total),
 ];
 
 impl View {
@@ -163,14 +131,9 @@ impl View {
         let compressor = &self.shared.compressor;
         out.counter(
             "hotrow_compressions_total",
-            "Variants of records that requests asked for, by what became of them.",
             compressor.counts().map(|(outcome, count)| ([("outcome", outcome)], count)),
         );
-        out.gauge(
-            "hotrow_compression_queue_bytes",
-            "Bytes of records that wait for compression or are being compressed.",
-            [([], compressor.queued_bytes())],
-        );
+        out.gauge("hotrow_compression_queue_bytes", [([], compressor.queued_bytes())]);
     }
 
     fn expose_certificates(&self, out: &mut Exposition) {
@@ -180,7 +143,6 @@ impl View {
         }
         out.gauge(
             "hotrow_tls_certificate_expiry_timestamp_seconds",
-            "End of the validity of the certificate in force, in Unix time.",
             endpoints.iter().map(|(name, tls)| ([("listener", *name)], tls.expires_unix_s())),
         );
         let results = endpoints.iter().flat_map(|(name, tls)| {
@@ -188,11 +150,7 @@ impl View {
             [("reloaded", reloaded), ("refused", refused)]
                 .map(|(result, count)| ([("listener", *name), ("result", result)], count))
         });
-        out.counter(
-            "hotrow_tls_reloads_total",
-            "Changed certificate files that were taken over or refused.",
-            results,
-        );
+        out.counter("hotrow_tls_reloads_total", results);
     }
 
     fn expose_collections(&self, out: &mut Exposition) {
@@ -203,79 +161,46 @@ impl View {
             let collections = names.iter().zip(&stats);
             collections.map(move |(name, stats)| ([("collection", *name)], read(stats)))
         };
-        GAUGES.iter().for_each(|(name, help, read)| out.gauge(name, help, series(*read)));
-        COUNTERS.iter().for_each(|(name, help, read)| out.counter(name, help, series(*read)));
+        GAUGES.iter().for_each(|(name, read)| out.gauge(name, series(*read)));
+        COUNTERS.iter().for_each(|(name, read)| out.counter(name, series(*read)));
         let lookups = two(&names, &LABELS, "outcome", |i| self.lookups_of(i).to_vec());
-        out.counter("hotrow_lookups_total", "Keys looked up, by outcome.", lookups);
+        out.counter("hotrow_lookups_total", lookups);
         let causes = Removal::ALL.map(Removal::label);
         let evictions = two(&names, &causes, "cause", |i| stats[i].removed.to_vec());
-        out.counter("hotrow_cache_evictions_total", "Entries removed, by cause.", evictions);
+        out.counter("hotrow_cache_evictions_total", evictions);
         let sizes: Vec<String> =
             QUERY_KEYS_BOUNDS.iter().map(u64::to_string).chain(["more".to_owned()]).collect();
         let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
         let merged = two(&names, &sizes, "keys_up_to", |i| stats[i].query_keys.to_vec());
-        out.counter(
-            "hotrow_merged_queries_total",
-            "Queries by number of keys (each counted in one class).",
-            merged,
-        );
+        out.counter("hotrow_merged_queries_total", merged);
     }
 
     fn expose_checks(&self, out: &mut Exposition) {
         let sampling = &self.shared.consistency_check;
         let checks = [
-            (
-                "hotrow_checked_answers_total",
-                "Answers checked against the database.",
-                sampling.checked_total(),
-            ),
-            (
-                "hotrow_inconsistent_answers_total",
-                "Checked answers still served although the database had differed for longer than \
-                 max_staleness.",
-                sampling.inconsistent_total(),
-            ),
+            ("hotrow_checked_answers_total", sampling.checked_total()),
+            ("hotrow_inconsistent_answers_total", sampling.inconsistent_total()),
         ];
-        checks.iter().for_each(|(name, help, value)| out.counter(name, help, [([], *value)]));
+        checks.iter().for_each(|(name, value)| out.counter(name, [([], *value)]));
     }
 
     fn expose_process(&self, out: &mut Exposition) {
         let inflight = &self.shared.admission.inflight;
         let one = |value: u64| [([], value)];
-        out.gauge(
-            "hotrow_requests_waiting",
-            "Requests waiting for the database or the feed.",
-            one(inflight.waiting.get() as u64),
-        );
-        out.gauge(
-            "hotrow_privileged_waiting",
-            "Waiting requests with no-cache or a minimum position.",
-            one(inflight.privileged.get() as u64),
-        );
+        out.gauge("hotrow_requests_waiting", one(inflight.waiting.get() as u64));
+        out.gauge("hotrow_privileged_waiting", one(inflight.privileged.get() as u64));
         let refused = [
             ([("limit", "requests_in_flight")], inflight.waiting.refused()),
             ([("limit", "privileged_waiters")], inflight.privileged.refused()),
         ];
-        out.counter(
-            "hotrow_requests_refused_total",
-            "Requests refused because too many wait.",
-            refused,
-        );
-        out.gauge(
-            "hotrow_cache_capacity_bytes",
-            "Capacity of the cache.",
-            one(self.shared.cache.capacity_bytes()),
-        );
-        out.gauge(
-            "hotrow_build_info",
-            "Running version.",
-            [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)],
-        );
+        out.counter("hotrow_requests_refused_total", refused);
+        out.gauge("hotrow_cache_capacity_bytes", one(self.shared.cache.capacity_bytes()));
+        out.gauge("hotrow_build_info", [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)]);
         if let Some(resident) = resident_bytes() {
-            out.gauge("process_resident_memory_bytes", "Resident memory.", one(resident));
+            out.gauge("process_resident_memory_bytes", one(resident));
         }
         if let Ok(cpu) = cpu_seconds() {
-            out.counter("process_cpu_seconds_total", "User and system time.", [([], cpu)]);
+            out.counter("process_cpu_seconds_total", [([], cpu)]);
         }
     }
 }

@@ -38,14 +38,9 @@ impl View {
 
     pub(super) fn expose_warm_start(&self, out: &mut Exposition) {
         let Some(warm) = &self.shared.warm_start else { return };
-        out.gauge(
-            "hotrow_warm_start_active",
-            "1 while hot records of the last run wait to be read, or are read.",
-            [([], u64::from(!warm.stage().is_over()))],
-        );
+        out.gauge("hotrow_warm_start_active", [([], u64::from(!warm.stage().is_over()))]);
         out.counter(
             "hotrow_warm_start_keys_total",
-            "Keys of the file of hot keys that were read or could not be used.",
             [
                 ([("result", "read")], get(&warm.read_keys)),
                 ([("result", "unusable")], get(&warm.unusable_keys)),
@@ -53,7 +48,6 @@ impl View {
         );
         out.counter(
             "hotrow_hot_keys_files_total",
-            "Files of hot keys that were written or could not be.",
             [
                 ([("result", "written")], get(&warm.files)),
                 ([("result", "failed")], get(&warm.failed_files)),

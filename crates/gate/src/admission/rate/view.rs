@@ -76,25 +76,13 @@ impl RateLimits {
             rules.filter_map(move |rule| Some(([("rule", rule.name.as_str())], read(rule)?)))
         };
         let refused = series(|rule| Some(rule.state.refused.load(Ordering::Relaxed)));
-        out.counter(
-            "hotrow_rate_limited_total",
-            "Requests answered 429, by the rule that refused.",
-            refused,
-        );
+        out.counter("hotrow_rate_limited_total", refused);
         let delayed = series(|rule| Some(rule.state.delayed.load(Ordering::Relaxed)));
-        out.counter("hotrow_rate_delayed_total", "Requests delayed by a leaky bucket.", delayed);
+        out.counter("hotrow_rate_delayed_total", delayed);
         let kept = series(|rule| Some(rule.table()?.counts().kept));
-        out.gauge(
-            "hotrow_rate_keys",
-            "Keys tracked by rules per client, identity or header; used slots are reused.",
-            kept,
-        );
+        out.gauge("hotrow_rate_keys", kept);
         let displaced = series(|rule| Some(rule.table()?.counts().displaced));
-        out.counter(
-            "hotrow_rate_evictions_total",
-            "Keys evicted with a debt, because the table was full.",
-            displaced,
-        );
+        out.counter("hotrow_rate_evictions_total", displaced);
     }
 }
 
