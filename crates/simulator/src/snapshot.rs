@@ -1,5 +1,7 @@
 //! Snapshots: records of several keys, of both collections, at one point of the log. The steps are
-//! those of the server; the decisions are the cache's.
+//! those of the server; the decisions are the cache's, and `judge` has the rules.
+
+mod judge;
 
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::source::SourceId;
 use hotrow_types::version::{Position, Version};
 
-use crate::database::{COLLECTIONS, RowVersion};
+use crate::database::COLLECTIONS;
 use crate::engine::VersionKind;
-use crate::oracle::{Arrival, Broken, rule};
+use crate::oracle::Arrival;
 use crate::queue::{InstanceEvent, RequestEvent, SnapshotEvent};
 use crate::run::StrictMistake;
 use crate::slab::SlabId;
@@ -468,59 +470,5 @@ impl World {
         let Some(request) = instance.snapshots.remove(id) else { return };
         self.counts.snapshot_transactions += 1;
         self.give_snapshot(&request, end);
-    }
-
-    fn give_snapshot(&mut self, request: &SnapshotRequest, point: Position) {
-        if let Err((rule, detail)) = self.judge_snapshot(request, point) {
-            return self.violated(rule, &detail);
-        }
-        self.counts.snapshot_keys += request.rows.len() as u64;
-        for ((arrival, row), taken) in
-            request.arrivals.iter().zip(&request.rows).zip(&request.taken)
-        {
-            let version = taken.map_or(0, |taken| taken.version);
-            if arrival.strict_floor.is_some() {
-                self.raise_strict_floor(*row, version);
-            }
-            self.record((version as u64) << 16 ^ *row as u64);
-        }
-    }
-
-    /// Judges a snapshot: every record is that of its point of the log.
-    fn judge_snapshot(&self, request: &SnapshotRequest, point: Position) -> Result<(), Broken> {
-        if point.incarnation != self.database.incarnation {
-            // Of a database that was replaced.
-            return Ok(());
-        }
-        let describe = || format!("{point:?}: {:?} of {:?}", request.taken, request.rows);
-        if request.floor.is_some_and(|floor| !point.reaches(&floor)) {
-            return Err((rule::SNAPSHOT_EARLY, describe()));
-        }
-        for ((arrival, row), taken) in
-            request.arrivals.iter().zip(&request.rows).zip(&request.taken)
-        {
-            let Some(Taken { version, .. }) = *taken else { continue };
-            let is_before = |own: &RowVersion| match own.place {
-                Some((incarnation, number)) => {
-                    incarnation != point.incarnation || number <= point.at
-                }
-                None => own.after <= point.at,
-            };
-            let expected = self.database.newest(*row, is_before);
-            // What no feed shows has no point.
-            let between = version.min(expected) + 1..=version.max(expected);
-            if between.into_iter().any(|other| self.database.version(*row, other).is_shown) {
-                let detail = format!("row {row}: {version} instead of {expected}, {}", describe());
-                return Err((rule::SNAPSHOT, detail));
-            }
-            let Some(floor) = arrival.strict_floor else { continue };
-            let had_returned = |own: &RowVersion| own.is_shown && own.returned_at < arrival.at;
-            let least = self.database.newest(*row, had_returned).max(floor);
-            if version < least {
-                let detail = format!("row {row}: {version}, {least} is due, {}", describe());
-                return Err((rule::STRICT, detail));
-            }
-        }
-        Ok(())
     }
 }

@@ -20,7 +20,7 @@ const DATA: &[Mistake] = &[
     ),
     ("/products?id=1", "400 Unknown parameter: the parameter \"id\" is unknown; known here: ids"),
     ("/products?ids=1&utm_source=x", "\"utm_source\" is unknown; known here: ids"),
-    ("/prices?ids=1&_=7", "\"_\" is unknown; known here: ids, fields"),
+    ("/prices?ids=1&_=7", "\"_\" is unknown; known here: ids, snapshot, fields"),
     ("/_changes/prices?since=1", "\"since\" is unknown; known here: after, ids"),
 ];
 
