@@ -222,8 +222,7 @@ impl Document<'_> {
     }
 }
 
-/// Returns whether a table can be served by TTL alone: by a key that the catalogue has, and without
-/// the checks of the feed.
+/// Returns whether the feed alone keeps a table from being served by a key that is known.
 fn is_only_unfollowed(table: &DiscoveredTable) -> bool {
     !table.listed.keys.is_empty() && table.findings.iter().all(|finding| finding.is_of_feed)
 }

@@ -103,7 +103,7 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
         return Err(InitError::Role);
     }
     let mut setup = Setup::of(&found);
-    if let Some(administrator) = args.apply.as_ref().filter(|_| setup.has_statements()) {
+    if let Some(administrator) = args.apply.as_ref().filter(|_| !setup.statements.is_empty()) {
         let config = match administrator.is_empty() {
             true => source.clone(),
             false => {

@@ -153,13 +153,9 @@ fn may_have_secret(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else { return true };
     let parameters = rest.split_once('?').map_or("", |(_, parameters)| parameters);
     let names_secret = parameters.to_ascii_lowercase().contains("pass");
-    scheme != "sqlite" && (names_secret || credentials(rest).contains(':'))
-}
-
-/// Returns everything before the last `@`: a password may contain any character.
-fn credentials(rest: &str) -> &str {
-    let rest = rest.trim_start_matches('/');
-    rest.rsplit_once('@').map_or("", |(credentials, _)| credentials)
+    // A password may contain any character.
+    let has_password = rest.rsplit_once('@').is_some_and(|(account, _)| account.contains(':'));
+    scheme != "sqlite" && (names_secret || has_password)
 }
 
 #[cfg(test)]

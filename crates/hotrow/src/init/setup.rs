@@ -14,7 +14,7 @@ use crate::config::SourceConfig;
 pub(super) struct Setup {
     /// Statements, and between them what no statement can do, as comments.
     pub(super) text: String,
-    statements: Vec<String>,
+    pub(super) statements: Vec<String>,
 }
 
 impl Setup {
@@ -47,11 +47,6 @@ impl Setup {
         self.text.push_str(if is_statement { "" } else { comment });
         self.text.push_str(&part);
         self.statements.extend(is_statement.then_some(part));
-    }
-
-    /// Returns whether there is something to run.
-    pub(super) fn has_statements(&self) -> bool {
-        !self.statements.is_empty()
     }
 
     /// Shows the block and runs it as the account of `administrator`, once that is confirmed.

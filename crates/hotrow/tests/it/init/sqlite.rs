@@ -158,7 +158,7 @@ fn a_plain_file_is_named_as_it_is() {
     let from = url(&database);
     let ended = Ended::run(&["init", "--from", &from], RUN_WITHIN);
     assert_eq!(ended.code(), 0, "{ended:?}");
-    assert_has(&ended.output, &[&format!("url = \"{from}\"")]);
+    assert_has(&ended.output, &[&format!("[source]\nurl = \"{from}\"")]);
     assert!(!ended.log.contains("list of processes"), "no secret: {}", ended.log);
     let named = Ended::run(&["init", "--from", &from, "--url-env", "SHOP"], RUN_WITHIN);
     assert_has(&named.output, &["url = \"${SHOP}\""]);
