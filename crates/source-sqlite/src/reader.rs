@@ -245,11 +245,7 @@ impl Reader {
             .iter()
             .map(|(collection, keys)| Query { collection: *collection, keys, budget, queries })
             .collect();
-        let run = match &all[..] {
-            [only] => only.run(plan, prepared),
-            several => snapshot::run(several, plan, prepared),
-        };
-        let (answer, connection) = match run {
+        let (answer, connection) = match snapshot::run(&all, plan, prepared) {
             Ok(answer) => (answer, Condition::Usable),
             Err(e) => {
                 let fits = || all.iter().all(|query| query.fits(plan, prepared));

@@ -298,6 +298,11 @@ impl Standin {
         self.shared.with(|world| world.refuse_connections = refuse);
     }
 
+    /// Keeps old versions from now on, for reads at a cluster time.
+    pub fn keep_versions(&self) {
+        self.shared.with(|world| world.store.keeps_versions = true);
+    }
+
     /// Sets the reported version and wire version (4.2 has 8, 4.4 has 9, 7.0 has 21).
     pub fn pretend(&self, version: &str, wire: i32) {
         self.shared.with(|world| {

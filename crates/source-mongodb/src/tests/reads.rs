@@ -1,5 +1,9 @@
 //! Reads: every type of id, batches, projections, versions.
 
+use std::sync::Arc;
+use std::thread;
+
+use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Version;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -41,6 +45,38 @@ fn every_type_of_id_is_read_and_its_change_has_the_same_key() {
         let keys = engine.keys(|| mongo.delete(name, id.clone()));
         assert_eq!(keys, [engine.key(collection, url)], "{name}");
         assert_eq!(engine.text(collection, url), "-", "{name}");
+    }
+}
+
+#[test]
+fn a_snapshot_of_two_collections_lacks_what_commits_between_its_queries() {
+    let mongo = Arc::new(MongoDatabase::on_standin());
+    mongo.standin().keep_versions();
+    for name in ["as", "bs"] {
+        mongo.insert(name, [doc! { "_id": 1, "v": 0 }]);
+    }
+    let writer = Arc::clone(&mongo);
+    let change = move |collection: CollectionId, _: &[Key]| {
+        if collection == CollectionId(1) {
+            let mongo = Arc::clone(&writer);
+            let write = move || {
+                for name in ["as", "bs"] {
+                    mongo.update(name, 1, doc! { "$inc": { "v": 1 } });
+                }
+            };
+            thread::spawn(write).join().unwrap();
+        }
+    };
+    let hooks = Hooks { before_read: Some(Arc::new(change)), after_read: None };
+    let engine = Engine::launch(config(mongo.url(), &["as", "bs"]), hooks, |_| {});
+    engine.settle();
+    assert_eq!(engine.source.snapshot_refusal(), None);
+    for v in 0..2 {
+        let set = engine.reader.read_snapshot(&["1", "1"]).unwrap();
+        let row = Row::Found(format!(r#"{{"_id":1,"v":{v}}}"#).into_bytes());
+        assert_eq!(set.rows, [row.clone(), row]);
+        let at = set.position.unwrap();
+        assert_eq!(set.version, Version::Span { from: at, to: at }, "all up to it, no more");
     }
 }
 

@@ -3,6 +3,8 @@
 use hotrow_supervisor::Supervisor;
 use mongodb::bson::doc;
 
+use hotrow_source::Source as _;
+
 use super::harness::{config, refusal};
 use super::mongo::MongoDatabase;
 use super::standin::{Failure, Fault, Kind, Standin};
@@ -56,6 +58,17 @@ fn an_old_server_is_refused() {
     mongo.insert("things", [doc! { "_id": 1 }]);
     mongo.standin().pretend("4.2.0", 8);
     has(&refusal(config(mongo.url(), &["things"])), &["MongoDB 4.4"]);
+}
+
+#[test]
+fn snapshots_need_version_5() {
+    let mongo = MongoDatabase::on_standin();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    for (version, wire, has_snapshots) in [("4.4.0", 9, false), ("5.0.0", 13, true)] {
+        mongo.standin().pretend(version, wire);
+        let opened = open(config(mongo.url(), &["things"]), Hooks::default()).unwrap();
+        assert_eq!(opened.source.snapshot_refusal().is_none(), has_snapshots, "{version}");
+    }
 }
 
 #[test]

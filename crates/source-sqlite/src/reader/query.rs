@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_types::key::{CollectionId, Key, KeyPart};
 use hotrow_types::version::{Position, Version};
-use rusqlite::{Connection, Statement, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Statement};
 
 use crate::json::{self, BODY_BYTES_MAX};
 use crate::plan::{LEADING, SIZE_MAX, SIZES, Statements, size_class};
@@ -69,26 +69,15 @@ pub(super) struct Query<'a> {
 }
 
 impl Query<'_> {
-    /// Reads all keys in one snapshot.
-    ///
-    /// # Errors
-    /// Returns errors of the driver. A problem of the collection itself is an answer.
-    pub(super) fn run(&self, plan: &Plan, prepared: &mut Prepared<'_>) -> rusqlite::Result<Answer> {
-        if self.keys.len() <= SIZE_MAX {
-            return self.rows(plan, prepared);
-        }
-        // More keys than one statement can name: several statements in one read transaction see
-        // one snapshot too.
-        let snapshot = Transaction::new_unchecked(prepared.conn, TransactionBehavior::Deferred)?;
-        let answer = self.rows(plan, prepared)?;
-        snapshot.finish()?;
-        Ok(answer)
+    /// Returns whether one statement can name all keys.
+    pub(super) fn is_one_statement(&self) -> bool {
+        self.keys.len() <= SIZE_MAX
     }
 
     /// Reads all keys, in one statement or in a transaction of the caller.
     ///
     /// # Errors
-    /// See [`Self::run`].
+    /// Returns errors of the driver. A problem of the collection itself is an answer.
     pub(super) fn rows(
         &self,
         plan: &Plan,

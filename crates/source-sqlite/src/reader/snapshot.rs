@@ -1,4 +1,4 @@
-//! Read transaction of a snapshot batch: rows of several tables in one snapshot.
+//! One snapshot of several statements: of a batch that one cannot name, or of several tables.
 //!
 //! Each statement reads the end of the change log beside its rows: in one read transaction it is
 //! the same for all, and exactly what they show.
@@ -10,17 +10,22 @@ use crate::queue::Answer;
 use crate::shared::Plan;
 use hotrow_source::{ReadSet, SourceError};
 
-/// Reads the keys of several collections.
+/// Reads the keys of all queries in one snapshot.
 ///
 /// # Errors
-/// As of [`Query::run`].
+/// As of [`Query::rows`].
 pub(super) fn run(
     queries: &[Query<'_>],
     plan: &Plan,
     prepared: &mut Prepared<'_>,
 ) -> rusqlite::Result<Answer> {
-    let snapshot =
-        Transaction::new_unchecked(prepared.connection(), TransactionBehavior::Deferred)?;
+    if let [only] = queries
+        && only.is_one_statement()
+    {
+        return only.rows(plan, prepared);
+    }
+    let connection = prepared.connection();
+    let snapshot = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
     let mut all: Option<ReadSet> = None;
     for query in queries {
         match (query.rows(plan, prepared)?, &mut all) {
@@ -30,6 +35,5 @@ pub(super) fn run(
         }
     }
     snapshot.finish()?;
-    let none = || SourceError::broken("a transaction without keys");
-    Ok(all.ok_or_else(none))
+    Ok(all.ok_or_else(|| SourceError::broken("a transaction without keys")))
 }

@@ -28,6 +28,8 @@ pub struct Store {
     now: u64,
     /// Newest cluster time visible to majority reads; `None`: all.
     visible: Option<u64>,
+    /// Old versions are kept for reads at a cluster time.
+    pub keeps_versions: bool,
     pub token_form: TokenForm,
 }
 
@@ -93,6 +95,7 @@ impl Store {
             pruned_to: 0,
             now: 0,
             visible: None,
+            keeps_versions: false,
             token_form: TokenForm::Mongodb,
         };
         store.tick();
@@ -205,7 +208,7 @@ impl Store {
     pub fn apply(&mut self, effects: Vec<Effect>, one_commit: bool) -> u64 {
         for (index, effect) in effects.into_iter().enumerate() {
             let at = if one_commit && index > 0 { self.now } else { self.tick() };
-            let held = self.visible.is_some();
+            let held = self.visible.is_some() || self.keeps_versions;
             let collection = self.create(&effect.ns, Document::new());
             let uuid = collection.uuid;
             collection.put(&effect.key, at, effect.after.clone(), held);

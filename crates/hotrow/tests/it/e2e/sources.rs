@@ -51,6 +51,12 @@ fn each_collection_is_served_and_followed_from_its_own_database() {
     assert_eq!((price(&server, "/products/7"), price(&server, "/stock/7")), (700.into(), 7.into()));
     assert_eq!(server.get("/tags/1").json()["name"], "a");
     let mut client = server.client();
+    let snapshot = client.post("/_snapshot", r#"{"tags":[1],"products":[7]}"#).json();
+    let collections = &snapshot["collections"];
+    assert_eq!(collections["tags"]["items"]["1"]["name"], "a", "{snapshot}");
+    assert_eq!(collections["products"]["items"]["7"]["price"], 700, "{snapshot}");
+    let refused = client.post("/_snapshot", r#"{"products":[7],"stock":[7]}"#);
+    assert_eq!((refused.status, refused.text().contains("one database")), (400, true));
     for path in ["/products/7", "/stock/7", "/tags/1"] {
         assert_eq!(client.get(path).cache(), "hit", "{path}");
     }

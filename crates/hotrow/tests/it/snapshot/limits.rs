@@ -59,6 +59,23 @@ fn rate_limits_count_all_ids() {
 }
 
 #[test]
+fn an_answer_is_limited_over_all_collections() {
+    let database = with_parts(Database::new());
+    for table in ["parts", "prices"] {
+        database.execute(&format!("UPDATE {table} SET n = printf('%.40000c', 'x')"));
+    }
+    let limit = [("limits.answer_bytes", "\"64KiB\"")];
+    let server = Server::start(&snapshots(Config::new(database.path())).with(&limit));
+    let mut client = server.client();
+    for _ in ["the database", "memory"] {
+        assert_eq!(client.get("/parts?ids=1&snapshot=true").status, 200);
+        assert_eq!(client.post("/_snapshot", r#"{"prices":[1]}"#).status, 200);
+        let both = client.post("/_snapshot", r#"{"parts":[1],"prices":[1]}"#);
+        assert!(both.status != 200 && both.text().contains("answer-too-large"), "{both:?}");
+    }
+}
+
+#[test]
 fn a_command_has_the_records_of_one_point_in_the_order_of_its_keys() {
     let database = with_parts(Database::new());
     database.execute(&change(2));
