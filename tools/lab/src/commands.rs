@@ -124,6 +124,9 @@ pub(crate) enum LabError {
         /// The run's folder.
         folder: PathBuf,
     },
+    /// The vectors of this program cannot be read.
+    #[error("the limiter's vectors: {0}")]
+    Vectors(#[from] serde_json::Error),
     /// The result cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),

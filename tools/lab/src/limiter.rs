@@ -2,7 +2,7 @@
 //! calls ([`bucket`]), and the limits of the server per key.
 //!
 //! A vector is data: a limit, and calls at given times with their expected results. Reading order:
-//! [`Vector`], [`VECTORS`], [`run`] (every call on the real limit), [`cost`] (time per call).
+//! [`Vector`], [`vectors`], [`run`] (every call on the real limit), [`cost`] (time per call).
 
 use std::cell::Cell as Shared;
 use std::hint::black_box;
@@ -15,13 +15,11 @@ use hotrow_admission::rate::value::{Period, Rate, RateError};
 use hotrow_admission::rate::window::FixedWindow;
 use hotrow_admission::rate::{Cell, Decision, Policy};
 use hotrow_measure::clock::Nanos;
+use serde::Deserialize;
 
 use self::bucket::{Clock, SharedBucket, TokenBucket};
 
 mod bucket;
-mod vectors;
-
-pub use vectors::VECTORS;
 
 /// Published time of one wait call, in ns.
 pub const PUBLISHED_CALL_NS: f64 = 175.0;
@@ -31,16 +29,17 @@ const COST_CALLS: u32 = 100_000;
 const COST_ROUNDS: u32 = 5;
 
 /// A limit and its calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Vector {
     /// The limit.
     pub limiter: Limiter,
     /// Calls in order of time.
-    pub calls: &'static [CallAt],
+    pub calls: Vec<CallAt>,
 }
 
 /// A limit under test. Times in ms.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Limiter {
     /// Token bucket with one owner.
     Bucket {
@@ -77,18 +76,19 @@ pub enum Limiter {
 }
 
 /// A call at a time, with the expected result.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct CallAt {
     /// Time since the limit was created, in ms.
     pub at_ms: u64,
     /// The call.
     pub call: Call,
     /// The expected result, as [`run`] formats it.
-    pub expected: &'static str,
+    pub expected: String,
 }
 
 /// A call of a limit. Limits per key know only `Request`; buckets know all others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Call {
     /// Takes tokens and returns the wait.
     Take(u64),
@@ -122,7 +122,7 @@ pub struct Step {
     /// The call, in words.
     pub call: String,
     /// The expected result.
-    pub expected: &'static str,
+    pub expected: String,
     /// The actual result.
     pub actual: String,
 }
@@ -132,6 +132,15 @@ impl Step {
     pub fn is_right(&self) -> bool {
         self.expected == self.actual
     }
+}
+
+/// Returns all vectors. The first two are published with their figures; the others are its rules,
+/// and what goes beyond the original.
+///
+/// # Errors
+/// None, unless the file in this program is none.
+pub fn vectors() -> serde_json::Result<Vec<Vector>> {
+    serde_json::from_str(include_str!("limiter/vectors.json"))
 }
 
 /// Runs vectors on the limits.
@@ -146,7 +155,7 @@ pub fn run(vectors: &[Vector]) -> Result<Vec<Step>, RateError> {
             limiter: vector.limiter.words(),
             at_ms: call.at_ms,
             call: call.call.words(),
-            expected: call.expected,
+            expected: call.expected.clone(),
             actual: limit.call(call.at_ms, call.call),
         }));
     }
@@ -337,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_limits_pass_every_vector() {
-        let steps = run(VECTORS).unwrap();
+        let steps = run(&vectors().unwrap()).unwrap();
         let wrong: Vec<&Step> = steps.iter().filter(|step| !step.is_right()).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
@@ -345,8 +354,12 @@ mod tests {
     #[test]
     fn a_difference_is_found() {
         let limiter = Limiter::Bucket { fill_ms: 250, capacity: 10, quantum: 1, warm_up_ms: 0 };
-        let call = |expected| CallAt { at_ms: 0, call: Call::Take(11), expected };
-        let calls = Box::leak(Box::new([call("0 ms"), call("3000 ms")]));
+        let call = |expected: &str| CallAt {
+            at_ms: 0,
+            call: Call::Take(11),
+            expected: expected.to_owned(),
+        };
+        let calls = vec![call("0 ms"), call("3000 ms")];
         let steps = run(&[Vector { limiter, calls }]).unwrap();
         assert_eq!(steps.iter().map(Step::is_right).collect::<Vec<_>>(), [false, true]);
         assert_eq!(steps[0].actual, "250 ms");

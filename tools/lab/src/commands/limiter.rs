@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hotrow_cli::Exit;
-use hotrow_lab::limiter::{PUBLISHED_CALL_NS, Step, VECTORS, cost, run};
+use hotrow_lab::limiter::{PUBLISHED_CALL_NS, Step, cost, run, vectors};
 use hotrow_report::document::{Block, Cell, CellStyle, Column, Document, Table};
 use hotrow_report::{markdown, text};
 
@@ -17,7 +17,7 @@ pub(crate) struct LimiterArgs {
 }
 
 pub(crate) fn check(args: &LimiterArgs) -> Result<Exit, LabError> {
-    let steps = run(VECTORS)?;
+    let steps = run(&vectors()?)?;
     let document = document(&steps, cost());
     let rendered =
         if args.markdown { markdown::render(&document) } else { text::render(&document) };
@@ -39,7 +39,7 @@ fn document(steps: &[Step], cost_ns: f64) -> Document {
             Cell::plain(if began(at) { step.limiter.as_str() } else { "" }),
             Cell::plain(format!("{} ms", step.at_ms)),
             Cell::plain(step.call.as_str()),
-            Cell::plain(step.expected),
+            Cell::plain(step.expected.as_str()),
             Cell { style, ..Cell::plain(step.actual.as_str()) },
         ]
     };
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_stated_first_and_marked() {
-        let steps = run(VECTORS).unwrap();
+        let steps = run(&vectors().unwrap()).unwrap();
         let fine = text::render(&document(&steps, 42.0));
         assert!(fine.contains(&format!("All {} calls", steps.len())), "{fine}");
         assert!(fine.contains("takes 42 ns"), "{fine}");
