@@ -10,6 +10,7 @@
 //! - `EXISTS key …`: number of keys that have a record; repeated keys count again
 //! - `HOTROW.GET key MINPOS position`: the record, as with [`Hotrow-Min-Position`](consistency.md);
 //!   needs `allow_min_position`, or with `now` `strict`
+//! - `HOTROW.MGET key … SNAPSHOT`: as `MGET`, of [one point of the log](http.md#snapshot-batches)
 //! - `AUTH credential`, `AUTH default credential`: `OK`; an API key or a token (JWT)
 //! - `HELLO [2 or 3] [AUTH default credential] [SETNAME name]`: chooses the version of replies
 //! - `PING [text]`, `ECHO text`, `SELECT 0`, `RESET`, `QUIT`: as in Redis
@@ -41,6 +42,7 @@ pub enum Command {
     Get,
     Hello,
     HotrowGet,
+    HotrowMget,
     Info,
     Mget,
     Multi,
@@ -78,7 +80,7 @@ const SETTING: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
 const ANY: &[&str] = &["loading", "stale", "fast"];
 
 /// All commands, in the order of [`Command`].
-pub const SPECS: [Spec; 21] = [
+pub const SPECS: [Spec; 22] = [
     spec(Command::Auth, "auth", -2, SETTING, "connection", "Sends an API key or a token."),
     spec(Command::Client, "client", -2, ANY, "connection", "Names and describes the connection."),
     spec(Command::Describe, "command", -1, ANY, "server", "Describes the served commands."),
@@ -103,6 +105,17 @@ pub const SPECS: [Spec; 21] = [
             READ,
             "string",
             "Returns a record that is at least as new as a position.",
+        )
+    },
+    Spec {
+        keys: [1, -2, 1],
+        ..spec(
+            Command::HotrowMget,
+            "hotrow.mget",
+            -3,
+            READ,
+            "string",
+            "Returns several records as of one point of the log.",
         )
     },
     spec(Command::Info, "info", -1, ANY, "server", "Returns texts about the server."),
@@ -185,12 +198,20 @@ impl Spec {
         self.keys[0] > 0
     }
 
+    /// Returns the number of keys of a command that names several.
+    pub fn key_count(&self, arguments: Arguments<'_>) -> usize {
+        let options = if self.keys[1] == -2 { 2 } else { 1 };
+        arguments.len().saturating_sub(options)
+    }
+
     /// Returns the keys that a command names; `None`: it names none.
     pub fn keys_of<'a>(&self, arguments: Arguments<'a>) -> Option<impl Iterator<Item = &'a [u8]>> {
         let keys = arguments.from(1);
         match self.keys {
             [0, ..] => None,
             [_, -1, _] => Some(keys.take(usize::MAX)),
+            // The last argument is an option.
+            [_, -2, _] => Some(keys.take(self.key_count(arguments))),
             _ => Some(keys.take(1)),
         }
     }

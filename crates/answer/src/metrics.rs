@@ -8,8 +8,7 @@
 //! - `hotrow_http_request_duration_seconds` (`cache`): Histogram, end of the head to the answer:
 //!   slow `hit`: too few cores; slow `miss`: the database.
 //! - `hotrow_snapshots_total` (`way`): [Snapshot batches](http.md#snapshot-batches) answered:
-//!   `memory`; `awaited` the feed; `reread` changed records; `transaction` of the database. Many
-//!   `transaction`: keys that change all the time.
+//!   `memory`; `awaited` the feed; `reread` changed records; `transaction` of the database.
 //! - `hotrow_http_refused_total` (`limit`): Refused before handling, by limit or `malformed`.
 //! - `hotrow_http_sent_bytes_total`: Bytes taken by clients, heads included.
 //! - `hotrow_distinct_ids` (`day`): Ids `today` and `yesterday` (UTC), within 1.6 %. Above
@@ -56,7 +55,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
-use hotrow_telemetry::exposition::{Exposition, Labels, Scale};
+use hotrow_telemetry::exposition::{Exposition, Scale};
 use hotrow_telemetry::outcome::{CacheOutcome, OUTCOMES};
 
 pub use self::ids::DistinctIds;
@@ -244,9 +243,9 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
     out.gauge(
         "hotrow_distinct_ids",
         "Distinct ids requested on a day (UTC), estimated within 1.6 % (standard error).",
-        &[
-            (&[("day", "today")], distinct(day)),
-            (&[("day", "yesterday")], day.checked_sub(1).map_or(0, distinct)),
+        [
+            ([("day", "today")], distinct(day)),
+            ([("day", "yesterday")], day.checked_sub(1).map_or(0, distinct)),
         ],
     );
 }
@@ -254,20 +253,17 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
 fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
     let statuses = STATUSES.iter().map(|(_, name)| *name).chain(["other"]).enumerate();
-    let series: Vec<_> = statuses
+    let requests = statuses
         .flat_map(|(i, status)| OUTCOMES.map(|(outcome, cache)| (i, status, outcome, cache)))
         .map(|(i, status, outcome, cache)| {
             let count = sum(&|w: &WorkerMetrics| w.requests[i][outcome as usize].get());
             ([("status", status), ("cache", cache)], count)
         })
-        .filter(|(_, count)| *count > 0)
-        .collect();
-    let series: Vec<(Labels<'_>, u64)> =
-        series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        .filter(|(_, count)| *count > 0);
     out.counter(
         "hotrow_http_requests_total",
         "Requests answered, by status and by outcome of the cache.",
-        &series,
+        requests,
     );
     let merged = |read: &dyn Fn(&WorkerMetrics) -> Histogram| {
         let mut total = Histogram::default();
@@ -278,57 +274,53 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "hotrow_http_request_duration_seconds",
         "Time from the end of a request's head to its answer, by hit or miss.",
         Scale::LATENCY,
-        &[
-            (&[("cache", "hit")], &merged(&|w| w.hit_latency_ns.snapshot())),
-            (&[("cache", "miss")], &merged(&|w| w.miss_latency_ns.snapshot())),
+        [
+            ([("cache", "hit")], &merged(&|w| w.hit_latency_ns.snapshot())),
+            ([("cache", "miss")], &merged(&|w| w.miss_latency_ns.snapshot())),
         ],
     );
     let sent = sum(&|w: &WorkerMetrics| w.bytes_sent.get());
     out.counter(
         "hotrow_http_sent_bytes_total",
         "Bytes taken by clients, heads included.",
-        &[(&[], sent)],
+        [([], sent)],
     );
     snapshots::expose(workers, out);
-    let labels = LIMITS.map(|limit| [("limit", limit)]);
-    let refused: Vec<(Labels<'_>, u64)> = labels
+    let refused = LIMITS
         .iter()
         .enumerate()
-        .map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.refused[i].get())))
-        .collect();
+        .map(|(i, limit)| ([("limit", *limit)], sum(&|w: &WorkerMetrics| w.refused[i].get())));
     out.counter(
         "hotrow_http_refused_total",
         "Requests and connections refused at a limit or as malformed.",
-        &refused,
+        refused,
     );
 }
 
 fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
-    out.gauge("hotrow_http_connections", "Connections open.", &[(&[], sum(&WorkerMetrics::open))]);
+    out.gauge("hotrow_http_connections", "Connections open.", [([], sum(&WorkerMetrics::open))]);
     let accepted = sum(&|w: &WorkerMetrics| w.accepted.get());
     out.counter(
         "hotrow_http_connections_accepted_total",
         "Connections accepted and served.",
-        &[(&[], accepted)],
+        [([], accepted)],
     );
     out.gauge(
         "hotrow_http_send_bytes",
         "Bytes that the kernel may hold for clients that take nothing at present.",
-        &[(&[], KERNEL_BYTES_MAX * sum(&WorkerMetrics::unread_clients))],
+        [([], KERNEL_BYTES_MAX * sum(&WorkerMetrics::unread_clients))],
     );
-    let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
-    let closed: Vec<(Labels<'_>, u64)> = labels
+    let closed = CLOSE_CAUSES
         .iter()
         .enumerate()
-        .map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.closed[i].get())))
-        .collect();
-    out.counter("hotrow_http_connections_closed_total", "Connections ended, by cause.", &closed);
+        .map(|(i, (_, cause))| ([("cause", *cause)], sum(&|w: &WorkerMetrics| w.closed[i].get())));
+    out.counter("hotrow_http_connections_closed_total", "Connections ended, by cause.", closed);
     let errors = sum(&|w: &WorkerMetrics| w.accept_errors.get());
     out.counter(
         "hotrow_http_accept_errors_total",
         "Failed accepts of connections.",
-        &[(&[], errors)],
+        [([], errors)],
     );
 }
 

@@ -139,8 +139,8 @@ impl Fence {
             || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
     }
 
-    /// Returns whether `version` may lack a delivered change of `key`, or of any key, that committed
-    /// at or before the point `end` of the log. Changes without a known point count.
+    /// Returns whether `version` may lack a delivered change of `key`, or of any key, up to the
+    /// point `end` of the log. Changes without a known point count.
     pub(crate) fn hides_up_to(&self, key: Option<&Key>, version: &Version, end: u64) -> bool {
         let is_after = |mark: &ChangeId| match mark {
             // The start of the commit record, which lies before the end of the log that it is in.

@@ -16,7 +16,7 @@ use crate::config::{Config, SourceSettings};
 use crate::fence::Fence;
 use crate::flight::{Ask, Flight, Kind, Lease};
 use crate::lookup_error::LookupError;
-use crate::snapshot::Marks;
+use crate::marks::Marks;
 use crate::standbys::Standbys;
 use crate::stats::CollectionStats;
 use hotrow_types::key::Key;

@@ -5,10 +5,10 @@
 //! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
 //! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
 //! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
-//! `min_position` (read your writes), `snapshot` (batches of one point of the log), `standby`
-//! (reads of standbys), [`alias`] (lookup by another unique value), `store` and [`Record`] (the
-//! entries), [`miniature`] (the hit ratio at other capacities). Keys, positions and versions are
-//! those of `hotrow_types`.
+//! `min_position` (read your writes), `snapshot` with `marks` (batches of one point of the log),
+//! `standby` (reads of standbys), [`alias`] (lookup by another unique value), `store` and
+//! [`Record`] (the entries), [`miniature`] (the hit ratio at other capacities). Keys, positions and
+//! versions are those of `hotrow_types`.
 
 pub mod alias;
 mod batch_loader;
@@ -20,6 +20,7 @@ mod fetch_queue;
 pub mod flight;
 mod freshness;
 mod lookup_error;
+mod marks;
 mod min_position;
 pub mod miniature;
 mod record;

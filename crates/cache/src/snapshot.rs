@@ -3,20 +3,15 @@
 //! A record shows its key at some point of the log, and nothing past the position that it carries.
 //! If the feed has applied the log up to that position, and no change of the key has been delivered
 //! since, the record is that of the applied point. So a request registers its keys, takes records,
-//! waits until the feed has passed the largest of their positions, and asks which keys changed
-//! meanwhile. A change, a flush, a gap or a loss marks the keys that it concerns, under the lock of
-//! their collection and before the feed reports its progress. An eviction marks nothing.
+//! waits until the feed has passed the largest of their positions, and asks which keys have changed
+//! (`marks`).
 //!
 //! A record of memory whose position the feed had passed *before* it was taken needs neither the
 //! registration nor the wait: a change would have removed it.
-//!
-//! Registered keys are bounded by `max_batch` times the requests in flight.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
@@ -26,61 +21,6 @@ use crate::config::CollectionPolicy;
 use crate::fetch_queue::FetchQueue;
 use crate::record::{Epoch, Record, RecordParts, Visibility, owned_row};
 use crate::safeguards::Safeguard;
-
-/// Changes of the registered keys of one collection.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    keys: HashMap<Key, Mark, FixedState>,
-    /// Changes of every key.
-    of_all: u64,
-}
-
-/// Changes of one registered key.
-#[derive(Debug, Default)]
-struct Mark {
-    changes: u64,
-    /// Requests that registered it.
-    requests: usize,
-}
-
-impl Marks {
-    pub(crate) fn new(hasher: FixedState) -> Self {
-        Self { keys: HashMap::with_hasher(hasher), of_all: 0 }
-    }
-
-    /// Marks a key, if it is registered.
-    pub(crate) fn changed(&mut self, key: &Key) {
-        if !self.keys.is_empty()
-            && let Some(mark) = self.keys.get_mut(key)
-        {
-            mark.changes += 1;
-        }
-    }
-
-    /// Marks every key.
-    pub(crate) fn all_changed(&mut self) {
-        self.of_all += 1;
-    }
-
-    fn register(&mut self, key: &Key) -> u64 {
-        let mark = self.keys.entry(key.clone()).or_default();
-        mark.requests += 1;
-        mark.changes
-    }
-
-    fn changes(&self, key: &Key) -> u64 {
-        self.keys.get(key).map_or(0, |mark| mark.changes)
-    }
-
-    fn unregister(&mut self, key: &Key) {
-        if let Some(mark) = self.keys.get_mut(key) {
-            mark.requests -= 1;
-            if mark.requests == 0 {
-                self.keys.remove(key);
-            }
-        }
-    }
-}
 
 /// Keys of one collection that a snapshot batch has registered.
 struct Registered {

@@ -93,7 +93,7 @@ pub async fn read_transaction(
         records.push(keys.iter().zip(answers.rows).map(record).collect::<Result<Vec<_>, _>>()?);
     }
     if records.iter().zip(parts).any(|(records, (_, keys))| records.len() < keys.len()) {
-        return Err(HttpError::Unreadable);
+        return Err(failed(ReadFailure::NoRoom));
     }
     Ok(TransactionRead { version: set.version, end, records })
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
+use hotrow_net::tls::unix_s;
 
 use crate::config::auto::Auto;
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
@@ -31,22 +32,16 @@ pub fn check(args: &CheckArgs) -> Result<Exit, ConfigError> {
     let file = args.config.display();
     let offline = config::load_offline(&args.config, &Overrides::default())?;
     let certificates = config::check_files(&offline, &args.config)?;
-    let (checked, exit) = match args.offline {
-        true if Auto::of(&config::read_file(&args.config)?).is_some() => {
-            warn(args, &offline);
-            (
-                "the file is fine; the database has the collections, and was not asked".into(),
-                Exit::Fine,
-            )
-        }
-        true => {
-            warn(args, &offline);
-            (
-                format!("the file is fine; the database was not asked; {}", summary(&offline)),
-                Exit::Fine,
-            )
-        }
-        false => in_database(args)?,
+    let (checked, exit) = if args.offline {
+        warn(args, &offline);
+        let has_collections = Auto::of(&config::read_file(&args.config)?).is_none();
+        let what = match has_collections {
+            true => format!("was not asked; {}", summary(&offline)),
+            false => "has the collections, and was not asked".to_owned(),
+        };
+        (format!("the file is fine; the database {what}"), Exit::Fine)
+    } else {
+        in_database(args)?
     };
     match exit {
         Exit::Fine => print_line(std::io::stdout(), &format!("{file}: {checked}")),
@@ -55,10 +50,8 @@ pub fn check(args: &CheckArgs) -> Result<Exit, ConfigError> {
     for (table, certificates) in certificates {
         let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
         let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
-        print_line(
-            std::io::stdout(),
-            &format!("{file}: {table}: valid until {valid_until}, {days} days{warning}"),
-        );
+        let line = format!("{file}: {table}: valid until {valid_until}, {days} days{warning}");
+        print_line(std::io::stdout(), &line);
     }
     Ok(exit)
 }
@@ -73,10 +66,9 @@ fn in_database(args: &CheckArgs) -> Result<(String, Exit), ConfigError> {
     let resolved = match auto::load(&args.config, &Overrides::default(), None) {
         Ok(loaded) => loaded.resolved,
         Err(AutoError::Config(error)) => return Err(error),
-        Err(AutoError::Catalogue { what, is_unreachable: true, .. }) => {
-            return Ok(unreachable(what));
+        Err(AutoError::Catalogue { what, is_unreachable, .. }) => {
+            return Ok(if is_unreachable { unreachable(what) } else { refused(what) });
         }
-        Err(AutoError::Catalogue { what, .. }) => return Ok(refused(what)),
     };
     warn(args, &resolved);
     let summary = summary(&resolved);
@@ -95,11 +87,6 @@ fn warn(args: &CheckArgs, resolved: &Resolved) {
 
 /// Days before its end at which a certificate should be renewed.
 const EXPIRY_WARNING_DAYS: i64 = 30;
-
-fn unix_s() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
 
 fn summary(resolved: &Resolved) -> String {
     let sources = resolved.server.sources.iter().zip(&resolved.sources);

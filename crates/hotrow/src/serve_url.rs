@@ -64,12 +64,7 @@ pub(crate) fn run(
     let env = |name: &str| std::env::var(name);
     let origin = Origin::read(url, None, &env).map_err(UrlError::Database)?;
     let source = origin.source().map_err(UrlError::Database)?;
-    if origin.is_password_exposed {
-        let text = "hotrow serve: warning: other users of this machine can read the connection \
-                    string in the list of processes; put it into an environment variable and pass \
-                    env:NAME";
-        print_line(std::io::stderr(), text);
-    }
+    origin.warn_of_exposure("serve", "");
     let is_sqlite = matches!(source, SourceConfig::Sqlite(_));
     if args.triggers && !is_sqlite {
         return Err(UrlError::Triggers);
@@ -163,7 +158,7 @@ fn screen(
     text.extend(hint.iter().flat_map(|hint| [hint, "\n"]));
     _ = write!(
         text,
-        "Live page: http://{admin}/\nDescription for clients: http://{admin}/openapi.json\n\
+        "Live page: http://{admin}/\nDescription for clients: http://{admin}/openapi.html\n\
          In a terminal: hotrow top http://{admin}\n\
          To keep it as a file: hotrow init --from {from} --output hotrow.toml"
     );

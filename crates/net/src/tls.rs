@@ -270,7 +270,8 @@ fn server_config(
     Ok(config)
 }
 
-fn unix_s() -> u64 {
+/// Returns the time of the system in seconds since 1970.
+pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -9,6 +9,7 @@ mod index;
 mod paths;
 mod responses;
 mod schema;
+mod snapshot;
 pub mod viewer;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -209,6 +210,8 @@ impl ApiDescription {
             paths::add(&mut paths, collection, fields, &self.facts);
             changes::add(&mut paths, collection, &self.facts);
         }
+        let served = self.collections.served().map(|(_, collection)| collection);
+        snapshot::add(&mut paths, served, &self.facts);
         let mut components = json!({
             "schemas": schemas,
             "headers": responses::headers(),

@@ -8,7 +8,8 @@ use super::responses::{POSITION_PATTERN, Possible, add_problems, refer_to_header
 use super::{Credentials, Facts, schema};
 
 /// Header fields of an answer with data.
-const DATA_HEADERS: [&str; 4] = ["Age", "Cache-Control", "Hotrow-Cache", "Hotrow-Position"];
+pub(super) const DATA_HEADERS: [&str; 4] =
+    ["Age", "Cache-Control", "Hotrow-Cache", "Hotrow-Position"];
 
 /// Adds the paths of a collection or an alias. `fields`: those of its records, where the catalogue
 /// lists them.
@@ -62,6 +63,15 @@ pub(crate) fn add(
         for method in ["get", "head"] {
             operations[method] = batch(method);
             add_parameter(&mut operations[method], ids.clone());
+            if collection.alias.is_none() {
+                let snapshot = json!({
+                    "name": "snapshot",
+                    "in": "query",
+                    "description": "All records at one point of the log.",
+                    "schema": { "const": true },
+                });
+                add_parameter(&mut operations[method], snapshot);
+            }
         }
     }
     paths.insert(format!("/{name}"), operations);
@@ -122,10 +132,14 @@ fn operation(method: &str, collection: &Collection, target: Target, facts: &Fact
         "responses": responses(collection, target, facts),
     });
     if method == "post" {
+        let mut body = schema::body_ids(&collection.schema, facts.max_batch);
+        if collection.alias.is_none() {
+            body["properties"]["snapshot"] = json!({ "const": true });
+        }
         operation["requestBody"] = json!({
             "required": true,
             "content": { "application/json": {
-                "schema": schema::body_ids(&collection.schema, facts.max_batch),
+                "schema": body,
                 "example": schema::example_body(&collection.schema),
             } },
         });
@@ -169,7 +183,7 @@ fn responses(collection: &Collection, target: Target, facts: &Facts) -> Map<Stri
     responses
 }
 
-fn batch(record: &Value) -> Value {
+pub(super) fn batch(record: &Value) -> Value {
     json!({
         "type": "object",
         "required": ["items", "missing"],

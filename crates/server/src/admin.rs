@@ -42,7 +42,7 @@ use hotrow_openapi::{self as openapi, viewer};
 use hotrow_push::Purge;
 use hotrow_service::in_force::{InForce, Snapshot};
 use hotrow_service::shared::{ADMIN_PATHS, Shared};
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use hotrow_telemetry::history::History;
 use hotrow_telemetry::lookups::WorkerLookups;
 use hotrow_types::key::CollectionId;
@@ -311,19 +311,16 @@ impl View {
 
     pub(super) fn expose_threads(&self, out: &mut Exposition) {
         let panics = self.process.supervisor.panics();
-        let labels: Vec<_> = panics.iter().map(|(name, _)| [("thread", name.as_str())]).collect();
-        let series: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(&panics).map(|(labels, (_, count))| (&labels[..], *count)).collect();
         out.counter(
             "hotrow_thread_panics_total",
             "Panics caught in background threads, which were restarted.",
-            &series,
+            panics.iter().map(|(name, count)| ([("thread", name.as_str())], *count)),
         );
         let dropped = self.process.log_dropped_total.load(Ordering::Relaxed);
         out.counter(
             "hotrow_log_dropped_total",
             "Log lines that could not be written.",
-            &[(&[], dropped)],
+            [([], dropped)],
         );
     }
 }

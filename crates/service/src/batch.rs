@@ -37,7 +37,6 @@ pub(crate) use self::list::parse_body;
 
 use crate::position;
 use crate::reads::Reads;
-use crate::snapshot;
 use crate::step::Step;
 
 /// Answers a batch whose ids have passed the limits.
@@ -49,13 +48,6 @@ pub(crate) fn batch(
 ) -> Step {
     let ids = ids_kept.borrow();
     let now = request.times.now;
-    if ids.is_snapshot {
-        if ids.keys.first().is_some_and(|key| key.collection() != id) {
-            return Step::refused(snapshot::of_alias());
-        }
-        let part = snapshot::Part::new(id, ids_kept, request);
-        return snapshot::snapshot(reads, vec![part], snapshot::Form::Batch, request);
-    }
     if precondition::excludes_untagged(request.headers) {
         return Step::refused(HttpError::PreconditionFailed(
             "a batch has no entity tag that If-Match could name",

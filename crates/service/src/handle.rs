@@ -230,6 +230,10 @@ impl Handler {
                 several(&self.reads, target, parsed, &context)
             }
             Ok(Route::BatchPost(target)) => posted(&self.reads, target, body, evaluation, &context),
+            Ok(Route::Snapshot) if query.is_some() && !self.shared.ignores_unknown_parameters => {
+                let detail = "this path has no parameters; its body names collections and ids";
+                Step::refused(HttpError::UnknownParameter(detail.to_owned()))
+            }
             Ok(Route::Snapshot) => {
                 let context = ReadRequest { caller: sender.caller, ..context };
                 snapshot::posted::posted(&self.reads, sender.clone(), body, &evaluation, &context)

@@ -8,6 +8,8 @@
 
 mod answered;
 mod assembly;
+mod body;
+pub(crate) mod part;
 pub(crate) mod posted;
 
 use std::borrow::Borrow;
@@ -32,55 +34,19 @@ use hotrow_types::version::Position;
 use tokio::time::Instant;
 
 pub(crate) use self::answered::Form;
-use self::answered::{Found, answer};
+use self::answered::answer;
 use self::assembly::{Assembly, Demand};
+use self::part::{Found, OF_ALIAS, Part, Taken};
 use crate::admission::request::read_kind;
-use crate::batch::answers::View;
 use crate::position::{self, Deadlines};
 use crate::reads::Reads;
 use crate::step::Step;
 
-/// A record of a snapshot, and where it came from.
-type Taken = (Record, Provenance);
-
-/// The keys of one collection, and what their sender may see of it.
-pub(crate) struct Part {
-    id: CollectionId,
-    ids: Box<dyn Borrow<Ids>>,
-    view: View,
-    required: Result<ReadRequirement, &'static HttpError>,
-}
-
-impl Part {
-    /// Takes the ids of a batch of the request's collection.
-    pub(crate) fn new(
-        id: CollectionId,
-        ids: impl Borrow<Ids> + 'static,
-        request: &ReadRequest<'_>,
-    ) -> Self {
-        Self { id, ids: Box::new(ids), view: View::of(request), required: request.required }
-    }
-
-    fn ids(&self) -> &Ids {
-        (*self.ids).borrow()
-    }
-
-    fn keys(&self) -> &[Key] {
-        &self.ids().keys
-    }
-}
-
 const SEVERAL_SOURCES: &str = "a snapshot batch reads one database, not several";
-const NO_LOG: &str = "this database is served without a change log (source.feed = \"none\"), so it \
-     has no snapshots";
+const NO_LOG: &str = "this database is served without a change log, so it has no snapshots";
 
 fn bad(why: &str) -> HttpError {
     HttpError::BadBatch(why.into())
-}
-
-/// Returns the refusal of a snapshot batch by an alias.
-pub(crate) fn of_alias() -> HttpError {
-    bad("a snapshot batch names records by their keys, not by an alias")
 }
 
 /// Applies the rate limits to each part, and answers.
@@ -115,13 +81,21 @@ fn pay(
     reads.admission.limited(reads, id, ids, request, rest)
 }
 
-/// Answers a snapshot batch that has passed the limits.
-pub(crate) fn snapshot(
+/// Answers a snapshot batch of one collection that has passed the limits.
+pub(crate) fn of_one(
     reads: &Rc<Reads>,
-    parts: Vec<Part>,
-    form: Form,
+    id: CollectionId,
+    ids: impl Borrow<Ids> + 'static,
     request: &ReadRequest<'_>,
 ) -> Step {
+    if ids.borrow().keys.first().is_some_and(|key| key.collection() != id) {
+        return Step::refused(bad(OF_ALIAS));
+    }
+    snapshot(reads, vec![Part::new(id, ids, request)], Form::Batch, request)
+}
+
+/// Answers a snapshot batch that has passed the limits.
+fn snapshot(reads: &Rc<Reads>, parts: Vec<Part>, form: Form, request: &ReadRequest<'_>) -> Step {
     let demanded = check(reads, &parts, request);
     let (source, mode, wanted) = match demanded {
         Ok(demanded) => demanded,
@@ -207,10 +181,10 @@ fn check(
     if parts.iter().any(|part| cache.source_of(part.id) != source) {
         return Err(bad(SEVERAL_SOURCES));
     }
-    if !cache.is_followed(source) {
+    let engine = &reads.fetcher.sources[source.index()].source;
+    if !cache.is_followed(source) || engine.watch() == "none" {
         return Err(bad(NO_LOG));
     }
-    let engine = &reads.fetcher.sources[source.index()].source;
     if let Some(refusal) = engine.snapshot_refusal() {
         return Err(bad(refusal));
     }

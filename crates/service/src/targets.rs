@@ -19,6 +19,7 @@ use crate::alias::by_alias;
 use crate::batch::batch;
 use crate::batch::list::parse_body_in_turns;
 use crate::reads::Reads;
+use crate::snapshot;
 use crate::step::{CONFIGURATION_CHANGED, Evaluation, Pending, ReceivedIds, Step};
 
 /// Answers a request for one record.
@@ -107,6 +108,7 @@ fn limited_batch(
     }
     let ids = parsed.as_ref().map_or(1, |ids| ids.borrow().keys.len());
     reads.admission.limited(reads, id, ids, request, move |reads, request| match parsed {
+        Ok(ids) if ids.borrow().is_snapshot => snapshot::of_one(reads, id, ids, request),
         Ok(ids) => batch(reads, id, ids, request),
         Err(problem) => Step::refused(problem),
     })

@@ -16,9 +16,9 @@
 //! hub. `planted` lists the mistakes that each must find.
 //!
 //! Reading order: `engine` (what engines differ in), `database` (rows, transactions, log), `feed`
-//! and `sink` (changes on their way to the cache), `loader` (queries), `client` and `min_position`
-//! `strict` and `snapshot` (requests), `oracle` (the consistency contract), `fault`, `world` (the scheduler), `settle` (the
-//! end of a run), and [`run`]. Then `direct`, `scenarios` and `planted`.
+//! and `sink` (changes on their way to the cache), `loader` (queries), `client`, `min_position`,
+//! `strict` and `snapshot` (requests), `oracle` (the consistency contract), `fault`, `world` (the
+//! scheduler), `settle` (the end of a run), and [`run`]. Then `direct`, `scenarios` and `planted`.
 
 mod admission;
 mod client;

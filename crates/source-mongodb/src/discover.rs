@@ -16,6 +16,7 @@ use mongodb::error::Error;
 
 use super::config::{Config, Follow};
 use super::error::Finding;
+use super::indexes;
 use super::inspect;
 use super::keys::KeyShape;
 use super::target::Target;
@@ -108,6 +109,7 @@ async fn list(database: &Database, request: &Request) -> Result<(Vec<ListedTable
             let count = database.run_command(doc! { "count": &listed.name }).await?;
             listed.rows = count.get_i32("n").ok().and_then(|count| u64::try_from(count).ok());
             listed.keys = vec![key(&documents)];
+            listed.keys.extend(indexes::unique(database, &listed.name).await);
             listed.columns = columns(&documents);
             listed.sampled = Some(documents.len());
         }
@@ -165,9 +167,10 @@ async fn check(database: &Database, config: &Config, for_feed: &Target) -> Resul
     let greeting = server::greet(database.client()).await?;
     let identity = server::identify(database.client(), &greeting).await?;
     let mut findings: Vec<Finding> = server::check(&greeting).into_iter().collect();
-    let served = inspect::collections(database, &config.server.collections).await?;
+    let (specs, follow) = (&config.server.collections, config.server.follow);
+    let served = inspect::collections(database, specs, follow).await?;
     let served = served.into_iter().map(|served| served.map(|served| served.shape)).collect();
-    if config.server.follow == Follow::Changes {
+    if follow == Follow::Changes {
         findings.extend(match server::check_watched(&greeting) {
             Some(finding) => Some(finding),
             None => check_feed(config, for_feed, &identity, greeting.applied_at).await,

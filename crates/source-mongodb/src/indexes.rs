@@ -35,16 +35,30 @@ pub(crate) async fn find(
     name: &str,
     fields: &[&str],
 ) -> Result<AliasIndex, Error> {
-    let command = doc! { "listIndexes": name, "cursor": { "batchSize": BATCH } };
-    let answer = match database.run_command(command).await {
-        Ok(answer) => answer,
+    match list(database, name).await {
+        Ok(indexes) => Ok(choose(&indexes, fields)),
         Err(e) if error::code(&e) == Some(NAMESPACE_NOT_FOUND) => {
-            return Ok(Err("there is no such collection".into()));
+            Ok(Err("there is no such collection".into()))
         }
-        Err(e) => return Err(e),
-    };
+        Err(e) => Err(e),
+    }
+}
+
+/// Returns the fields of each index that an alias can have, but for that of the `_id`; none if the
+/// indexes cannot be listed.
+pub(crate) async fn unique(database: &Database, name: &str) -> Vec<Vec<String>> {
+    let indexes = list(database, name).await.unwrap_or_default();
+    let keys = indexes.iter().filter_map(|index| index.as_document()?.get_document("key").ok());
+    let fields = keys.map(|key| key.keys().map(String::as_str).collect::<Vec<_>>());
+    let others = fields.filter(|fields| *fields != ["_id"] && choose(&indexes, fields).is_ok());
+    others.map(|fields| fields.into_iter().map(str::to_owned).collect()).collect()
+}
+
+async fn list(database: &Database, name: &str) -> Result<Vec<Bson>, Error> {
+    let command = doc! { "listIndexes": name, "cursor": { "batchSize": BATCH } };
+    let answer = database.run_command(command).await?;
     let batch = answer.get_document("cursor").and_then(|c| c.get_array("firstBatch"));
-    Ok(choose(batch.map(Vec::as_slice).unwrap_or_default(), fields))
+    Ok(batch.cloned().unwrap_or_default())
 }
 
 /// Looks at the indexes of all aliases, within `limit`.

@@ -11,7 +11,7 @@ use super::error::{self, finding};
 use super::json::Fields;
 use super::keys::{self, KeyShape, SampledType};
 use hotrow_source::preflight::{Finding, suggested};
-use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_source::spec::{CollectionConfig, Follow, KeyTypeName};
 
 mod aliases;
 
@@ -65,6 +65,7 @@ impl Served {
 pub(crate) async fn collections(
     database: &Database,
     specs: &[CollectionConfig],
+    follow: Follow,
 ) -> Result<Vec<Result<Served, Vec<Finding>>>, Error> {
     let mut served = Vec::with_capacity(specs.len());
     let collection_kinds = match collection_kinds(database, specs).await {
@@ -91,6 +92,7 @@ pub(crate) async fn collections(
         }
         let kind = collection_kinds.iter().find(|(name, _)| *name == spec.table);
         let mut findings = check(spec, kind.map(|(_, kind)| kind));
+        findings.retain(|finding| follow.is_kept_by(finding));
         if kind.is_none()
             && let Some(finding) = findings.first_mut()
         {
@@ -169,8 +171,16 @@ async fn collection_kinds(
 fn check(spec: &CollectionConfig, kind: Option<&CollectionKind>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = &spec.table;
-    let mut found =
-        |what: String, remedy: String| findings.push(finding(&spec.name, &what, remedy));
+    let finding = |what: String, remedy: String| finding(&spec.name, &what, remedy);
+    if kind.is_some_and(|kind| kind.capped) {
+        let what = format!(
+            "`{name}` is capped, and no change stream reports the documents removed at its end"
+        );
+        let remedy =
+            format!("copy it into an ordinary one: db.{name}.aggregate([{{ $out: \"<name>\" }}])");
+        findings.push(finding(what, remedy).of_feed());
+    }
+    let mut found = |what, remedy| findings.push(finding(what, remedy));
     match kind {
         None => found(
             format!("there is no collection `{name}` in the database"),
@@ -179,12 +189,6 @@ fn check(spec: &CollectionConfig, kind: Option<&CollectionKind>) -> Vec<Finding>
         Some(kind) if kind.ty != "collection" => found(
             format!("`{name}` is a {}, which has no change stream of its own", kind.ty),
             "serve the collection behind it".into(),
-        ),
-        Some(kind) if kind.capped => found(
-            format!(
-                "`{name}` is capped, and no change stream reports the documents removed at its end"
-            ),
-            format!("copy it into an ordinary one: db.{name}.aggregate([{{ $out: \"<name>\" }}])"),
         ),
         Some(_) => {}
     }
@@ -418,10 +422,8 @@ mod tests {
             problems(&id, Some(CollectionKind { ty: "view".into(), capped: false }))
                 .contains("is a view")
         );
-        assert!(
-            problems(&id, Some(CollectionKind { ty: "collection".into(), capped: true }))
-                .contains("capped")
-        );
+        let capped = check(&id, Some(&CollectionKind { capped: true, ..plain() }));
+        assert!(capped[0].is_of_feed && capped[0].problem.contains("is capped"), "{capped:?}");
         for key in [&["sku"][..], &["_id", "_id.a"], &["_id."], &["_id.a.b"], &["_id.a"; 5]] {
             assert!(
                 problems(&spec(key, None, &[]), Some(plain())).contains("only their `_id`"),

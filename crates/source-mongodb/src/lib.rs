@@ -64,7 +64,9 @@ use self::stream::{ChangeStream, Proof, Start, Watched};
 use self::target::{Settings, Target};
 use hotrow_source::background::Background;
 use hotrow_source::database_name::DatabaseName;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight};
+use hotrow_source::{
+    BoxFuture, KeysOfCollection, ReadSet, RowBudget, Source, SourceError, WriterTokens, preflight,
+};
 use hotrow_supervisor::Supervisor;
 
 pub use self::discover::discover;
@@ -89,6 +91,7 @@ mod reader;
 mod server;
 mod session;
 mod shared;
+mod snapshot;
 mod stream;
 mod target;
 
@@ -118,6 +121,8 @@ pub struct MongoSource {
     permits: Semaphore,
     hooks: Hooks,
     name: DatabaseName,
+    /// Of the deployment at the start.
+    wire_version: i32,
     /// Drives the connections.
     _background: Background,
 }
@@ -145,24 +150,11 @@ impl MongoSource {
 
 /// Connects to the deployment and runs all checks. Blocks; it may take the connection time-out and
 /// half a minute more. Without a feed a standalone server is accepted, and answers carry no
-/// positions.
+/// positions. The thread that drives the connections runs under `supervisor`.
 ///
 /// # Errors
 /// Returns all problems in one [`OpenError`].
-pub fn open(config: Config, hooks: Hooks) -> Result<Mongo, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Opens a database as [`open`] does, with the thread that drives the connections under
-/// `supervisor`.
-///
-/// # Errors
-/// Returns all problems in one [`OpenError`].
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Mongo, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mongo, OpenError> {
     let (reader_target, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;
@@ -185,7 +177,7 @@ fn open_source(
     supervisor: &Supervisor,
 ) -> Result<MongoSource, OpenError> {
     let background = Background::start("mongodb", supervisor)?;
-    let (database, identity, served) = {
+    let (database, identity, served, wire_version) = {
         let reader_target = reader_target.clone();
         let feed_target = feed_target.clone();
         let config = Arc::clone(config);
@@ -215,6 +207,7 @@ fn open_source(
         permits: Semaphore::new(config.server.reads_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
         hooks,
         name,
+        wire_version,
         _background: background,
     })
 }
@@ -224,7 +217,7 @@ async fn check(
     config: &Config,
     reader_target: &Target,
     feed_target: &Target,
-) -> Result<(Database, Identity, Vec<Served>), OpenError> {
+) -> Result<(Database, Identity, Vec<Served>, i32), OpenError> {
     let failed = |e: mongodb::error::Error| error::open_error(&e);
     let connections_max = u32::try_from(config.server.reads_in_flight).unwrap_or(u32::MAX).max(1);
     let settings = Settings { connections_max, connect_timeout: config.server.connect_timeout };
@@ -233,22 +226,21 @@ async fn check(
     let identity = server::identify(database.client(), &greeting).await.map_err(failed)?;
     let mut findings: Vec<Finding> = server::check(&greeting).into_iter().collect();
     let mut served = Vec::new();
-    for collection in
-        inspect::collections(&database, &config.server.collections).await.map_err(failed)?
-    {
+    let (specs, follow) = (&config.server.collections, config.server.follow);
+    for collection in inspect::collections(&database, specs, follow).await.map_err(failed)? {
         match collection {
             Ok(collection) => served.push(collection),
             Err(more) => findings.extend(more),
         }
     }
-    if config.server.follow == Follow::Changes {
+    if follow == Follow::Changes {
         match server::check_watched(&greeting) {
             Some(finding) => findings.push(finding),
             None => findings
                 .extend(check_feed(config, feed_target, &identity, greeting.applied_at).await),
         }
     }
-    OpenError::unless_found(findings, (database, identity, served))
+    OpenError::unless_found(findings, (database, identity, served, greeting.wire_version))
 }
 
 /// Remedy for a deployment whose change stream cannot be followed.
@@ -303,7 +295,19 @@ impl Source for MongoSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+        Box::pin(async move { self.read_keys(&[(collection, keys)], false, &rows).await })
+    }
+
+    fn read_snapshot(
+        &self,
+        parts: Vec<KeysOfCollection>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_keys(&parts, true, &rows).await })
+    }
+
+    fn snapshot_refusal(&self) -> Option<&'static str> {
+        (self.wire_version < snapshot::WIRE_VERSION_MIN).then_some(snapshot::TOO_OLD)
     }
 
     fn schemas(&self) -> &[KeySchema] {

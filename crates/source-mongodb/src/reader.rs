@@ -22,7 +22,7 @@ use super::inspect::Served;
 use super::json::{self, JsonError};
 use super::server::DeploymentKind;
 use super::shared::Published;
-use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
+use hotrow_source::{KeysOfCollection, ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
 
 const VALUE_IN_ARRAY: &str = "a document has this value inside an array, which is no value of \
     the field by which it is looked up; store a single value there";
@@ -33,8 +33,8 @@ const ATTEMPTS_MAX: usize = 2;
 impl MongoSource {
     pub(super) async fn read_keys(
         &self,
-        collection: CollectionId,
-        keys: &[Key],
+        parts: &[KeysOfCollection],
+        is_snapshot: bool,
         budget: &RowBudget,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
@@ -44,7 +44,12 @@ impl MongoSource {
             .map_err(|_| SourceError::Unavailable { detail: "the source is closed".into() })?;
         let outage = &self.shared.outage;
         outage.may_log_in(self.read_timeout)?;
-        let answer = self.try_read(collection, keys, budget, deadline).await;
+        let answer = match parts {
+            [(collection, keys)] if !is_snapshot => {
+                self.try_read(*collection, keys, budget, deadline).await
+            }
+            parts => self.try_snapshot(parts, budget, deadline).await,
+        };
         match answer {
             Ok(set) => {
                 outage.connected();
@@ -63,7 +68,7 @@ impl MongoSource {
         }
     }
 
-    fn timed_out(&self) -> SourceError {
+    pub(super) fn timed_out(&self) -> SourceError {
         SourceError::Timeout {
             detail: format!("no answer within {} ms", self.read_timeout.as_millis()),
         }
@@ -76,36 +81,42 @@ impl MongoSource {
         budget: &RowBudget,
         deadline: Instant,
     ) -> Result<ReadSet, Fault> {
-        let served = self.served.get(usize::from(collection.0));
-        let served = served
-            .ok_or_else(|| SourceError::Broken { detail: "there is no such collection".into() })?;
+        let served = self.served(collection)?;
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let deployment = self
-                .shared
-                .deployment()
-                .map_err(|why| SourceError::Unavailable { detail: why.to_string() })?;
+            let deployment = self.deployment()?;
             self.hooks.before_read(collection, keys);
             // Dropping the query closes its connection, which ends the query.
             budget.restart();
             let answer =
-                timeout_at(deadline, self.query(&deployment, served, keys, budget, deadline)).await;
+                timeout_at(deadline, self.query(&deployment, served, keys, budget, deadline, None))
+                    .await;
             self.hooks.after_read(collection, keys);
-            match answer.map_err(|_| self.timed_out())? {
-                Ok(set) => return Ok(set),
-                Err(QueryError::Malformed(e)) => {
-                    return Err(SourceError::Unavailable { detail: e.to_string() }.into());
-                }
-                Err(QueryError::NotUnique(why)) => {
-                    let detail = format!("the alias has no unique index to rely on: {why}");
-                    return Err(SourceError::broken(detail).into());
-                }
-                Err(QueryError::Driver(e)) => match fault(&e, self.read_timeout) {
-                    Fault::Retry(_) if attempt < ATTEMPTS_MAX => {}
-                    fault => return Err(fault),
-                },
+            match answer.map_err(|_| self.timed_out())?.map_err(|e| self.failure(e)) {
+                Err(Fault::Retry(_)) if attempt < ATTEMPTS_MAX => {}
+                ended => return ended,
             }
+        }
+    }
+
+    pub(super) fn deployment(&self) -> Result<Published, SourceError> {
+        self.shared.deployment().map_err(|why| SourceError::unavailable(&*why))
+    }
+
+    pub(super) fn served(&self, collection: CollectionId) -> Result<&Served, SourceError> {
+        let served = self.served.get(usize::from(collection.0));
+        served.ok_or_else(|| SourceError::broken("there is no such collection"))
+    }
+
+    pub(super) fn failure(&self, e: QueryError) -> Fault {
+        match e {
+            QueryError::Malformed(e) => SourceError::unavailable(e.to_string()).into(),
+            QueryError::NotUnique(why) => {
+                let detail = format!("the alias has no unique index to rely on: {why}");
+                SourceError::broken(detail).into()
+            }
+            QueryError::Driver(e) => fault(&e, self.read_timeout),
         }
     }
 
@@ -117,13 +128,15 @@ impl MongoSource {
         }
     }
 
-    async fn query(
+    /// Sends one query. `at`: the cluster time of a snapshot; `None`: all that was delivered.
+    pub(super) async fn query(
         &self,
         deployment: &Published,
         served: &Served,
         keys: &[Key],
         budget: &RowBudget,
         deadline: Instant,
+        at: Option<u64>,
     ) -> Result<ReadSet, QueryError> {
         let mut session = self.database.client().start_session().await?;
         // The floor first, then the signed time without which a server refuses the floor: the time
@@ -135,7 +148,10 @@ impl MongoSource {
         let left = deadline.saturating_duration_since(Instant::now());
         let index = self.index(served)?;
         let query = Query { served, keys, index: index.as_deref() };
-        let command = command(&query, &deployment.identity.kind, floor, left);
+        let mut command = command(&query, &deployment.identity.kind, floor, left);
+        if let Some(at) = at {
+            command.insert("readConcern", snapshot_concern(at));
+        }
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let command = RawDocumentBuf::try_from(&command).map_err(Error::from)?;
         let mut cursor =
@@ -157,7 +173,7 @@ impl MongoSource {
 }
 
 /// Failure of one attempt to read.
-enum QueryError {
+pub(super) enum QueryError {
     Driver(Error),
     Malformed(Malformed),
     /// An alias has lost its unique index.
@@ -227,6 +243,11 @@ fn command(query: &Query<'_>, kind: &DeploymentKind, floor: u64, left: Duration)
         command.insert("readConcern", concern);
     }
     command
+}
+
+fn snapshot_concern(at: u64) -> BsonDocument {
+    let at = mongodb::bson::Timestamp::from(Timestamp::from_at(at));
+    doc! { "level": "snapshot", "atClusterTime": at }
 }
 
 /// Collector for the documents of an answer.

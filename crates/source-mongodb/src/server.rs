@@ -65,6 +65,7 @@ pub(crate) struct Greeting {
     pub(crate) is_primary: bool,
     /// Newest operation that the server has applied, as the number in a position.
     pub(crate) applied_at: Option<u64>,
+    pub(crate) wire_version: i32,
 }
 
 /// Sends a `hello` to the server that reads would use.
@@ -79,6 +80,7 @@ pub(crate) async fn greet(client: &Client) -> Result<Greeting, Error> {
         kind,
         is_primary: hello.get_bool("isWritablePrimary").unwrap_or(false),
         applied_at: operation_time(&hello),
+        wire_version: hello.get_i32("maxWireVersion").unwrap_or_default(),
     })
 }
 

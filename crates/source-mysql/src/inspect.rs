@@ -26,7 +26,7 @@ pub(crate) use self::names::{TableName, account, current_user, quote, text};
 pub(crate) use self::view::View;
 
 use hotrow_source::default_key::{self, DefaultKeys};
-use hotrow_source::field_schema::FieldSchema;
+use hotrow_source::field_schema::{FieldSchema, JsonForm};
 use hotrow_source::preflight::{Finding, listed};
 use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
@@ -89,12 +89,18 @@ pub(crate) struct Served {
     pub(crate) is_tenant: bool,
     /// Declared NOT NULL.
     pub(crate) not_null: bool,
+    /// Values of an ENUM; empty for other types.
+    pub(crate) choices: Vec<String>,
 }
 
 impl Served {
     /// Returns what the catalogue says about the field.
     pub(crate) fn schema(&self) -> FieldSchema {
-        FieldSchema::new(&self.name, self.scalar.form(), !self.not_null)
+        let form = match &self.choices[..] {
+            [] => self.scalar.form(),
+            choices => JsonForm::Choice(choices.to_vec()),
+        };
+        FieldSchema::new(&self.name, form, !self.not_null)
     }
 }
 
@@ -329,9 +335,24 @@ fn served(
         let is_tenant = spec.tenant.is_some() && i == 0;
         let not_null = column.not_null;
         let name = column.name.clone();
-        served.push(Served { name, select, scalar, is_tenant, not_null });
+        let choices = choices(&column.sql_type).unwrap_or_default();
+        served.push(Served { name, select, scalar, is_tenant, not_null, choices });
     }
     if findings.is_empty() { Ok(served) } else { Err(findings) }
+}
+
+/// Returns the values of an ENUM, with the empty text that stands for a refused one. None of other
+/// types, or if the catalogue escapes or replaces a character of a label.
+fn choices(sql_type: &str) -> Option<Vec<String>> {
+    let labels = sql_type.strip_prefix("enum('")?.strip_suffix("')")?;
+    if labels.contains(['\\', '?']) {
+        return None;
+    }
+    // A quote within a label is doubled, and so no end.
+    let labels = labels.replace("''", "\0");
+    let labels = labels.split("','").map(|label| label.replace('\0', "'"));
+    let labels = labels.filter(|label| !label.is_empty());
+    Some(labels.chain(std::iter::once(String::new())).collect())
 }
 
 /// Returns select expression and parser of a column by its type; none for an unknown type.

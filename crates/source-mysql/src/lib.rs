@@ -119,23 +119,11 @@ impl fmt::Debug for MysqlSource {
 }
 
 /// Connects to the database and runs every preflight check. Blocks for at most the connection
-/// timeout of each host and 30 s more.
+/// timeout of each host and 30 s more. The connection thread runs under `supervisor`.
 ///
 /// # Errors
 /// One [`OpenError`] with every problem found.
-pub fn open(config: Config, hooks: Hooks) -> Result<Mysql, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Opens the database like [`open`], with the connection thread under `supervisor`.
-///
-/// # Errors
-/// One [`OpenError`] with every problem found.
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Mysql, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mysql, OpenError> {
     let (readers, feed_target) = preflight::targets(&config.server, Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;
@@ -244,7 +232,7 @@ impl Source for MysqlSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+        Box::pin(async move { self.read_keys(&[(collection, keys)], &rows).await })
     }
 
     fn read_snapshot(
@@ -252,7 +240,7 @@ impl Source for MysqlSource {
         parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_transaction(&parts, &rows).await })
+        Box::pin(async move { self.read_keys(&parts, &rows).await })
     }
 
     fn schemas(&self) -> &[KeySchema] {

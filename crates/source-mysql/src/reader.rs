@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::Version;
 use tokio::time::Instant;
 
@@ -14,13 +14,26 @@ use super::pool::{self, Lease};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::spec::Follow;
-use hotrow_source::{ReadSet, RowBudget, SourceError, preflight};
+use hotrow_source::{KeysOfCollection, ReadSet, RowBudget, SourceError, preflight};
+
+/// Keys of one collection, and the statement that reads them.
+pub(super) struct Part<'a> {
+    /// Place of the collection.
+    index: usize,
+    pub(super) statement: Arc<ReadPlan>,
+    pub(super) schema: &'a KeySchema,
+    pub(super) keys: &'a [Key],
+}
+
+pub(super) fn other_shape() -> Fault {
+    let detail = "the database's answer does not match the table's definition";
+    Fault::Stale(SourceError::broken(detail))
+}
 
 impl MysqlSource {
     pub(super) async fn read_keys(
         &self,
-        collection: CollectionId,
-        keys: &[Key],
+        parts: &[KeysOfCollection],
         budget: &Arc<RowBudget>,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
@@ -37,7 +50,7 @@ impl MysqlSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
+            match self.attempt(lease, &plan, parts, budget, deadline).await {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }
@@ -59,15 +72,17 @@ impl MysqlSource {
         &self,
         lease: Lease,
         plan: &Plan,
-        collection: CollectionId,
-        keys: &[Key],
+        parts: &[KeysOfCollection],
         budget: &Arc<RowBudget>,
         deadline: Instant,
     ) -> Result<ReadSet, AttemptError> {
-        let index = usize::from(collection.0);
-        let (statement, schema) =
+        let mut planned = Vec::with_capacity(parts.len());
+        for (collection, keys) in parts {
+            let index = usize::from(collection.0);
             match (plan.collections.get(index), self.shared.schemas().get(index)) {
-                (Some(Ok(statement)), Some(schema)) => (Arc::clone(statement), schema),
+                (Some(Ok(statement)), Some(schema)) => {
+                    planned.push(Part { index, statement: Arc::clone(statement), schema, keys });
+                }
                 (other, _) => {
                     lease.release();
                     let why = other
@@ -75,50 +90,58 @@ impl MysqlSource {
                         .map_or("there is no such collection", |why| &**why);
                     return Err(AttemptError::Final(SourceError::broken(why)));
                 }
-            };
-        self.hooks.before_read(collection, keys);
+            }
+        }
+        parts.iter().for_each(|(collection, keys)| self.hooks.before_read(*collection, keys));
         let age = lease.age();
+        self.shared.queries.fetch_add(parts.len() as u64, Ordering::Relaxed);
+        let read = match &planned[..] {
+            [part] => self.read_one(lease, plan, part, budget, deadline).await,
+            parts => self.transaction(lease, plan, parts, budget, deadline).await,
+        };
+        parts.iter().for_each(|(collection, keys)| self.hooks.after_read(*collection, keys));
+        match read {
+            Ok(set) => Ok(set),
+            Err(Fault::Gone(e)) => Err(AttemptError::gone(e, age)),
+            Err(Fault::Query(e)) => Err(AttemptError::Final(e)),
+            Err(Fault::Stale(e)) => {
+                // Which of several tables has changed is not known.
+                let mut last = AttemptError::Final(e.clone());
+                for Part { index, statement, .. } in &planned {
+                    last = self.replan(plan, *index, statement, e.clone(), deadline).await;
+                }
+                Err(last)
+            }
+        }
+    }
+
+    async fn read_one(
+        &self,
+        lease: Lease,
+        plan: &Plan,
+        Part { statement, schema, keys, .. }: &Part<'_>,
+        budget: &Arc<RowBudget>,
+        deadline: Instant,
+    ) -> Result<ReadSet, Fault> {
         // Before the query is sent: a later change invalidates the lease in the cache.
         let (form, visible) = match self.follow {
             Follow::Changes | Follow::Hub => statement.form(&plan.recent, keys),
             Follow::Nothing => (Form::Rows, None),
         };
-        self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let (sql, records) = (statement.sql(keys, form), statement.records(form));
-        let outcome = pool::query(lease, sql, records, Arc::clone(budget), deadline).await;
-        self.hooks.after_read(collection, keys);
-        let fault = match outcome {
-            Ok((sets, room)) => match statement
-                .answer(sets, keys, schema, form, plan.identity.incarnation, room)
-                .await
-            {
-                Ok((rows, observed)) => {
-                    if let (Form::SnapshotPoint, Version::Span { from: seen, .. }) =
-                        (form, &observed.version)
-                    {
-                        plan.recent.mark_visible(seen.at);
-                    }
-                    return Ok(ReadSet {
-                        version: visible.map_or(observed.version, Version::Gtids),
-                        position: observed.position,
-                        rows,
-                    });
-                }
-                Err(_) => Fault::Stale(SourceError::broken(
-                    "the database's answer does not match the table's definition",
-                )),
-            },
-            Err(fault) => fault,
-        };
-        Err(match fault {
-            Fault::Gone(e) => AttemptError::gone(e, age),
-            Fault::Query(e) => AttemptError::Final(e),
-            Fault::Stale(e) => self.replan(plan, index, &statement, e, deadline).await,
-        })
+        let (sets, room) = pool::query(lease, sql, records, Arc::clone(budget), deadline).await?;
+        let incarnation = plan.identity.incarnation;
+        let answer = statement.answer(sets, keys, schema, form, incarnation, room).await;
+        let (rows, observed) = answer.map_err(|_| other_shape())?;
+        if let (Form::SnapshotPoint, Version::Span { from: seen, .. }) = (form, &observed.version) {
+            plan.recent.mark_visible(seen.at);
+        }
+        let version = visible.map_or(observed.version, Version::Gtids);
+        Ok(ReadSet { version, position: observed.position, rows })
     }
 
     /// Inspects the table of a failed statement again and publishes the result to all readers.
-    pub(super) async fn replan(
+    async fn replan(
         &self,
         plan: &Plan,
         index: usize,

@@ -29,7 +29,7 @@ use tokio_postgres::{Client, Error};
 use self::catalog::Facts;
 pub(crate) use self::catalog::quote;
 pub(crate) use self::embedded::{Embedded, note_missing_parents};
-use super::config::CollectionConfig;
+use super::config::{CollectionConfig, Follow};
 use super::json::{Scalar, Shape};
 
 /// A collection's table as needed for reading and following it. Two equal values are read alike.
@@ -225,11 +225,12 @@ pub(crate) async fn tables(
     client: &Client,
     specs: &[CollectionConfig],
     privileges: Privileges,
+    follow: Follow,
 ) -> Result<Vec<Result<Table, Refused>>, Error> {
     // The configuration allows fewer collections than a number of 16 bits has values.
     let numbered = specs.iter().enumerate();
     let inspections =
-        numbered.map(|(i, spec)| table(client, CollectionId(i as u16), spec, privileges));
+        numbered.map(|(i, spec)| table(client, CollectionId(i as u16), spec, privileges, follow));
     concurrently(inspections).await.into_iter().collect()
 }
 
@@ -284,6 +285,7 @@ pub(crate) async fn table(
     collection: CollectionId,
     spec: &CollectionConfig,
     privileges: Privileges,
+    follow: Follow,
 ) -> Result<Result<Table, Refused>, Error> {
     let facts = match catalog::facts(client, spec).await? {
         Ok(facts) => facts,
@@ -312,6 +314,7 @@ pub(crate) async fn table(
     let key = note(keys::columns(&stored_spec, stored, &types));
     let chosen = served(spec, &facts).map_err(|more| findings.extend(more)).ok();
     let key = key.map(|key| {
+        findings.extend(keys::check_generated(&stored_spec, stored, &key));
         findings.extend(match spec.is_alias {
             false => keys::check_identity(&stored_spec, stored, &key),
             true => keys::check_alias(&stored_spec, stored, &key),
@@ -326,6 +329,8 @@ pub(crate) async fn table(
     if let (Some(key), Privileges::Checked) = (&key, privileges) {
         findings.extend(rules::check_privileges(spec, &facts, key, of_record));
     }
+    // Not those of embedded tables, whose rows would be left out.
+    findings.retain(|finding| follow.is_kept_by(finding));
     let parent = key.as_deref().unwrap_or_default();
     let embedded = match embedded::inspect(client, spec, parent, of_record).await? {
         Ok(embedded) => embedded,

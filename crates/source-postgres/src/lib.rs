@@ -10,7 +10,7 @@
 //! - the tables and the checks at the start: `inspect`, `checks`; of a first configuration:
 //!   `discover`;
 //! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
-//!   `shared`; a read of a standby: `standby`; of a snapshot batch: `snapshot`;
+//!   `shared`; a read of a standby: `standby`; its queries: `snapshot`;
 //! - the feed: `feed`, `link` (from a connection to a replication slot), `kept_slot` (one that
 //!   outlives its sessions), `session`, `gap`, `delivery`, `probe`;
 //! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
@@ -122,23 +122,11 @@ impl fmt::Debug for PostgresSource {
 }
 
 /// Connects to the database and checks all preconditions. Blocks for up to the connection time-out
-/// of each host plus half a minute.
+/// of each host plus half a minute. The thread that drives the connections runs under `supervisor`.
 ///
 /// # Errors
 /// All problems found, in one [`OpenError`].
-pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Like [`open`]; the thread that drives the connections runs under `supervisor`.
-///
-/// # Errors
-/// All problems found, in one [`OpenError`].
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Postgres, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Postgres, OpenError> {
     let (readers, mut for_feed) = preflight::targets(&config.server, Target::parse)?;
     let standbys = standby::targets(&config.server.read_urls)
         .map_err(|error| OpenError::Target { setting: "read_urls", error })?;
@@ -223,7 +211,8 @@ async fn check(
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: error::full_text(&e) };
     let mut findings = Vec::new();
     let specs = &config.server.collections;
-    let inspected = inspect::tables(&session.client, specs, Privileges::Checked).await;
+    let (privileges, follow) = (Privileges::Checked, config.server.follow);
+    let inspected = inspect::tables(&session.client, specs, privileges, follow).await;
     let inspected = inspected.map_err(failed)?;
     let tables: Vec<Table> = preflight::served(inspected, &mut findings);
     let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
@@ -237,7 +226,7 @@ impl Source for PostgresSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+        Box::pin(async move { self.read_keys(&[(collection, keys)], &rows).await })
     }
 
     fn read_snapshot(
@@ -245,7 +234,7 @@ impl Source for PostgresSource {
         parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
-        Box::pin(async move { self.read_transaction(&parts, &rows).await })
+        Box::pin(async move { self.read_keys(&parts, &rows).await })
     }
 
     fn read_standby(

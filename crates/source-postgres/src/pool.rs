@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::{Error, Statement};
 
 use super::connect::{self, Session, Settings};
@@ -107,9 +107,20 @@ impl Lease {
         self.0.as_ref().map(pool::Lease::generation)
     }
 
+    /// Ends the transaction of a snapshot batch after an error. A connection on which that fails
+    /// is not used again.
+    pub(crate) async fn roll_back(&mut self, deadline: Instant) {
+        if let Ok(connection) = self.connection()
+            && connection.is_in_transaction
+        {
+            let ended = connection.session.client.batch_execute("ROLLBACK");
+            connection.is_in_transaction = !matches!(timeout_at(deadline, ended).await, Ok(Ok(())));
+        }
+    }
+
     /// Returns the connection to the pool. Nothing may run on it.
     pub(crate) fn release(mut self) {
-        if let Some(lease) = self.0.take() {
+        if let Some(lease) = self.0.take().filter(|lease| !lease.connection.is_in_transaction) {
             lease.release();
         }
     }

@@ -1,4 +1,4 @@
-//! One read: a leased connection, one query, its answer.
+//! One read: a leased connection, one query, its answer; of a snapshot batch, several queries.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,13 +22,22 @@ use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::json::Pace;
 use hotrow_source::row_index::RowIndex;
-use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread, preflight};
+use hotrow_source::{
+    KeysOfCollection, ReadSet, Room, Row, RowBudget, SourceError, mark_unread, preflight,
+};
+
+/// Keys of one collection, and the statement that reads them.
+pub(super) struct Part<'a> {
+    /// Place of the collection.
+    pub(super) index: usize,
+    statement: Arc<ReadPlan>,
+    pub(super) keys: &'a [Key],
+}
 
 impl PostgresSource {
     pub(super) async fn read_keys(
         &self,
-        collection: CollectionId,
-        keys: &[Key],
+        parts: &[KeysOfCollection],
         budget: &RowBudget,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
@@ -46,7 +55,7 @@ impl PostgresSource {
                 continue;
             }
             budget.restart();
-            match self.attempt(lease, &plan, collection, keys, budget, deadline).await {
+            match self.attempt(lease, &plan, parts, budget, deadline).await {
                 Ok(set) => return Ok(set),
                 Err(error) => repeated.once(error)?,
             }
@@ -58,34 +67,39 @@ impl PostgresSource {
         &self,
         mut lease: Lease,
         plan: &Plan,
-        collection: CollectionId,
-        keys: &[Key],
+        parts: &[KeysOfCollection],
         budget: &RowBudget,
         deadline: Instant,
     ) -> Result<ReadSet, AttemptError> {
-        let index = usize::from(collection.0);
-        let statement = match plan.collections.get(index) {
-            Some(Ok(statement)) => Arc::clone(statement),
-            other => {
-                lease.release();
-                let why = other
-                    .and_then(|r| r.as_ref().err())
-                    .map_or("there is no such collection", |why| &**why);
-                return Err(AttemptError::Final(SourceError::broken(why)));
+        let mut planned = Vec::with_capacity(parts.len());
+        for (collection, keys) in parts {
+            let index = usize::from(collection.0);
+            match plan.collections.get(index) {
+                Some(Ok(statement)) => {
+                    planned.push(Part { index, statement: Arc::clone(statement), keys });
+                }
+                other => {
+                    lease.release();
+                    let why = other
+                        .and_then(|r| r.as_ref().err())
+                        .map_or("there is no such collection", |why| &**why);
+                    return Err(AttemptError::Final(SourceError::broken(why)));
+                }
             }
-        };
-        if self.shared.is_shape_old(index, Nanos::now()) {
-            lease = self.confirmed(lease, index, &statement, deadline).await?;
         }
-        self.hooks.before_read(collection, keys);
+        for Part { index, statement, .. } in &planned {
+            if self.shared.is_shape_old(*index, Nanos::now()) {
+                lease = self.confirmed(lease, *index, statement, deadline).await?;
+            }
+        }
         let connection = lease.connection().map_err(AttemptError::Final)?;
-        let query = self.query(connection, plan, &statement, collection, keys, budget);
-        let Ok(answer) = timeout_at(deadline, query).await else {
+        let mut reached = 0;
+        let queries = self.queries(connection, plan, &planned, budget, &mut reached);
+        let Ok(answer) = timeout_at(deadline, queries).await else {
             // The drop of the lease cancels the query.
             let detail = format!("the query took longer than {} ms", self.read_timeout.as_millis());
             return Err(AttemptError::Final(SourceError::timeout(detail)));
         };
-        self.hooks.after_read(collection, keys);
         let age = lease.age();
         let fault = match answer {
             Ok(Ok((set, Room::Taken))) => {
@@ -104,21 +118,26 @@ impl PostgresSource {
             }
             Err(e) => fault(&e),
         };
-        match fault {
-            Fault::Gone(e) => {
+        if !matches!(fault, Fault::Gone(_)) {
+            lease.roll_back(deadline).await;
+        }
+        match (fault, planned.get(reached)) {
+            (Fault::Gone(e), _) => {
                 lease.discard();
                 Err(AttemptError::gone(e, age))
             }
-            Fault::Query(e) => {
+            (Fault::Stale(e), Some(Part { index, statement, .. })) => {
+                Err(self.replan(lease, *index, statement, e, deadline).await)
+            }
+            (Fault::Query(e) | Fault::Stale(e), _) => {
                 lease.release();
                 Err(AttemptError::Final(e))
             }
-            Fault::Stale(e) => Err(self.replan(lease, index, &statement, e, deadline).await),
         }
     }
 
     /// Inspects a table whose statement failed, and publishes the result to the other readers.
-    pub(super) async fn replan(
+    async fn replan(
         &self,
         mut lease: Lease,
         index: usize,
@@ -141,9 +160,8 @@ impl PostgresSource {
         connection.drop_prepared(index);
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
-        let client = &connection.session.client;
-        let inspection =
-            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
+        let (client, number) = (&connection.session.client, CollectionId(index as u16));
+        let inspection = inspect::table(client, number, spec, Privileges::Checked, self.follow);
         match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => {
                 let table = table.map_err(|findings| preflight::one_line(&findings));
@@ -166,7 +184,7 @@ impl PostgresSource {
 
     /// Inspects a table whose shape was not confirmed within the bound, because the feed's session
     /// hangs or has ended. Returns the lease if `statement` still fits the table.
-    pub(super) async fn confirmed(
+    async fn confirmed(
         &self,
         mut lease: Lease,
         index: usize,
@@ -179,9 +197,8 @@ impl PostgresSource {
         };
         let inspection_sent_at = Nanos::now();
         // Collections are numbered with 16 bits.
-        let client = &connection.session.client;
-        let inspection =
-            inspect::table(client, CollectionId(index as u16), spec, Privileges::Checked);
+        let (client, number) = (&connection.session.client, CollectionId(index as u16));
+        let inspection = inspect::table(client, number, spec, Privileges::Checked, self.follow);
         let table = match timeout_at(deadline, inspection).await {
             Ok(Ok(table)) => table.map_err(|findings| preflight::one_line(&findings)),
             Ok(Err(e)) => {
@@ -209,12 +226,9 @@ impl PostgresSource {
         &self,
         connection: &mut Connection,
         plan: &Plan,
-        statement: &Arc<ReadPlan>,
-        collection: CollectionId,
-        keys: &[Key],
+        &Part { index, ref statement, keys }: &Part<'_>,
         budget: &RowBudget,
     ) -> Result<Result<(ReadSet, Room), JsonError>, Error> {
-        let index = usize::from(collection.0);
         let prepared = connection.prepared(index, statement).await?;
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let client = &connection.session.client;

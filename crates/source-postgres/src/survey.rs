@@ -43,19 +43,18 @@ impl Survey {
         config: &Config,
         repair: Repair<'_>,
     ) -> Result<Self, Error> {
-        let mut tables =
-            inspect::tables(client, &config.server.collections, Privileges::Checked).await?;
+        let (specs, follow) = (&config.server.collections, config.server.follow);
+        let mut tables = inspect::tables(client, specs, Privileges::Checked, follow).await?;
         let wanted: Vec<Wanted> = tables
             .iter()
-            .zip(&config.server.collections)
+            .zip(specs)
             .filter_map(|(table, spec)| table.as_ref().ok().map(|table| (&spec.name, table)))
             .flat_map(|(name, table)| {
                 let children = table.embedded.iter().map(|child| wanted_child(name, child));
                 std::iter::once(wanted(name, table)).chain(children)
             })
             .collect();
-        let Checked { version, versions, findings, lacking, narrowed } = match config.server.follow
-        {
+        let Checked { version, versions, findings, lacking, narrowed } = match follow {
             Follow::Changes => {
                 let repair = if config.completes_publication { repair } else { Repair::No };
                 publication::check(client, &config.publication, &wanted, repair).await?

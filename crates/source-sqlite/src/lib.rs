@@ -81,30 +81,12 @@ impl fmt::Debug for SqliteSource {
 }
 
 /// Opens a database and checks the configuration against it. With `watch = "triggers"` it also
-/// installs the log and the triggers.
+/// installs the log and the triggers. Its threads run under `supervisor`.
 ///
 /// # Errors
 /// Returns the first problem found; see [`OpenError`].
-pub fn open(config: Config, hooks: Hooks) -> Result<Sqlite, OpenError> {
-    open_supervised(config, hooks, &Supervisor::default())
-}
-
-/// Opens a database as [`open`] does, with the reader threads and the pruning thread under
-/// `supervisor`.
-///
-/// # Errors
-/// Returns the first problem found; see [`OpenError`].
-pub fn open_supervised(
-    config: Config,
-    hooks: Hooks,
-    supervisor: &Supervisor,
-) -> Result<Sqlite, OpenError> {
+pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Sqlite, OpenError> {
     open_with(config, hooks, Tuning::default(), supervisor)
-}
-
-#[cfg(test)]
-fn open_tuned(config: Config, hooks: Hooks, tuning: Tuning) -> Result<Sqlite, OpenError> {
-    open_with(config, hooks, tuning, &Supervisor::default())
 }
 
 // By value: the caller has no use for the hooks afterwards; each reader keeps a copy.

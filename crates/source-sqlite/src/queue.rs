@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
-use hotrow_types::key::{CollectionId, Key};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
@@ -21,10 +20,8 @@ pub(crate) type Answer = Result<ReadSet, SourceError>;
 
 /// Read that waits for a thread.
 pub(crate) struct Job {
-    pub(crate) collection: CollectionId,
-    pub(crate) keys: Vec<Key>,
-    /// Of a snapshot batch: its other collections. Nothing is allocated for other reads.
-    pub(crate) more: Vec<KeysOfCollection>,
+    /// One, or several of a snapshot batch.
+    pub(crate) parts: Vec<KeysOfCollection>,
     pub(crate) deadline: Nanos,
     pub(crate) rows: Arc<RowBudget>,
     pub(crate) answer: oneshot::Sender<Answer>,

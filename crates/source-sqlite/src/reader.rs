@@ -38,23 +38,32 @@ impl Source for SqliteSource {
         keys: Vec<Key>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Answer> {
-        self.queued((collection, keys), Vec::new(), rows)
+        self.read_snapshot(vec![(collection, keys)], rows)
     }
 
     fn read_snapshot(
         &self,
-        mut parts: Vec<KeysOfCollection>,
+        parts: Vec<KeysOfCollection>,
         rows: Arc<RowBudget>,
     ) -> BoxFuture<'_, Answer> {
-        match parts.is_empty() {
-            true => Box::pin(std::future::ready(Err(SourceError::broken("there are no keys")))),
-            false => {
-                let first = parts.remove(0);
-                self.queued(first, parts, rows)
-            }
+        let (answer, answered) = oneshot::channel();
+        let deadline = Nanos::now().after(self.read_timeout);
+        if let Err(why) = self.shared.published.plan() {
+            return Box::pin(std::future::ready(Err(unavailable(&why))));
         }
+        if self.queue.push(Job { parts, deadline, rows, answer }).is_err() {
+            let detail = format!(
+                "more than {WAITING_READS_MAX} reads wait for the {} readers",
+                self.readers
+            );
+            return Box::pin(std::future::ready(Err(SourceError::Unavailable { detail })));
+        }
+        Box::pin(async {
+            answered
+                .await
+                .unwrap_or_else(|_| Err(unavailable("the reader stopped before it answered")))
+        })
     }
-
     fn schemas(&self) -> &[KeySchema] {
         &self.schemas
     }
@@ -84,34 +93,6 @@ impl Source for SqliteSource {
 
     fn watch(&self) -> &'static str {
         self.watch.name()
-    }
-}
-
-impl SqliteSource {
-    /// Queues a read, and returns its answer.
-    fn queued(
-        &self,
-        (collection, keys): KeysOfCollection,
-        more: Vec<KeysOfCollection>,
-        rows: Arc<RowBudget>,
-    ) -> BoxFuture<'_, Answer> {
-        let (answer, answered) = oneshot::channel();
-        let deadline = Nanos::now().after(self.read_timeout);
-        if let Err(why) = self.shared.published.plan() {
-            return Box::pin(std::future::ready(Err(unavailable(&why))));
-        }
-        if self.queue.push(Job { collection, keys, more, deadline, rows, answer }).is_err() {
-            let detail = format!(
-                "more than {WAITING_READS_MAX} reads wait for the {} readers",
-                self.readers
-            );
-            return Box::pin(std::future::ready(Err(SourceError::Unavailable { detail })));
-        }
-        Box::pin(async {
-            answered
-                .await
-                .unwrap_or_else(|_| Err(unavailable("the reader stopped before it answered")))
-        })
     }
 }
 
@@ -257,12 +238,13 @@ impl Reader {
         }
         supervisor::turn();
         deadline.store(job.deadline.0, Ordering::Relaxed);
-        self.hooks.before_read(job.collection, &job.keys);
+        let parts = &job.parts;
+        parts.iter().for_each(|(collection, keys)| self.hooks.before_read(*collection, keys));
         let (budget, queries) = (&*job.rows, &self.shared.queries);
-        let query = |collection, keys| Query { collection, keys, budget, queries };
-        let more = job.more.iter().map(|(collection, keys)| query(*collection, keys));
-        let all: Vec<Query<'_>> =
-            std::iter::once(query(job.collection, &job.keys[..])).chain(more).collect();
+        let all: Vec<Query<'_>> = parts
+            .iter()
+            .map(|(collection, keys)| Query { collection: *collection, keys, budget, queries })
+            .collect();
         let run = match &all[..] {
             [only] => only.run(plan, prepared),
             several => snapshot::run(several, plan, prepared),
@@ -275,7 +257,7 @@ impl Reader {
                 (Err(error), connection)
             }
         };
-        self.hooks.after_read(job.collection, &job.keys);
+        parts.iter().for_each(|(collection, keys)| self.hooks.after_read(*collection, keys));
         // Before the answer is sent: from then on the caller's clone alone decides how long the
         // bytes stay reserved.
         let Job { rows, answer: sender, .. } = job;

@@ -83,9 +83,10 @@ pub struct ListedColumn {
 pub type Configure<'a> = dyn Fn(&[ListedTable]) -> Vec<CollectionConfig> + 'a;
 
 /// Kind of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// SQLite.
+    #[default]
     Sqlite,
     /// PostgreSQL.
     Postgres,
@@ -96,7 +97,7 @@ pub enum Engine {
 }
 
 /// Result of a discovery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Discovered {
     /// Kind of the database.
     pub engine: Engine,

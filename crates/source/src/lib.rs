@@ -53,8 +53,7 @@ pub trait Source: Send + Sync + 'static {
     /// Reads keys of several collections, at least one, in one read transaction, from the primary.
     /// The version is what its snapshot saw. The position is the log's end, read after the snapshot
     /// was opened: nothing past it was seen. The rows are those of the collections, one after the
-    /// other. When a reservation in `rows` fails, those not yet read become [`Row::NotRead`] or
-    /// [`Row::NoRoom`].
+    /// other. When a reservation in `rows` fails, the rest of them may be missing.
     fn read_snapshot(
         &self,
         mut parts: Vec<KeysOfCollection>,

@@ -149,6 +149,13 @@ pub enum Follow {
     Nothing,
 }
 
+impl Follow {
+    /// Returns whether a finding keeps a table from being served.
+    pub fn is_kept_by(self, finding: &Finding) -> bool {
+        !finding.is_of_feed || self != Self::Nothing
+    }
+}
+
 /// Key type by its name in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTypeName {

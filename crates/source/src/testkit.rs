@@ -340,6 +340,15 @@ impl<S: Source> Reader<S> {
         self.block_on(self.reading(collection, ids))
     }
 
+    /// Reads this id of each of the first collections, in one transaction.
+    pub fn read_snapshot(&self, ids: &[&str]) -> Result<ReadSet, SourceError> {
+        let part = |(schema, id): (&KeySchema, &&str)| {
+            (schema.collection(), vec![schema.parse_url(id).unwrap()])
+        };
+        let parts = self.source.schemas().iter().zip(ids).map(part).collect();
+        self.block_on(self.source.read_snapshot(parts, RowBudget::unlimited()))
+    }
+
     pub fn read_standby(
         &self,
         collection: u16,

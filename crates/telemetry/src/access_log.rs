@@ -29,7 +29,7 @@ pub use self::line::PATH_BYTES_MAX;
 pub use self::output::OpenError;
 use self::output::Output;
 use self::queue::{Bell, LineQueue};
-use crate::exposition::{Exposition, Labels};
+use crate::exposition::Exposition;
 use crate::outcome::CacheOutcome;
 
 /// Most lines of failed and slow requests in a second of one worker; beyond it they are sampled as
@@ -141,18 +141,13 @@ impl AccessLog {
         out.counter(
             "hotrow_access_log_lines_total",
             "Lines of the access log that were written.",
-            &[(&[], written)],
+            [([], written)],
         );
-        let labels = DROPPED.map(|(_, cause)| [("cause", cause)]);
-        let dropped: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(&self.dropped)
-            .map(|(labels, count)| (&labels[..], count.load(Ordering::Relaxed)))
-            .collect();
+        let dropped = DROPPED.iter().zip(&self.dropped);
         out.counter(
             "hotrow_access_log_dropped_total",
             "Lines of the access log that were lost.",
-            &dropped,
+            dropped.map(|((_, cause), count)| ([("cause", *cause)], count.load(Ordering::Relaxed))),
         );
     }
 }

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 
 use hotrow_measure::histogram::Histogram;
 
-/// Label names and values of one sample.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+/// Names and values of the labels of one sample.
+pub type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
 
 /// Builder of one page of metrics, family by family. Names follow the Prometheus conventions: base
 /// units, `_total` on counters; a debug build refuses others, and repeated families.
@@ -90,45 +90,46 @@ impl From<f64> for Number {
 
 impl Exposition {
     /// Writes a family of counters; the name ends in `_total`.
-    pub fn counter<N: Into<Number> + Copy>(
+    pub fn counter<'a, const N: usize, V: Into<Number>>(
         &mut self,
         name: &str,
         help: &str,
-        samples: &[(Labels<'_>, N)],
+        samples: impl IntoIterator<Item = (Labels<'a, N>, V)>,
     ) {
         debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
         self.family(name, help, "counter");
         for (labels, value) in samples {
-            self.sample(name, labels, None, (*value).into());
+            self.sample(name, &labels, None, value.into());
         }
     }
 
     /// Writes a family of gauges.
-    pub fn gauge<N: Into<Number> + Copy>(
+    pub fn gauge<'a, const N: usize, V: Into<Number>>(
         &mut self,
         name: &str,
         help: &str,
-        samples: &[(Labels<'_>, N)],
+        samples: impl IntoIterator<Item = (Labels<'a, N>, V)>,
     ) {
         debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
         self.family(name, help, "gauge");
         for (labels, value) in samples {
-            self.sample(name, labels, None, (*value).into());
+            self.sample(name, &labels, None, value.into());
         }
     }
 
     /// Writes a family of histograms. A bucket counts the samples up to its bound; samples up to
     /// 1/64 above it may be included, because of the histogram's own resolution.
-    pub fn histogram(
+    pub fn histogram<'a>(
         &mut self,
         name: &str,
         help: &str,
         scale: Scale,
-        samples: &[(Labels<'_>, &Histogram)],
+        samples: impl IntoIterator<Item = (Labels<'a, 1>, &'a Histogram)>,
     ) {
         self.family(name, help, "histogram");
         let bucket = format!("{name}_bucket");
         for (labels, histogram) in samples {
+            let labels = &labels;
             for bound in scale.bounds {
                 let le = (*bound as f64 / scale.per_unit).to_string();
                 self.sample(&bucket, labels, Some(&le), histogram.count_up_to(*bound).into());
@@ -161,7 +162,7 @@ impl Exposition {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: Labels<'_>, le: Option<&str>, value: Number) {
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], le: Option<&str>, value: Number) {
         self.text.push_str(name);
         let mut separator = '{';
         for (label, value) in labels.iter().copied().chain(le.map(|le| ("le", le))) {

@@ -14,7 +14,7 @@ use hotrow_otel::context::TraceId;
 use hotrow_types::key::{CollectionId, Key};
 use parking_lot::Mutex;
 
-use crate::exposition::{Exposition, Labels};
+use crate::exposition::Exposition;
 use crate::names::CollectionNames;
 use crate::throttle::SLOW_QUERY;
 use crate::trace_context::parent_of;
@@ -147,16 +147,11 @@ impl QueryLog {
 
     /// Writes the metrics.
     pub fn expose(&self, out: &mut Exposition) {
-        let labels: Vec<_> = self.collections.all().map(|name| [("collection", name)]).collect();
-        let series: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(&self.slow_total)
-            .map(|(labels, count)| (&labels[..], count.load(Ordering::Relaxed)))
-            .collect();
+        let slow = self.collections.all().zip(&self.slow_total);
         out.counter(
             "hotrow_slow_queries_total",
             "Queries that took at least source.slow_query.",
-            &series,
+            slow.map(|(name, count)| ([("collection", name)], count.load(Ordering::Relaxed))),
         );
     }
 }

@@ -87,7 +87,7 @@ pub use self::query::{EndedQuery, QuerySpan};
 pub use self::request::{AnsweredRequest, ReadKind, RequestTrace, TraceSlot};
 pub use self::waiting::WaitingRequest;
 use self::waiting::WaitingRequests;
-use crate::exposition::{Exposition, Labels};
+use crate::exposition::Exposition;
 use crate::names::CollectionNames;
 use crate::outcome::CacheOutcome;
 use crate::trace_context::parent_of;
@@ -260,33 +260,28 @@ impl Tracer {
 
     /// Writes the metrics.
     pub fn expose(&self, out: &mut Exposition) {
-        let labels = SPAN_OUTCOMES.map(|(_, outcome)| [("outcome", outcome)]);
-        let spans: Vec<(Labels<'_>, u64)> = labels
+        let spans = SPAN_OUTCOMES
             .iter()
             .zip(&self.spans)
-            .map(|(labels, count)| (&labels[..], count.load(Ordering::Relaxed)))
-            .collect();
-        out.counter("hotrow_trace_spans_total", "Spans by what became of them.", &spans);
-        let labels = DropReason::ALL.map(|reason| [("reason", reason.label())]);
-        let dropped: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(DropReason::ALL)
-            .map(|(labels, reason)| (&labels[..], self.recorder.dropped_total(reason)))
-            .collect();
+            .map(|((_, outcome), count)| ([("outcome", *outcome)], count.load(Ordering::Relaxed)));
+        out.counter("hotrow_trace_spans_total", "Spans by what became of them.", spans);
+        let dropped = |reason: DropReason| {
+            ([("reason", reason.label())], self.recorder.dropped_total(reason))
+        };
         out.counter(
             "hotrow_trace_spans_dropped_total",
             "Spans, and requests that would have been traced, that were not recorded.",
-            &dropped,
+            DropReason::ALL.map(dropped),
         );
         out.counter(
             "hotrow_trace_export_failures_total",
             "Attempts to send a message of spans that failed.",
-            &[(&[], self.failed_attempts.load(Ordering::Relaxed))],
+            [([], self.failed_attempts.load(Ordering::Relaxed))],
         );
         out.gauge(
             "hotrow_trace_queue_bytes",
             "Bytes of spans that wait to be exported.",
-            &[(&[], self.recorder.queued_bytes() as u64)],
+            [([], self.recorder.queued_bytes() as u64)],
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 
 use super::WorkerMetrics;
 
@@ -64,9 +64,7 @@ impl AccessCounts {
 
 /// Writes the sums over `workers`.
 pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
-    let labels = LABELS.map(|outcome| [("outcome", outcome)]);
     let sum = |i: usize| workers.iter().map(|worker| worker.access.0[i].get()).sum::<u64>();
-    let series: Vec<(Labels<'_>, u64)> =
-        labels.iter().enumerate().map(|(i, label)| (&label[..], sum(i))).collect();
-    out.counter("hotrow_access_total", "Requests with [access], by outcome.", &series);
+    let checks = LABELS.iter().enumerate().map(|(i, outcome)| ([("outcome", *outcome)], sum(i)));
+    out.counter("hotrow_access_total", "Requests with [access], by outcome.", checks);
 }

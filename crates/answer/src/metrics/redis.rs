@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
-use hotrow_telemetry::exposition::{Exposition, Labels, Scale};
+use hotrow_telemetry::exposition::{Exposition, Scale};
 use hotrow_telemetry::outcome::CacheOutcome;
 
 use super::WorkerMetrics;
@@ -166,12 +166,10 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
             }
         }
     }
-    let series: Vec<(Labels<'_>, u64)> =
-        series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
     out.counter(
         "hotrow_redis_commands_total",
         "Commands of the Redis protocol answered, by command and outcome.",
-        &series,
+        series,
     );
     let merged = |read: &dyn Fn(&RedisMetrics) -> Histogram| {
         let mut total = Histogram::default();
@@ -182,25 +180,25 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         "hotrow_redis_command_duration_seconds",
         "Time from the arrival of a command that reads records to its reply, by hit or miss.",
         Scale::LATENCY,
-        &[
-            (&[("cache", "hit")], &merged(&|redis| redis.hit_latency_ns.snapshot())),
-            (&[("cache", "miss")], &merged(&|redis| redis.miss_latency_ns.snapshot())),
+        [
+            ([("cache", "hit")], &merged(&|redis| redis.hit_latency_ns.snapshot())),
+            ([("cache", "miss")], &merged(&|redis| redis.miss_latency_ns.snapshot())),
         ],
     );
     out.gauge(
         "hotrow_redis_connections",
         "Connections of the Redis protocol open.",
-        &[(&[], open(workers))],
+        [([], open(workers))],
     );
     out.counter(
         "hotrow_redis_connections_accepted_total",
         "Connections of the Redis protocol accepted and served.",
-        &[(&[], sum(&|redis: &RedisMetrics| redis.accepted.get()))],
+        [([], sum(&|redis: &RedisMetrics| redis.accepted.get()))],
     );
     out.counter(
         "hotrow_redis_protocol_errors_total",
         "Connections of the Redis protocol ended because their input was no command.",
-        &[(&[], sum(&|redis: &RedisMetrics| redis.protocol_errors.get()))],
+        [([], sum(&|redis: &RedisMetrics| redis.protocol_errors.get()))],
     );
 }
 

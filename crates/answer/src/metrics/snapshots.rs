@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hotrow_measure::counter::Counter;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 
 use super::WorkerMetrics;
 
@@ -14,7 +14,7 @@ pub enum SnapshotWay {
     Memory,
     /// The feed had to come up to a record.
     Awaited,
-    /// Records changed meanwhile and were read again.
+    /// Records that changed were read again.
     Reread,
     /// One read transaction of the database.
     Transaction,
@@ -34,9 +34,8 @@ impl SnapshotCounts {
 }
 
 pub(super) fn expose(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
-    let labels = WAYS.map(|way| [("way", way)]);
-    let count = |way: usize| workers.iter().map(|worker| worker.snapshots.0[way].get()).sum();
-    let series: Vec<(Labels<'_>, u64)> =
-        labels.iter().enumerate().map(|(way, label)| (&label[..], count(way))).collect();
-    out.counter("hotrow_snapshots_total", "Snapshot batches answered, by way.", &series);
+    let count =
+        |way: usize| -> u64 { workers.iter().map(|worker| worker.snapshots.0[way].get()).sum() };
+    let samples = WAYS.iter().enumerate().map(|(i, way)| ([("way", *way)], count(i)));
+    out.counter("hotrow_snapshots_total", "Snapshot batches answered, by way.", samples);
 }

@@ -157,7 +157,7 @@ fn a_page_passes_the_lint_and_adds_the_workers_up() {
 #[test]
 fn labels_and_help_are_escaped() {
     let mut page = Exposition::default();
-    page.gauge("hotrow_x", "Two\nlines \\ here.", &[(&[("name", "a\"b\\c\nd,e}")], 1.5)]);
+    page.gauge("hotrow_x", "Two\nlines \\ here.", [([("name", "a\"b\\c\nd,e}")], 1.5)]);
     let text = page.into_text();
     assert_eq!(
         text,
@@ -173,10 +173,10 @@ fn non_finite_values_have_their_form() {
     page.gauge(
         "hotrow_x",
         "A value.",
-        &[
-            (&[("of", "a")], f64::INFINITY),
-            (&[("of", "b")], f64::NEG_INFINITY),
-            (&[("of", "c")], f64::NAN),
+        [
+            ([("of", "a")], f64::INFINITY),
+            ([("of", "b")], f64::NEG_INFINITY),
+            ([("of", "c")], f64::NAN),
         ],
     );
     let text = page.into_text();

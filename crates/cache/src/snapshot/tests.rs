@@ -124,7 +124,7 @@ fn registrations_of_one_key_are_independent_and_end() {
     cache.advance_visibility(ONLY, &log(9));
     for collection in [FIRST, OTHER] {
         let fetches = cache.collection(collection).0.fetch_queue.lock();
-        assert!(fetches.marks.keys.is_empty() && fetches.fence.is_open());
+        assert!(fetches.marks.is_empty() && fetches.fence.is_open());
     }
 }
 

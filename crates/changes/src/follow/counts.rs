@@ -22,7 +22,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 
 use super::Follows;
 
@@ -108,54 +108,50 @@ impl Follows {
         out.gauge(
             "hotrow_followers",
             "Clients that follow the changes of a collection.",
-            &[(&[], self.followers() as u64)],
+            [([], self.followers() as u64)],
         );
         out.counter(
             "hotrow_followers_begun_total",
             "Followers that were admitted.",
-            &[(&[], get(&counts.begun))],
+            [([], get(&counts.begun))],
         );
-        let labels = EndCause::ALL.map(|cause| [("reason", cause.label())]);
-        let series: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(EndCause::ALL)
-            .map(|(labels, cause)| (&labels[..], counts.ended_by(cause)))
-            .collect();
-        out.counter("hotrow_followers_ended_total", "Followers that ended, by reason.", &series);
+        let ended =
+            EndCause::ALL.map(|cause| ([("reason", cause.label())], counts.ended_by(cause)));
+        out.counter("hotrow_followers_ended_total", "Followers that ended, by reason.", ended);
         out.counter(
             "hotrow_followers_refused_total",
             "Followers refused because there were too many, of all clients or of one.",
-            &[(&[], get(&counts.refused))],
+            [([], get(&counts.refused))],
         );
         out.counter(
             "hotrow_follower_resets_total",
             "Resets sent to followers, which may have missed changes.",
-            &[(&[], get(&counts.resets))],
+            [([], get(&counts.resets))],
         );
         out.counter(
             "hotrow_follower_sent_bytes_total",
             "Bytes of events handed over for followers.",
-            &[(&[], get(&counts.sent_bytes))],
+            [([], get(&counts.sent_bytes))],
         );
         out.counter(
             "hotrow_followed_changes_total",
             "Changes proven visible, and released to followers.",
-            &[(&[], usage.released_total)],
+            [([], usage.released_total)],
         );
         out.gauge(
             "hotrow_followed_changes_window_bytes",
             "Bytes of released changes from which followers can be resumed.",
-            &[(&[], usage.window_bytes as u64)],
+            [([], usage.window_bytes as u64)],
         );
         out.gauge(
             "hotrow_followed_changes_hidden_bytes",
             "Bytes of delivered changes that are not proven visible yet.",
-            &[(&[], usage.pending_bytes as u64)],
+            [([], usage.pending_bytes as u64)],
         );
         out.counter(
             "hotrow_followed_changes_overflows_total",
             "Times that more changes waited for the proof than fit; followers were reset.",
-            &[(&[], usage.overflows_total)],
+            [([], usage.overflows_total)],
         );
     }
 

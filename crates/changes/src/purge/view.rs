@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_answer::units::millis;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 
 use super::{Cause, Purger, Target, clock};
 
@@ -44,16 +44,11 @@ impl Purger {
             ("kind", ["record", "collection"]),
             |target| [get(&target.counts.records), get(&target.counts.collections)],
         );
-        let labels = Cause::ALL.map(|cause| [("cause", cause.label())]);
-        let series: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(&self.causes)
-            .map(|(labels, count)| (&labels[..], get(count)))
-            .collect();
+        let causes = Cause::ALL.iter().zip(&self.causes);
         out.counter(
             "hotrow_purge_collections_total",
             "Whole collections queued to be purged, by cause.",
-            &series,
+            causes.map(|(cause, count)| ([("cause", cause.label())], get(count))),
         );
         let now = clock();
         self.expose_gauge(out, "hotrow_purge_queue_entries", ENTRIES, |target| {
@@ -83,9 +78,7 @@ impl Purger {
                 series.push(([("target", &*target.settings.name), (label, *value)], count));
             }
         }
-        let series: Vec<(Labels<'_>, u64)> =
-            series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
-        out.counter(name, help, &series);
+        out.counter(name, help, series);
     }
 
     fn expose_gauge(
@@ -95,13 +88,9 @@ impl Purger {
         help: &str,
         value: impl Fn(&Target) -> u64,
     ) {
-        let mut series = Vec::new();
-        for target in &self.targets {
-            series.push(([("target", &*target.settings.name)], value(target)));
-        }
-        let series: Vec<(Labels<'_>, u64)> =
-            series.iter().map(|(labels, value)| (&labels[..], *value)).collect();
-        out.gauge(name, help, &series);
+        let targets = self.targets.iter();
+        let series = targets.map(|own| ([("target", &*own.settings.name)], value(own)));
+        out.gauge(name, help, series);
     }
 
     /// Returns the part of `/status` about purges.

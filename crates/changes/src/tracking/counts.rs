@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_push::tracking::{AllCause, TrackedUsage};
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 
 use super::Tracking;
 
@@ -50,38 +50,33 @@ impl Tracking {
         out.gauge(
             "hotrow_redis_tracking_clients",
             "Connections of the Redis protocol that track what they read.",
-            &[(&[], self.clients.load(Ordering::Relaxed) as u64)],
+            [([], self.clients.load(Ordering::Relaxed) as u64)],
         );
         out.gauge(
             "hotrow_redis_tracked_keys",
             "Keys of which clients that track may hold copies, once for each client and spelling.",
-            &[(&[], get(&counts.keys))],
+            [([], get(&counts.keys))],
         );
         out.gauge(
             "hotrow_redis_tracking_bytes",
             "Bytes of memory for tracked keys.",
-            &[(&[], get(&counts.bytes))],
+            [([], get(&counts.bytes))],
         );
         out.counter(
             "hotrow_redis_invalidations_total",
             "Keys sent to clients, which give up their copies.",
-            &[(&[], get(&counts.invalidated))],
+            [([], get(&counts.invalidated))],
         );
-        let labels = AllCause::ALL.map(|cause| [("reason", cause.label())]);
-        let series: Vec<(Labels<'_>, u64)> = labels
-            .iter()
-            .zip(&counts.gave_up_all)
-            .map(|(labels, count)| (&labels[..], get(count)))
-            .collect();
+        let gave_up = AllCause::ALL.iter().zip(&counts.gave_up_all);
         out.counter(
             "hotrow_redis_invalidate_alls_total",
             "Times that a client had to give up all copies, by reason.",
-            &series,
+            gave_up.map(|(cause, count)| ([("reason", cause.label())], get(count))),
         );
         out.counter(
             "hotrow_redis_tracking_slow_total",
             "Clients that track and did not take their replies fast enough, and were closed.",
-            &[(&[], get(&counts.slow))],
+            [([], get(&counts.slow))],
         );
     }
 }

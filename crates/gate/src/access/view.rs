@@ -14,21 +14,21 @@ impl Access {
             out.counter(
                 "hotrow_grants_reloads_total",
                 "Changed files of grants that were taken over or refused.",
-                &[(&[("result", "reloaded")], reloaded), (&[("result", "refused")], refused)],
+                [([("result", "reloaded")], reloaded), ([("result", "refused")], refused)],
             );
         }
         let Some(keys) = self.tokens.as_ref().and_then(|tokens| tokens.view(now)) else { return };
         out.counter(
             "hotrow_jwks_reads_total",
             "Reads of the keys of tokens, from a file or a URL.",
-            &[(&[("result", "ok")], keys.succeeded), (&[("result", "failed")], keys.failed)],
+            [([("result", "ok")], keys.succeeded), ([("result", "failed")], keys.failed)],
         );
-        out.gauge("hotrow_jwks_keys", "Keys of tokens in force.", &[(&[], keys.keys as u64)]);
+        out.gauge("hotrow_jwks_keys", "Keys of tokens in force.", [([], keys.keys as u64)]);
         if let Some(age) = keys.age {
             out.gauge(
                 "hotrow_jwks_age_seconds",
                 "Time since the keys of tokens were last confirmed.",
-                &[(&[], age.as_secs())],
+                [([], age.as_secs())],
             );
         }
     }

@@ -17,7 +17,7 @@ use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
 use super::collection_context::CollectionSettings;
 use super::key_types::key_types;
-use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid};
+use super::names::{check_identifiers, check_name};
 use super::problem::shown;
 use super::reader::Section;
 
@@ -58,13 +58,7 @@ pub(super) fn aliases(section: &mut Section<'_>, of: &Aliased<'_>) -> Vec<NamedA
 }
 
 fn alias(name: String, mut section: Section<'_>, of: &Aliased<'_>) -> NamedAlias {
-    if !name_is_valid(&name) {
-        section.refuse_whole(&format!(
-            "the name of an alias must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
-        ));
-    }
+    check_name(&section, "an alias", &name);
     let columns = section.texts("columns", "required", "a column or a list of 1 to 4");
     if columns.is_none() && !section.has("columns") {
         section.refuse("columns", "is required: the unique columns by which records are looked up");
@@ -118,6 +112,7 @@ pub(super) fn add(all: &mut Vec<CollectionSettings>, alias: NamedAlias) {
     let cache = CollectionPolicy { has_tenants: false, has_views: false, ..own.cache.clone() };
     // A record confirms an alias by its members.
     own.cache.has_views = true;
+    let has_ttl = own.has_ttl;
     let key = &own.source.key;
     let others =
         columns.iter().filter(|column| !key.iter().any(|key| key.eq_ignore_ascii_case(column)));
@@ -138,5 +133,6 @@ pub(super) fn add(all: &mut Vec<CollectionSettings>, alias: NamedAlias) {
         source,
         is_followed: false,
         has_surrogate_keys: false,
+        has_ttl,
     });
 }

@@ -15,12 +15,16 @@ pub(super) struct CollectionSettings {
     pub(super) is_followed: bool,
     /// Its answers have surrogate keys.
     pub(super) has_surrogate_keys: bool,
+    /// The file has a lifetime of its entries.
+    pub(super) has_ttl: bool,
 }
 
 /// Lifetimes of entries where a collection sets none.
 pub(super) struct Ttl {
     pub(super) ttl: Duration,
     pub(super) negative_ttl: Duration,
+    /// The file has a value for `ttl`.
+    pub(super) is_set: bool,
 }
 
 /// Properties of the source that the rules for collections depend on.

@@ -6,8 +6,7 @@
 //! = "auto"` at the beginning of the file, in place of these tables, serves [what the role may
 //! read](init.md#without-writing-them-down).
 //!
-//! - `source`: The source that has the table. Required with
-//!   [several](configuration.md#several-databases).
+//! - `source`: The source that has the table, of [several](configuration.md#several-databases).
 //! - `table`: Table; also a view over one table ([PostgreSQL](postgres.md#views),
 //!   [MariaDB](mysql.md#views), [SQLite](sqlite.md#views)).
 //! - `key`: Key columns in URL order: `/orders/7,3`. MongoDB: `"_id"`. A view: `"id"`. Required
@@ -53,9 +52,10 @@ use super::collection_context::{AccessTraits, CollectionSettings, SourceTraits, 
 use super::compression::compression;
 use super::embed;
 use super::key_types::key_types;
-use super::names::{NAME_BYTES_MAX, check_identifiers, name_is_valid, names};
+use super::names::{check_identifiers, check_name, names};
 use super::problem::shown;
 use super::reader::Section;
+use super::source::DEFAULT_NAME;
 use super::units::TTL;
 
 /// Most collections of a configuration.
@@ -105,13 +105,7 @@ fn collection(
     sources: &[SourceTraits<'_>],
     access: &AccessTraits,
 ) -> (CollectionSettings, Vec<NamedAlias>) {
-    if !name_is_valid(&name) {
-        section.refuse_whole(&format!(
-            "the name of a collection must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
-        ));
-    }
+    check_name(&section, "a collection", &name);
     let source = source_of(&mut section, sources);
     let source_traits = &sources[source.index()];
     let table = section
@@ -130,14 +124,13 @@ fn collection(
         );
     }
     let (tenant, tenancy) = tenant(&mut section, access, source_traits.stale_by).unzip();
+    let has_ttl = defaults.is_set || section.has("ttl");
+    let ttl = section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL);
+    let negative_ttl = defaults.negative_ttl.min(ttl);
+    let words = "cache.negative_ttl, at most ttl";
     let cache = CollectionPolicy {
-        ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
-        negative_ttl: section.duration_or(
-            "negative_ttl",
-            defaults.negative_ttl,
-            "cache.negative_ttl",
-            TTL,
-        ),
+        ttl,
+        negative_ttl: section.duration_or("negative_ttl", negative_ttl, words, TTL),
         has_tenants: tenant.is_some(),
         // `keep_members` sets it where roles are limited, `aliases` where there are aliases.
         has_views: false,
@@ -209,7 +202,10 @@ fn collection(
         is_alias: false,
         embed,
     };
-    (CollectionSettings { server, cache, source, is_followed, has_surrogate_keys }, aliases)
+    (
+        CollectionSettings { server, cache, source, is_followed, has_surrogate_keys, has_ttl },
+        aliases,
+    )
 }
 
 /// Reads whether changes may be followed.
@@ -299,17 +295,17 @@ fn tenant(
     Some((column.value, Tenancy { hides_existence }))
 }
 
-/// Reads the name of the collection's source. The only one of a file need not be named; of several,
-/// one must be.
+/// Reads the name of the collection's source. The only one of a file need not be named, nor
+/// `[source]` beside others.
 fn source_of(section: &mut Section<'_>, sources: &[SourceTraits<'_>]) -> SourceId {
-    let named = section.text("source", "the only source", "the name of a source");
+    let named = section.text("source", "`[source]`, or the only one", "the name of a source");
     let names = || sources.iter().map(|own| shown(own.name)).collect::<Vec<_>>().join(", ");
-    let number = |name: &str| (0..).map(SourceId).zip(sources).find(|(_, own)| own.name == name);
+    let wanted = named.as_ref().map_or(DEFAULT_NAME, |named| &named.value);
+    if let Some((id, _)) = (0..).map(SourceId).zip(sources).find(|(_, own)| own.name == wanted) {
+        return id;
+    }
     match named {
         Some(named) => {
-            if let Some((id, _)) = number(&named.value) {
-                return id;
-            }
             let rule =
                 format!("must name a source of this file ({}), not {}", names(), named.shown);
             section.refuse("source", rule);

@@ -34,7 +34,7 @@ use hotrow_config::purge::{
 };
 use hotrow_types::key::CollectionId;
 
-use super::names::{NAME_BYTES_MAX, name_is_valid};
+use super::names::check_name;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{KIB, MIB, ms, s};
@@ -90,13 +90,7 @@ pub(super) fn purge(
 
 /// Reads one target.
 fn target(name: String, mut section: Section<'_>) -> Option<Target> {
-    if !name_is_valid(&name) {
-        section.refuse_whole(&format!(
-            "the name of a target must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
-        ));
-    }
+    check_name(&section, "a target", &name);
     const KINDS: &str = "\"varnish_xkey\", \"purge\" or \"webhook\"";
     let kind = section.text("kind", "required", KINDS);
     let url = section.text("url", "required", "a URL");

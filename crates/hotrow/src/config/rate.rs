@@ -32,13 +32,13 @@ use hotrow_admission::rate::limit::{Kind, Setting};
 use hotrow_admission::rate::value::Rate;
 use hotrow_config::rate::{BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule};
 
+use super::names::{NAME_BYTES_MAX, check_name, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::units::{ms, s};
 
 /// Most rules: each request is checked against every rule that applies to it.
 const RULES_MAX: usize = 16;
-const NAME_BYTES_MAX: usize = 64;
 const PROXIES_MAX: usize = 64;
 /// Most keys of a rule, 16 bytes each: 1.6 GB.
 const KEYS_MAX: usize = 100_000_000;
@@ -144,13 +144,7 @@ fn rule(
     collections: &[&str],
     all_classes: &mut Vec<String>,
 ) -> Option<RateRule> {
-    if !name_is_valid(&name) {
-        section.refuse_whole(&format!(
-            "the name of a rule must begin with a letter a to z and have at most {NAME_BYTES_MAX} \
-             of a to z, 0 to 9, _ and -, not {}",
-            shown(&name)
-        ));
-    }
+    check_name(&section, "a rule", &name);
     let rate = rate_of(&mut section);
     let per = section.parsed::<Per>("per", "client", PER_RULE);
     let kind = section.choice(
@@ -264,13 +258,6 @@ fn classes(section: &mut Section<'_>, all: &mut Vec<String>) -> Option<RateClass
         classes = classes.union(RateClasses::single(number));
     }
     Some(classes)
-}
-
-fn name_is_valid(name: &str) -> bool {
-    let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    rest_is_valid
-        && name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 #[cfg(test)]

@@ -121,6 +121,14 @@ pub(super) fn resolve<'a>(
 
     let admin_transport = admin_access.transport;
     check_admin_socket(ctx, &transport, &admin_transport);
+    let is_endless = |own: &CollectionSettings| {
+        !own.has_ttl && sources[own.server.source.index()].1.follow == Follow::Nothing
+    };
+    if collections.iter().any(is_endless) {
+        let what = "must be set with source.feed = \"none\", unless each of its collections has a \
+                    ttl: nothing else bounds the age of an answer";
+        ctx.refuse("cache.ttl".to_owned(), None, what.to_owned());
+    }
     let is_admin_open = !admin.ip().is_loopback()
         && admin_access.token.is_none()
         && !requires_client_certificates(&admin_transport);
@@ -146,9 +154,8 @@ pub(super) fn resolve<'a>(
         let key = if sources.len() > 1 { format!("sources.{name}") } else { "source".to_owned() };
         warnings.push(format!(
             "{key}.feed = \"none\": changes in the database are not followed, so that an answer \
-             may be as old as its TTL (cache.ttl is {:?}); points 2 to 5 of the consistency \
-             contract do not hold",
-            cache_section.ttl.ttl
+             may be as old as its TTL (cache.ttl, or that of its collection); points 2 to 5 of the \
+             consistency contract do not hold"
         ));
     }
     let numbers_of = |has: fn(&CollectionSettings) -> bool| -> Vec<CollectionId> {
@@ -426,6 +433,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, sources: &[SourceSettings]) 
     let ttl = Ttl {
         ttl: section.duration("ttl", DAY, TTL),
         negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
+        is_set: section.has("ttl"),
     };
     if sources.iter().all(is_unfollowed) {
         for name in ["max_staleness", "when_stale"].into_iter().filter(|name| section.has(name)) {
@@ -434,11 +442,6 @@ fn cache(mut section: Section<'_>, shared: &Shared, sources: &[SourceSettings]) 
                 "has no meaning with source.feed = \"none\": the age of an entry is unknown",
             );
         }
-    }
-    if sources.iter().any(is_unfollowed) && !section.has("ttl") {
-        let what = "must be set with source.feed = \"none\": nothing else bounds the age of an \
-            answer";
-        section.refuse("ttl", what);
     }
     if config.entry_bytes_estimate > config.capacity_bytes {
         section.refuse("entry_size_hint", "must not be larger than cache.capacity");

@@ -9,9 +9,9 @@
 //!
 //! - `url`: [SQLite](sqlite.md), [PostgreSQL](postgres.md#connections), [MySQL,
 //!   MariaDB](mysql.md#connection-string), [MongoDB](mongodb.md#setup).
-//! - `feed`: `none`: [TTL alone](consistency.md#when-the-feed-is-behind); `cache.ttl` must be set.
-//!   Addresses of NATS servers, with commas between them: changes come from a [hub](hub.md);
-//!   PostgreSQL, MariaDB, MySQL.
+//! - `feed`: `none`: [TTL alone](consistency.md#when-the-feed-is-behind); `cache.ttl` or
+//!   the `ttl` of each collection must be set. Addresses of NATS servers, with commas between them:
+//!   changes come from a [hub](hub.md); PostgreSQL, MariaDB, MySQL.
 //! - `watch`: SQLite: [what a change makes stale](sqlite.md#setup).
 //! - `feed_url`: Not SQLite: the same server for the feed, when `url` is a pooler or unprivileged.
 //! - `read_urls`: PostgreSQL: [standbys](replicas.md) that answer reads, at most 16.
@@ -55,14 +55,14 @@ use hotrow_source_sqlite::{self as sqlite, config::Watch};
 use super::SourceConfig;
 use super::collection_context::SourceTraits;
 use super::hub::check_servers;
-use super::names::{NAME_BYTES_MAX, name_is_valid};
+use super::names::check_name;
 use super::problem::shown;
 use super::reader::Section;
 use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
 /// Name of the source in `[source]`.
-const DEFAULT_NAME: &str = ServedSource::DEFAULT_NAME;
+pub(super) const DEFAULT_NAME: &str = ServedSource::DEFAULT_NAME;
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
 /// Most standbys of one database.
@@ -149,12 +149,8 @@ pub(super) fn named_sections<'a>(root: &mut Section<'a>) -> Vec<(String, Section
             "names the same source as [source], which is short for it; keep one of the two",
         );
     }
-    for (name, section) in named.iter().filter(|(name, _)| !name_is_valid(name)) {
-        section.refuse_whole(&format!(
-            "the name of a source must begin with a letter a to z and have at most \
-             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
-            shown(name)
-        ));
+    for (name, section) in &named {
+        check_name(section, "a source", name);
     }
     let has_unnamed = unnamed.is_present() || named.is_empty();
     let first = has_unnamed.then(|| (DEFAULT_NAME.to_owned(), unnamed));

@@ -10,10 +10,12 @@ use super::*;
 
 use hotrow_testkit::mutate;
 
-mod bad;
 mod sources;
 
-use self::bad::{BAD, BAD_FILES};
+/// Settings that are added to a good file, with their refusals.
+const BAD_SETTINGS: &str = include_str!("tests/bad_settings.txt");
+/// Whole files, with their refusals.
+const BAD_FILES: &str = include_str!("tests/bad_files.txt");
 
 const GOOD: &str = "[source]\nurl = \"sqlite:shop.db\"\n[collections.products]\n";
 
@@ -148,17 +150,23 @@ fn the_command_line_overrides_the_file_and_is_checked_too() {
     assert!(e.to_string().contains("listen.admin: 127.0.0.1:8081 must not be"), "{e}");
 }
 
+/// Returns the cases of a text: lines of settings, then a fragment of the refusal behind `=> `.
+fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = |case| str::split_once(case, "=> ").expect("a refusal");
+    text.trim_end().split("\n\n").map(parts)
+}
+
 #[test]
 fn each_bad_value_is_named_with_its_rule() {
-    for (addition, fragment) in BAD {
-        let e = parse_text(&format!("{GOOD}{addition}\n")).expect_err(addition).to_string();
+    for (addition, fragment) in cases(BAD_SETTINGS) {
+        let e = parse_text(&format!("{GOOD}{addition}")).expect_err(addition).to_string();
         assert!(e.contains(fragment), "for\n{addition}\nexpected\n  {fragment}\ngot\n  {e}");
     }
 }
 
 #[test]
 fn each_bad_file_is_refused() {
-    for (text, fragment) in BAD_FILES {
+    for (text, fragment) in cases(BAD_FILES) {
         let e = parse_text(text).expect_err(text).to_string();
         assert!(e.contains(fragment), "for\n{text}\nexpected\n  {fragment}\ngot\n  {e}");
     }
@@ -358,6 +366,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "by the memory",
             "by cache.when_stale",
             "of a file 10s, of a URL 5m",
+            "1000; MongoDB: 50",
             "the control group's, or the machine's",
             "the system's",
         ];

@@ -65,11 +65,11 @@ pub fn run(
 /// Returns the configuration of the demonstration, as a user would write it for such a database.
 fn configuration(file: &Path) -> String {
     // In a configuration `$` begins a variable.
-    let url = format!("sqlite:{}", file.display()).replace('$', "$$");
+    let url = toml::Value::from(format!("sqlite:{}", file.display()).replace('$', "$$"));
     format!(
-        "[listen]\nredis = \"127.0.0.1:0\"\n[limits]\ndrain_delay = \"0s\"\n[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
-         allow_min_position = true\nallow_fields = true\nchanges = true\n",
-        toml::Value::String(url)
+        "[listen]\nredis = \"127.0.0.1:0\"\n[limits]\ndrain_delay = \"0s\"\n\
+         [source]\nurl = {url}\nwatch = \"triggers\"\n[collections.products]\n\
+         allow_no_cache = true\nallow_min_position = true\nallow_fields = true\nchanges = true\n"
     )
 }
 
@@ -84,7 +84,7 @@ fn invitation(addresses: Addresses) -> String {
          curl -N http://{data}/_changes/products\n  \
          redis-cli -p {redis} GET products:4711\n  hotrow top http://{admin}\n  \
          hotrow load --ids 1..{PRODUCTS} 'http://{data}/products/{{id}}'\n\
-         Live page: http://{admin}/\nDescription for clients: http://{admin}/openapi.json\n\
+         Live page: http://{admin}/\nDescription for clients: http://{admin}/openapi.html\n\
          Ctrl-C ends it and removes the database.\n"
     )
 }
@@ -132,6 +132,6 @@ mod tests {
         assert!(text.contains("http://127.0.0.1:4080/products/4711\n"), "{text}");
         assert!(text.contains("'http://127.0.0.1:4080/products?ids=1,2,3'"), "{text}");
         assert!(text.contains("redis-cli -p 4082 GET"), "{text}");
-        assert!(text.contains("http://[::1]:4081/openapi.json\n"), "{text}");
+        assert!(text.contains("http://[::1]:4081/openapi.html\n"), "{text}");
     }
 }

@@ -36,40 +36,8 @@ const BRANDS: [&str; 10] = [
     "Hillcrest",
 ];
 const CURRENCIES: [&str; 4] = ["EUR", "USD", "GBP", "CHF"];
-const WORDS: [&str; 32] = [
-    "made",
-    "by",
-    "hand",
-    "with",
-    "care",
-    "for",
-    "daily",
-    "use",
-    "light",
-    "and",
-    "sturdy",
-    "easy",
-    "to",
-    "clean",
-    "fits",
-    "every",
-    "home",
-    "a",
-    "quiet",
-    "companion",
-    "built",
-    "last",
-    "from",
-    "local",
-    "wood",
-    "packed",
-    "without",
-    "plastic",
-    "ready",
-    "in",
-    "two",
-    "minutes",
-];
+const WORDS: &str = "made by hand with care for daily use light and sturdy easy to clean fits every \
+    home a quiet companion built last from local wood packed without plastic ready in two minutes";
 
 /// Bytes of a product as JSON: most products, one in a thousand, one in ten thousand.
 const USUAL_BYTES: std::ops::Range<u32> = 285..356;
@@ -142,10 +110,11 @@ fn moment(random: &mut Random) -> String {
 
 /// Returns plain sentences of about `bytes` bytes.
 fn description(random: &mut Random, bytes: usize) -> String {
+    let words: Vec<&str> = WORDS.split(' ').collect();
     let mut text = String::with_capacity(bytes + 16);
     let mut begins = true;
     while text.len() + 1 < bytes {
-        let word = random.pick(&WORDS);
+        let word = random.pick(&words);
         if begins {
             // Words are ASCII.
             let _ = write!(text, "{}{}", word[..1].to_ascii_uppercase(), &word[1..]);

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use hotrow_source::discovery::{Discovered, DiscoveredTable, Engine, ListedColumn, ListedTable};
-use hotrow_source::preflight::Finding;
 use hotrow_types::key::KEY_PARTS_MAX;
 
 use super::choice::{looks_secret, valid};
 use super::toml_text::{comment, comment_lines, list, quoted, string_or_list};
+use crate::config::COLLECTIONS_MAX;
 
 /// Bytes of one entry of the cache beyond its record, rounded up (docs/benchmarks.md).
 const ENTRY_BYTES: u64 = 128;
@@ -23,9 +23,7 @@ pub(super) struct Document<'a> {
     /// Variable that the URL refers to.
     pub(super) variable: Option<&'a str>,
     /// Statements for an administrator, in one block.
-    pub(super) setup: String,
-    /// Most tables that were listed.
-    pub(super) tables_max: usize,
+    pub(super) setup: &'a str,
 }
 
 impl Document<'_> {
@@ -41,18 +39,39 @@ impl Document<'_> {
             out.push('\n');
             self.collection(&mut out, table);
         }
+        let (unfollowed, refused): (Vec<&DiscoveredTable>, Vec<&DiscoveredTable>) =
+            refused.into_iter().partition(|table| is_only_unfollowed(table));
         if !refused.is_empty() {
             out.push('\n');
-            comment(
-                &mut out,
-                "Not served as they are, with the reasons and what would change that:",
-            );
+            let text = "Not served as they are, with the reasons and what would change that:";
+            comment(&mut out, text);
         }
         for table in refused {
             out.push('\n');
             refusal(&mut out, table);
+            settings(&mut out, table, "# ");
         }
+        self.unfollowed(&mut out, &unfollowed);
         out
+    }
+
+    /// Offers tables whose changes no feed shows, by TTL alone.
+    fn unfollowed(&self, out: &mut String, tables: &[&DiscoveredTable]) {
+        if tables.is_empty() {
+            return;
+        }
+        let text = "No feed shows changes of these tables, each with the reason. A second source \
+                    serves them by TTL alone:";
+        out.push('\n');
+        comment(out, text);
+        let source = format!("[sources.unfollowed]\nurl = {}\nfeed = \"none\"", self.url);
+        comment_lines(out, " ", &source);
+        for table in tables {
+            out.push('\n');
+            refusal(out, table);
+            settings(out, table, "# ");
+            comment_lines(out, " ", "source = \"unfollowed\"\nttl = \"5s\"");
+        }
     }
 
     fn head(&self, out: &mut String, served: usize) {
@@ -62,24 +81,17 @@ impl Document<'_> {
         let others = if served < of { "; the others are comments below" } else { "" };
         comment(out, &format!("{served} of {of} tables can be served{others}."));
         if self.found.is_cut {
-            let max = grouped(self.tables_max as u64);
-            comment(
-                out,
-                &format!(
-                    "The database has more tables: only the first {max} are here. Name others with \
-                     --schema or --tables."
-                ),
+            let max = grouped(COLLECTIONS_MAX as u64);
+            let text = format!(
+                "The database has more tables: only the first {max} are here. Name others with \
+                 --schema or --tables."
             );
+            comment(out, &text);
         }
         let set = self.variable.map_or_else(String::new, |name| format!("{name}=... "));
         comment(out, "Every setting is in docs/reference/configuration.md. Next:");
-        comment_lines(
-            out,
-            "   ",
-            &format!(
-                "{set}hotrow check --config hotrow.toml\n{set}hotrow serve --config hotrow.toml"
-            ),
-        );
+        let line = |command| format!("{set}hotrow {command} --config hotrow.toml");
+        comment_lines(out, "   ", &["check", "serve"].map(line).join("\n"));
         if !self.found.findings.is_empty() {
             out.push_str("#\n");
             comment(out, "Before hotrow serve can start, the database needs changes:");
@@ -87,7 +99,7 @@ impl Document<'_> {
                 comment(out, &format!("- {}", finding.problem));
             }
             comment(out, "Run as an administrator (with --output it is on standard output):");
-            comment_lines(out, "     ", &self.setup);
+            comment_lines(out, "     ", self.setup);
         }
     }
 
@@ -100,12 +112,10 @@ impl Document<'_> {
         let _ = writeln!(out, "url = {}", self.url);
         match (self.found.engine, self.found.lacks_positions) {
             (Engine::Sqlite, None) => {
-                comment(
-                    out,
-                    "A change log: only changed records are read again. It adds two tables and \
-                     triggers to the file (docs/sqlite.md). Without it, \"none\" and no \
-                     allow_min_position below, any write makes every record stale.",
-                );
+                let text = "A change log: only changed records are read again. It adds two tables \
+                            and triggers to the file (docs/sqlite.md). Without it, \"none\" and no \
+                            allow_min_position below, any write makes every record stale.";
+                comment(out, text);
                 out.push_str("watch = \"triggers\"\n");
             }
             (_, Some(why)) => {
@@ -113,11 +123,9 @@ impl Document<'_> {
                 out.push_str("watch = \"none\"\n");
             }
             (_, None) if !self.found.findings.is_empty() => {
-                comment(
-                    out,
-                    "Without the changes above: no feed, answers as old as cache.ttl, and no \
-                     allow_min_position.",
-                );
+                let text = "Without the changes above: no feed, answers as old as cache.ttl, and \
+                            no allow_min_position.";
+                comment(out, text);
                 comment_lines(out, " ", "feed = \"none\" # with ttl = \"5s\" in [cache]");
             }
             (_, None) => {}
@@ -129,25 +137,18 @@ impl Document<'_> {
         let DiscoveredTable { listed, config, .. } = table;
         comment(out, &summary(listed, &config.key));
         if config.name != listed.name {
-            comment(
-                out,
-                &format!(
-                    "Its own name cannot be used in a URL, or another collection has it, so it is \
-                     {}.",
-                    config.name
-                ),
+            let text = format!(
+                "Its own name cannot be used in a URL, or another collection has it, so it is {}.",
+                config.name
             );
+            comment(out, &text);
         }
         if let Some(sampled) = listed.sampled {
             let seen = |column: &ListedColumn| format!("{} ({})", column.name, column.sql_type);
-            let seen: Vec<String> = listed.columns.iter().map(seen).collect();
-            comment(
-                out,
-                &format!(
-                    "Seen in a sample of {sampled} documents, others may differ: {}.",
-                    if seen.is_empty() { "nothing".to_owned() } else { seen.join(", ") }
-                ),
-            );
+            let seen = listed.columns.iter().map(seen).collect::<Vec<_>>().join(", ");
+            let seen = if seen.is_empty() { "nothing" } else { &seen };
+            let what = format!("Seen in a sample of {sampled} documents, others may differ");
+            comment(out, &format!("{what}: {seen}."));
         }
         settings(out, table, "");
         if self.found.lacks_positions.is_none() {
@@ -171,7 +172,8 @@ impl Document<'_> {
         };
         let keys: Vec<&Vec<String>> =
             listed.keys.iter().filter(offered).take(OFFERED_MAX).collect();
-        if keys.is_empty() || !config.key.iter().all(is_id) {
+        let is_key_sound = self.found.engine == Engine::Mongodb || config.key.iter().all(is_id);
+        if keys.is_empty() || !is_key_sound {
             return;
         }
         comment(out, "Also by other unique columns (docs/aliases.md):");
@@ -210,9 +212,8 @@ impl Document<'_> {
                 quoted(&child.on)
             );
             if !of.config.exclude.is_empty() {
-                let shown = of.listed.columns.iter().map(|column| column.name.clone());
-                let shown: Vec<String> =
-                    shown.filter(|name| !of.config.exclude.contains(name)).collect();
+                let all = of.listed.columns.iter().map(|column| column.name.clone());
+                let shown: Vec<_> = all.filter(|name| !of.config.exclude.contains(name)).collect();
                 let _ = write!(lines, "\ncolumns = {}", list(&shown));
             }
             comment_lines(out, " ", &lines);
@@ -221,8 +222,18 @@ impl Document<'_> {
     }
 }
 
+/// Returns whether a table can be served by TTL alone: by a key that the catalogue has, and without
+/// the checks of the feed.
+fn is_only_unfollowed(table: &DiscoveredTable) -> bool {
+    !table.listed.keys.is_empty() && table.findings.iter().all(|finding| finding.is_of_feed)
+}
+
 /// Returns whether values of a declared type have the form of ids in a record, as an alias needs.
 fn has_id_form(sql_type: &str, engine: Engine) -> bool {
+    if engine == Engine::Mongodb {
+        let seen = sql_type.split(',').next().unwrap_or_default();
+        return ["string", "int32", "int64", "objectid"].contains(&seen);
+    }
     let word = sql_type.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     let word = word.to_ascii_lowercase();
     let is_integer = word.starts_with("int") && word != "interval" || word.ends_with("int");
@@ -253,24 +264,18 @@ fn capacity(out: &mut String, served: &[&DiscoveredTable]) {
     }
     let rows = known.iter().fold(0_u64, |sum, (rows, _)| sum.saturating_add(*rows));
     let bytes = known.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-    let all = all_records(rows, bytes);
-    comment(
-        out,
-        &format!(
-            "Every record at once: {} in the database, half as much again as JSON, and \
-             {ENTRY_BYTES} bytes for each of about {} rows make {}. A smaller capacity is usually \
-             enough, because few records are read often. {worth}",
-            size(bytes),
-            grouped(rows),
-            size(all),
-        ),
+    let entries = rows.saturating_mul(ENTRY_BYTES);
+    let all = bytes.saturating_add(bytes / 2).saturating_add(entries);
+    let text = format!(
+        "Every record at once: {} in the database, half as much again as JSON, and {ENTRY_BYTES} \
+         bytes for each of about {} rows make {}. A smaller capacity is usually enough, because few \
+         records are read often. {worth}",
+        size(bytes),
+        grouped(rows),
+        size(all),
     );
+    comment(out, &text);
     comment_lines(out, " ", &format!("capacity = \"{}MiB\"", all.div_ceil(MIB).max(1)));
-}
-
-/// Returns the estimated bytes of all records in the cache.
-fn all_records(rows: u64, bytes: u64) -> u64 {
-    bytes.saturating_add(bytes / 2).saturating_add(rows.saturating_mul(ENTRY_BYTES))
 }
 
 /// Writes the settings of a collection, each line behind `prefix`.
@@ -288,41 +293,27 @@ fn settings(out: &mut String, table: &DiscoveredTable, prefix: &str) {
         let types: Vec<String> = config.key_types.iter().map(|ty| ty.word().to_owned()).collect();
         lines.push(format!("key_type = {}", string_or_list(&types)));
     }
-    for line in lines {
-        out.push_str(prefix);
-        out.push_str(&line);
-        out.push('\n');
-    }
+    out.extend(lines.iter().flat_map(|line| [prefix, line, "\n"]));
     if config.exclude.is_empty() {
         return;
     }
     let (secret, unreadable): (Vec<&String>, Vec<&String>) =
         config.exclude.iter().partition(|name| looks_secret(name));
     if !secret.is_empty() {
-        comment(
-            out,
-            "Columns whose names look secret. Remove a name to serve its column to every client.",
-        );
+        let rule = "Remove a name to serve its column to every client.";
+        comment(out, &format!("Columns whose names look secret. {rule}"));
     }
     if !unreadable.is_empty() {
         let names: Vec<&str> = unreadable.iter().map(|name| name.as_str()).collect();
         comment(out, &format!("This account may not read {}.", names.join(", ")));
     }
-    out.push_str(prefix);
-    out.push_str("exclude = ");
-    out.push_str(&list(&config.exclude));
-    out.push('\n');
+    let _ = writeln!(out, "{prefix}exclude = {}", list(&config.exclude));
 }
 
 fn refusal(out: &mut String, table: &DiscoveredTable) {
     let config = &table.config;
     comment(out, &summary(&table.listed, &config.key));
-    findings(out, &table.findings);
-    settings(out, table, "# ");
-}
-
-fn findings(out: &mut String, findings: &[Finding]) {
-    for finding in findings {
+    for finding in &table.findings {
         comment(out, &format!("- {}", finding.problem));
         comment_lines(out, "     ", &finding.remedy);
     }
@@ -330,12 +321,8 @@ fn findings(out: &mut String, findings: &[Finding]) {
 
 /// Describes a table: `public.orders: table, about 1,200 rows, 3 MiB; key id (bigint)`.
 fn summary(table: &ListedTable, key: &[String]) -> String {
-    let name = if table.schema.is_empty() {
-        table.name.clone()
-    } else {
-        format!("{}.{}", table.schema, table.name)
-    };
-    let mut text = format!("{name}: {}", table.kind);
+    let dot = if table.schema.is_empty() { "" } else { "." };
+    let mut text = format!("{}{dot}{}: {}", table.schema, table.name, table.kind);
     if let Some(rows) = table.rows {
         let noun = if rows == 1 { "row" } else { "rows" };
         let _ = write!(text, ", about {} {noun}", grouped(rows));
@@ -364,17 +351,9 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Formats a number with a comma between groups of three digits.
+/// Formats a number with commas between thousands.
 fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    hotrow_measure::figures::grouped(number as f64)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn findings(findings: &[Finding]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_source::discovery::{Engine, ListedColumn, ListedTable, joined};
+    use hotrow_source::discovery::{ListedColumn, ListedTable, joined};
 
     use super::*;
     use crate::init::choice;
@@ -84,13 +84,9 @@ mod tests {
         let configs = choice::configs(std::slice::from_ref(&listed));
         let reasons = vec![vec![Finding::new("a", "b")]];
         let found = Discovered {
-            engine: Engine::Sqlite,
-            database: String::new(),
             tables: joined(vec![listed], configs, reasons),
-            is_cut: false,
             findings: vec![Finding::new("a", "b")],
-            unknown: Vec::new(),
-            lacks_positions: None,
+            ..Discovered::default()
         };
         let setup = Setup::of(&found);
         let origin = Origin::read(&"sqlite:x".parse().unwrap(), None, &|_| {

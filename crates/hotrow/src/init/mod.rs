@@ -59,7 +59,8 @@ pub struct InitArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     tables: Vec<String>,
     /// Time to list the tables, and again to check them
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout)]
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(value_parser = hotrow_cli::positive_duration)]
     timeout: Duration,
     /// PostgreSQL, MySQL, MariaDB: account that will serve, if --from is an administrator's; the
     /// SQL creates it where it is missing, without a password
@@ -77,11 +78,6 @@ pub struct InitArgs {
     json: bool,
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
-    let timeout = hotrow_cli::duration(text)?;
-    if timeout.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(timeout) }
-}
-
 /// Runs `hotrow init`. The exit status is 1 if the file is written, but no table can be served.
 ///
 /// # Errors
@@ -91,7 +87,7 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
     // With a role the file is for another account than that of --from.
     let of_role = args.role.as_ref().map(|_| DEFAULT_VARIABLE);
     let origin = Origin::read(&args.from, args.url_env.as_deref().or(of_role), &environment)?;
-    warn_of_exposure(&origin, "--from");
+    origin.warn_of_exposure("init", "--from ");
     let source = origin.source()?;
     let target = args.output.as_deref().map(|path| Target::open(path, args.force)).transpose()?;
     let request = Request {
@@ -112,7 +108,7 @@ pub fn init(args: &InitArgs) -> Result<Exit, InitError> {
             true => source.clone(),
             false => {
                 let origin = Origin::read(administrator, None, &environment)?;
-                warn_of_exposure(&origin, "--apply");
+                origin.warn_of_exposure("init", "--apply ");
                 origin.source()?
             }
         };
@@ -178,14 +174,8 @@ fn discover(source: SourceConfig, request: &Request) -> Result<Discovered, InitE
 /// gets its rule as a finding. Without a table that can be served the text is returned as it is.
 fn valid_text(found: &mut Discovered, origin: &Origin, setup: &Setup) -> Result<String, InitError> {
     loop {
-        let document = Document {
-            found,
-            url: origin.setting(),
-            variable: origin.variable.as_deref(),
-            setup: setup.text.clone(),
-            tables_max: TABLES_MAX,
-        };
-        let text = document.text();
+        let (url, variable) = (origin.setting(), origin.variable.as_deref());
+        let text = Document { found, url, variable, setup: &setup.text }.text();
         if text.len() as u64 > config::FILE_BYTES_MAX {
             return Err(InitError::TooLarge { bytes: text.len(), max: config::FILE_BYTES_MAX });
         }
@@ -220,17 +210,12 @@ fn refuse(found: &mut Discovered, error: &ConfigError) -> bool {
     is_any_refused
 }
 
-fn warn_of_exposure(origin: &Origin, option: &str) {
-    if origin.is_password_exposed {
-        warn(&format!(
-            "other users of this machine can read the connection string in the list of processes; \
-             put it into an environment variable and pass {option} env:NAME"
-        ));
-    }
+fn warn(text: &str) {
+    say(&format!("warning: {text}"));
 }
 
-fn warn(text: &str) {
-    print_line(std::io::stderr(), &format!("hotrow init: warning: {text}"));
+fn say(text: &str) {
+    print_line(std::io::stderr(), &format!("hotrow init: {text}"));
 }
 
 /// Reports on standard error what is in the file and what is left to do.
@@ -243,14 +228,12 @@ fn report(args: &InitArgs, found: &Discovered, origin: &Origin) {
         0 => "",
         _ => "; the others are comments with their reasons",
     };
-    let line = format!("hotrow init: {file}: {served} of {of} tables can be served{others}");
-    print_line(std::io::stderr(), &line);
+    say(&format!("{file}: {served} of {of} tables can be served{others}"));
     if let Some(name) = &origin.variable {
-        let text = format!(
-            "hotrow init: the file has ${{{name}}} instead of the connection string: set that \
-             variable for hotrow check and hotrow serve"
-        );
-        print_line(std::io::stderr(), &text);
+        say(&format!(
+            "the file has ${{{name}}} instead of the connection string: set that variable for \
+             hotrow check and hotrow serve"
+        ));
     }
     if found.is_cut {
         warn(&format!(

@@ -4,6 +4,8 @@
 use std::env::VarError;
 use std::fmt;
 
+use hotrow_cli::output::print_line;
+
 use crate::config::{self, Env, Overrides, SourceConfig};
 
 use super::error::InitError;
@@ -45,7 +47,7 @@ pub(crate) struct Origin {
     /// `None`: the connection string has no secret and is written as it is.
     pub(super) variable: Option<String>,
     /// The password was an argument, which other users of the machine can read.
-    pub(crate) is_password_exposed: bool,
+    is_password_exposed: bool,
 }
 
 impl fmt::Debug for Origin {
@@ -116,6 +118,18 @@ impl Origin {
             let rules = rules.join("; ");
             InitError::Url(rules.strip_prefix("the connection string ").unwrap_or(&rules).into())
         })
+    }
+
+    /// Warns of a password in an argument of `command`.
+    pub(crate) fn warn_of_exposure(&self, command: &str, option: &str) {
+        if self.is_password_exposed {
+            let text = format!(
+                "hotrow {command}: warning: other users of this machine can read the connection \
+                 string in the list of processes; put it into an environment variable and pass \
+                 {option}env:NAME"
+            );
+            print_line(std::io::stderr(), &text);
+        }
     }
 
     /// Returns an environment in which the file's variable is set.

@@ -110,15 +110,8 @@ mod tests {
     #[test]
     fn only_whole_statements_are_run() {
         let of = |remedy: &str| {
-            let found = Discovered {
-                engine: Engine::Postgres,
-                database: String::new(),
-                tables: Vec::new(),
-                is_cut: false,
-                findings: vec![Finding::new("", remedy)],
-                unknown: Vec::new(),
-                lacks_positions: None,
-            };
+            let findings = vec![Finding::new("", remedy)];
+            let found = Discovered { findings, ..Discovered::default() };
             let Setup { text, statements } = Setup::of(&found);
             (text, statements)
         };

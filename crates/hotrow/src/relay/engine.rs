@@ -33,7 +33,7 @@ pub(crate) fn open_postgres(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Opened, postgres::OpenError> {
-    let Postgres { source, feed } = postgres::open_supervised(config, hooks, supervisor)?;
+    let Postgres { source, feed } = postgres::open(config, hooks, supervisor)?;
     Ok((source, Engine::Postgres(feed)))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn open_mysql(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Opened, mysql::OpenError> {
-    let Mysql { source, feed } = mysql::open_supervised(config, hooks, supervisor)?;
+    let Mysql { source, feed } = mysql::open(config, hooks, supervisor)?;
     Ok((source, Engine::Mysql(feed)))
 }
 

@@ -133,7 +133,7 @@ fn open(
     match source {
         SourceConfig::Sqlite(config) => {
             let Sqlite { source, mut feed } =
-                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
+                sqlite::open(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "postgres")]
@@ -145,7 +145,7 @@ fn open(
                 return behind_hub(opened.map_err(opening)?, &own, hub, host);
             }
             let Postgres { source, mut feed } =
-                postgres::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
+                postgres::open(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mysql")]
@@ -162,13 +162,13 @@ fn open(
                 return behind_hub(opened.map_err(opening)?, &own, hub, host);
             }
             let Mysql { source, mut feed } =
-                mysql::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
+                mysql::open(config, hooks, &host.supervisor).map_err(opening)?;
             Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(config) => {
             let Mongo { source, mut feed } =
-                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(opening)?;
+                mongodb::open(config, hooks, &host.supervisor).map_err(opening)?;
             #[cfg(feature = "failpoints")]
             if host.failpoints.disables(Safeguard::Fence) {
                 source.disable_causality();

@@ -1,23 +1,15 @@
 //! Command line of the real binary: its outputs and exit statuses.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use hotrow_testkit::harness::{Ended, SOON};
 use hotrow_testkit::process::{copy_program, write_script};
-
-fn hotrow(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hotrow"))
-        .args(arguments)
-        .env_remove("HOTROW_UNSET")
-        .output()
-        .expect("it starts")
-}
 
 /// Returns status, standard output and standard error.
 fn outcome(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = hotrow(arguments);
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    let ended = Ended::run(arguments, SOON);
+    (Some(ended.code()), ended.output, ended.log)
 }
 
 fn config_file(folder: &tempfile::TempDir, text: &str) -> String {

@@ -116,7 +116,7 @@ fn its_suggested_commands_work_and_sigterm_cleans_up() {
     let mut events = BufReader::new(ask(urls[2])).lines().map(|line| line.expect("a line"));
     assert!(events.any(|line| line == "event: change"), "the writes of the demonstration");
     drop(events);
-    for (url, part) in [(urls[3], "<html"), (urls[4], "\"openapi\"")] {
+    for (url, part) in [(urls[3], "<html"), (urls[4], "openapi.json")] {
         let page = get(url);
         assert!(page.starts_with("HTTP/1.1 200") && page.contains(part), "{page}");
     }

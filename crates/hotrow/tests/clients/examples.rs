@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use hotrow_testkit::harness::{Database, Ended, SOON, Server, program};
+
 use crate::programs::{Shop, output, repository, succeed};
 
 const SETTINGS: [(&str, &str); 4] = [
@@ -21,7 +23,8 @@ impl Shop {
         command
     }
 
-    /// Checks what every client does. `fix` adds what the language needs before the arguments.
+    /// Checks what every client does, here and against what `hotrow init` writes. `fix` adds what
+    /// the language needs before the arguments.
     fn check(&self, program: &Path, fix: impl Fn(Command) -> Command) {
         let command = |id: &str, key: &str| fix(self.command(program, id, key));
         let printed = succeed(&mut command("1", &self.key));
@@ -41,7 +44,27 @@ impl Shop {
             assert!(errors.contains(status), "{id}: {errors}");
             assert!(!errors.contains(&self.key), "a key is a secret");
         }
+        let (server, _database) = as_init_writes();
+        let mut command = command("1", "");
+        command.env("HOTROW_URL", format!("http://{}", server.data)).env_remove("HOTROW_KEY");
+        let printed = succeed(&mut command);
+        assert!(printed.contains("\nposition ") && printed.ends_with("\nunchanged\n"), "{printed}");
     }
+}
+
+/// Serves a database by the file that `hotrow init` writes for it.
+fn as_init_writes() -> (Server, Database) {
+    let database = Database::with_products(1);
+    let url = format!("sqlite:{}", database.path().display());
+    let file = database.folder().join("hotrow.toml");
+    let file = file.to_str().unwrap();
+    let written = Ended::run(&["init", "--from", &url, "--output", file], SOON);
+    assert_eq!(written.code(), 0, "{written:?}");
+    let mut serve = Command::new(program("hotrow"));
+    serve.args(["serve", "--config", file, "--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let server = Server::start_command(serve);
+    server.await_ready();
+    (server, database)
 }
 
 fn example(path: &str) -> std::path::PathBuf {
@@ -49,13 +72,10 @@ fn example(path: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn curl() {
-    Shop::start(&SETTINGS).check(&example("curl/read.sh"), |command| command);
-}
-
-#[test]
-fn python() {
-    Shop::start(&SETTINGS).check(&example("python/read.py"), |command| command);
+fn curl_and_python() {
+    for client in ["curl/read.sh", "python/read.py"] {
+        Shop::start(&SETTINGS).check(&example(client), |command| command);
+    }
 }
 
 #[test]

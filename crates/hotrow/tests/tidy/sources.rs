@@ -126,18 +126,12 @@ const SERVING: &[&str] = &[
     "crates/hotrow/src/log_writer.rs",
     "crates/hotrow/src/demo/",
 ];
-/// The supervisor itself, and a scoped thread that runs under it.
-const THREAD_STARTERS: &[&str] =
-    &["crates/source/src/supervisor.rs", "crates/source/src/sqlite/feed.rs"];
-
 pub(crate) fn threads(tree: &Tree) -> Vec<String> {
     let code = tree.production();
     let starts =
         |code: &str| ["thread::Builder", "thread::spawn"].iter().any(|name| has_word(code, name));
     let elsewhere = code.iter().filter(|(path, code)| {
-        SERVING.iter().any(|serving| path.starts_with(serving))
-            && !THREAD_STARTERS.contains(path)
-            && starts(code)
+        SERVING.iter().any(|serving| path.starts_with(serving)) && starts(code)
     });
     elsewhere.map(|(path, _)| format!("{path} starts a thread; use Supervisor::spawn")).collect()
 }
@@ -173,16 +167,6 @@ pub(crate) fn length(tree: &Tree) -> Vec<String> {
     long.collect()
 }
 
-pub(crate) fn unwraps(tree: &Tree) -> Vec<String> {
-    on_lines(tree.production().iter().map(|(path, code)| (*path, code.as_str())), |line| {
-        let found = line.contains(".unwrap()") || line.contains(".unwrap_err()");
-        found.then(|| {
-            "unwrap outside tests; return an error, or expect with the reason why it holds"
-                .to_owned()
-        })
-    })
-}
-
 pub(crate) fn leftovers(tree: &Tree) -> Vec<String> {
     // Concatenated so that this file does not match itself.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
@@ -194,19 +178,6 @@ pub(crate) fn leftovers(tree: &Tree) -> Vec<String> {
             .or_else(|| macros.iter().find(|m| line.contains(**m)));
         found.map(|mark| format!("{mark}: finish it, or remove it and open an issue"))
     })
-}
-
-pub(crate) fn blanks(tree: &Tree) -> Vec<String> {
-    let mut complaints = on_lines(tree.rust(), |line| {
-        if line.contains('\t') {
-            Some("a tab".to_owned())
-        } else {
-            line.ends_with(' ').then(|| "blanks at the end".to_owned())
-        }
-    });
-    let unended = tree.rust().filter(|(_, text)| !text.is_empty() && !text.ends_with('\n'));
-    complaints.extend(unended.map(|(path, _)| format!("{path}: no line feed at the end")));
-    complaints
 }
 
 fn on_lines<'a>(
@@ -258,7 +229,6 @@ fn code_of_the_service_and_the_binary_is_checked() {
     assert_samples(
         threads,
         &[
-            ("crates/source/src/supervisor.rs", BUILDER, ""),
             ("tools/load/src/a.rs", BUILDER, ""),
             (SERVER, "supervisor.spawn(f); std::thread::sleep(t)", ""),
             (SERVER, BUILDER, "a.rs starts a thread"),
@@ -293,15 +263,6 @@ fn texts_are_checked() {
         ],
     );
     const OWN: &str = "crates/a/src/a.rs";
-    let of_tests = "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n";
-    assert_samples(
-        unwraps,
-        &[
-            (OWN, of_tests, ""),
-            ("crates/a/tests/a.rs", "a.unwrap()", ""),
-            (OWN, "\na.unwrap();", "crates/a/src/a.rs:2: unwrap"),
-        ],
-    );
     assert_samples(
         leftovers,
         &[
@@ -309,17 +270,6 @@ fn texts_are_checked() {
             ("a.md", concat!("one\n// TO", "DO: more"), "a.md:2: TO"),
             (OWN, concat!("unimple", "mented!()"), "finish it"),
             ("test", concat!("# FIX", "ME"), "test:1"),
-        ],
-    );
-    assert_samples(
-        blanks,
-        &[
-            ("a.rs", "a\n", ""),
-            ("b.rs", "", ""),
-            ("c.go", "\tx\n", ""),
-            ("a.rs", "a\n\tb\n", "a.rs:2: a tab"),
-            ("a.rs", "a \n", "a.rs:1: blanks at the end"),
-            ("a.rs", "a", "no line feed"),
         ],
     );
 }

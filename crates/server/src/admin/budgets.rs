@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hotrow_admission::byte_budget::ByteBudget;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Map, Value, json};
 
 use super::View;
@@ -16,35 +16,30 @@ impl View {
 
     pub(super) fn expose_budgets(&self, out: &mut Exposition) {
         let budgets = self.budgets_by_name();
-        let labels = budgets.map(|(name, _)| [("budget", name)]);
-        let series = |read: fn(&ByteBudget) -> u64| -> Vec<(Labels<'_>, u64)> {
-            labels
-                .iter()
-                .zip(&budgets)
-                .map(|(label, (_, budget))| (&label[..], read(budget)))
-                .collect()
+        let series = |read: fn(&ByteBudget) -> u64| {
+            budgets.map(|(name, budget)| ([("budget", name)], read(budget)))
         };
         out.gauge(
             "hotrow_budget_used_bytes",
             "Bytes reserved of a byte budget.",
-            &series(ByteBudget::used_bytes),
+            series(ByteBudget::used_bytes),
         );
         out.gauge(
             "hotrow_budget_limit_bytes",
             "Limit of a byte budget.",
-            &series(ByteBudget::limit_bytes),
+            series(ByteBudget::limit_bytes),
         );
         let refused = series(ByteBudget::refused_total);
         out.counter(
             "hotrow_budget_refused_total",
             "Reservations that found no room in a byte budget.",
-            &refused,
+            refused,
         );
         let too_large = self.shared.budgets.too_large_total();
         out.counter(
             "hotrow_answers_too_large_total",
             "Answers refused because they were larger than limits.answer_bytes.",
-            &[(&[], too_large)],
+            [([], too_large)],
         );
     }
 

@@ -1,7 +1,7 @@
 //! The miss-ratio curve in `/status` and `/metrics`.
 
-use hotrow_cache::miniature::{COPIES, Curve, FACTORS};
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_cache::miniature::{Curve, FACTORS};
+use hotrow_telemetry::exposition::Exposition;
 use hotrow_telemetry::miss_ratio_curve::{Report, sentence};
 use serde_json::{Map, Value, json};
 
@@ -76,39 +76,37 @@ impl View {
             Report::Unknown(_) => None,
         };
         let factors = FACTORS.map(|factor| factor.to_string());
-        let labels: [[(&str, &str); 1]; COPIES] =
-            std::array::from_fn(|at| [("capacity_factor", factors[at].as_str())]);
-        let predicted =
-            |at: usize| curve.map_or(f64::NAN, |curve| curve.points[at].hit_ratio.value);
-        let series: Vec<(Labels<'_>, f64)> =
-            labels.iter().enumerate().map(|(at, labels)| (&labels[..], predicted(at))).collect();
+        let predicted = factors.iter().enumerate().map(|(at, factor)| {
+            let ratio = curve.map_or(f64::NAN, |curve| curve.points[at].hit_ratio.value);
+            ([("capacity_factor", factor.as_str())], ratio)
+        });
         out.gauge(
             "hotrow_cache_predicted_hit_ratio",
             "Hit ratio that a multiple of the capacity would have; NaN while unknown.",
-            &series,
+            predicted,
         );
         out.gauge(
             "hotrow_cache_measured_hit_ratio",
             "Hit ratio in the window of the predicted ones; NaN while they are unknown.",
-            &[(&[], curve.map_or(f64::NAN, |curve| curve.measured))],
+            [([], curve.map_or(f64::NAN, |curve| curve.measured))],
         );
         out.gauge(
             "hotrow_cache_sampling_ratio",
             "Share of the keys whose lookups are replayed to predict hit ratios.",
-            &[(&[], published.rate.share())],
+            [([], published.rate.share())],
         );
         out.counter(
             "hotrow_cache_samples_total",
             "Events of sampled keys, replayed or lost because a queue was full.",
-            &[
-                (&[("result", "replayed")], published.replayed_total),
-                (&[("result", "dropped")], published.dropped_total),
+            [
+                ([("result", "replayed")], published.replayed_total),
+                ([("result", "dropped")], published.dropped_total),
             ],
         );
         out.gauge(
             "hotrow_cache_simulation_bytes",
             "Memory of the copies in which they are replayed.",
-            &[(&[], published.memory_bytes)],
+            [([], published.memory_bytes)],
         );
     }
 }

@@ -24,7 +24,7 @@
 
 use hotrow_admission::shed::{Kind, Level, Priority, Source};
 use hotrow_measure::clock::Nanos;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Map, Value, json};
 
 use super::View;
@@ -32,30 +32,23 @@ use super::View;
 impl View {
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {
         self.expose_breakers(now, out);
-        let labels = Source::ALL.map(|source| [("source", source.label())]);
-        let levels = self.levels();
-        let samples: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(levels).map(|(l, level)| (&l[..], level as u64)).collect();
-        out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", &samples);
+        let levels = Source::ALL.iter().zip(self.levels());
+        let levels = levels.map(|(source, level)| ([("source", source.label())], level as u64));
+        out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", levels);
         let changes = self.level_changes();
         out.counter(
             "hotrow_pressure_changes_total",
             "Changes of the worst of these levels.",
-            &[(&[], changes)],
+            [([], changes)],
         );
-        let shed = self.shed();
-        let labels: Vec<_> = shed
-            .iter()
-            .map(|(level, kind, priority, _)| {
-                [("level", level.label()), ("kind", kind.label()), ("priority", priority.label())]
-            })
-            .collect();
-        let samples: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(&shed).map(|(l, (.., n))| (&l[..], *n)).collect();
+        let shed = self.shed().into_iter().map(|(level, kind, priority, n)| {
+            let kind = ("kind", kind.label());
+            ([("level", level.label()), kind, ("priority", priority.label())], n)
+        });
         out.counter(
             "hotrow_shed_total",
             "Requests refused because the process was overloaded.",
-            &samples,
+            shed,
         );
     }
 

@@ -17,7 +17,7 @@ use hotrow_answer::body::Body;
 use hotrow_answer::error_type::ErrorType;
 use hotrow_answer::http_error::{HttpError, problem};
 use hotrow_measure::clock::Nanos;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -100,28 +100,26 @@ impl View {
     pub(super) fn expose_reloads(&self, out: &mut Exposition) {
         let Some(reloads) = &self.reloads else { return };
         let state = reloads.state();
-        let labels = ReloadResult::ALL.map(|result| [("result", result.label())]);
-        let series: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(state.totals).map(|(labels, count)| (&labels[..], count)).collect();
+        let results = ReloadResult::ALL.iter().zip(state.totals);
         out.counter(
             "hotrow_config_reloads_total",
             "Reloads of the configuration file, by result.",
-            &series,
+            results.map(|(result, count)| ([("result", result.label())], count)),
         );
         out.gauge(
             "hotrow_config_hash",
             "The first 48 bits of the SHA-256 of the configuration file, as a number.",
-            &[(&[], number_of(&state.hash))],
+            [([], number_of(&state.hash))],
         );
         out.gauge(
             "hotrow_config_last_reload_successful",
             "0 if the last reload was rejected.",
-            &[(&[], u64::from(!reloads.has_failed()))],
+            [([], u64::from(!reloads.has_failed()))],
         );
         out.gauge(
             "hotrow_config_last_reload_success_timestamp_seconds",
             "Time of the last reload that was not rejected, or of the start, in Unix time.",
-            &[(&[], self.unix_s(state.succeeded_at))],
+            [([], self.unix_s(state.succeeded_at))],
         );
     }
 }

@@ -81,7 +81,7 @@ use hotrow_gate::admission::breaker::badness;
 use hotrow_gate::admission::concurrency;
 use hotrow_gate::read::SourceReads;
 use hotrow_measure::clock::Nanos;
-use hotrow_measure::histogram::{Histogram, SharedHistogram};
+use hotrow_measure::histogram::SharedHistogram;
 use hotrow_source::looks::Looks;
 use hotrow_telemetry::exposition::{Exposition, Labels, Number, Scale};
 use serde_json::{Map, Value, json};
@@ -100,40 +100,29 @@ const LOOK_TIMES: [LookTimes; 2] = [
     ),
 ];
 
-/// Samples of a metric by source and cause.
-type ByCause = Vec<([(&'static str, String); 2], u64)>;
-
 impl View {
     /// Returns the reads of each source.
     pub(super) fn sources(&self) -> &[SourceReads] {
         &self.shared.fetcher.sources
     }
 
-    /// Calls `write` with one sample for each source that has a value.
-    fn by_source<N: Into<Number> + Copy>(
-        &self,
-        value: impl Fn(&SourceReads) -> Option<N>,
-        write: impl FnOnce(&[(Labels<'_>, N)]),
-    ) {
-        let labels: Vec<_> = self
-            .sources()
-            .iter()
-            .filter_map(|reads| Some(([("source", reads.name.as_str())], value(reads)?)))
-            .collect();
-        let samples: Vec<(Labels<'_>, N)> =
-            labels.iter().map(|(labels, value)| (&labels[..], *value)).collect();
-        if !samples.is_empty() {
-            write(&samples);
-        }
+    /// Returns one sample for each source that has a value.
+    fn by_source<V>(&self, value: impl Fn(&SourceReads) -> Option<V>) -> Vec<(Labels<'_, 1>, V)> {
+        let sample = |reads| Some(([("source", source_name(reads))], value(reads)?));
+        self.sources().iter().filter_map(sample).collect()
     }
 
-    fn source_gauge<N: Into<Number> + Copy>(
+    /// Writes a gauge of the sources that have a value, if any has one.
+    fn source_gauge<V: Into<Number>>(
         &self,
         (name, help): (&str, &str),
         out: &mut Exposition,
-        value: impl Fn(&SourceReads) -> Option<N>,
+        value: impl Fn(&SourceReads) -> Option<V>,
     ) {
-        self.by_source(value, |samples| out.gauge(name, help, samples));
+        let samples = self.by_source(value);
+        if !samples.is_empty() {
+            out.gauge(name, help, samples);
+        }
     }
 
     fn source_counter(
@@ -142,35 +131,19 @@ impl View {
         out: &mut Exposition,
         value: impl Fn(&SourceReads) -> u64,
     ) {
-        self.by_source(|reads| Some(value(reads)), |samples| out.counter(name, help, samples));
+        out.counter(name, help, self.by_source(|reads| Some(value(reads))));
     }
 
-    /// Writes a counter with another label beside the source.
-    fn source_counter_by(
-        &self,
-        (name, help): (&str, &str),
-        label: &'static str,
-        out: &mut Exposition,
-        values: impl Fn(&SourceReads) -> Vec<(&'static str, u64)>,
-    ) {
-        let rows = self.rows(label, values);
-        let labels: Vec<_> = rows.iter().map(|(labels, n)| (borrowed(labels), *n)).collect();
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, n)| (&l[..], *n)).collect();
-        out.counter(name, help, &samples);
-    }
-
-    fn rows(
-        &self,
+    /// Returns samples with another label beside the source.
+    fn by_source_and<'a>(
+        &'a self,
         label: &'static str,
         values: impl Fn(&SourceReads) -> Vec<(&'static str, u64)>,
-    ) -> ByCause {
-        let of = |reads: &SourceReads| -> ByCause {
-            let row = |(value, n): (&'static str, u64)| {
-                ([("source", reads.name.clone()), (label, value.to_owned())], n)
-            };
-            values(reads).into_iter().map(row).collect()
-        };
-        self.sources().iter().flat_map(of).collect()
+    ) -> impl Iterator<Item = (Labels<'a, 2>, u64)> {
+        self.sources().iter().flat_map(move |reads| {
+            let source = ("source", source_name(reads));
+            values(reads).into_iter().map(move |(value, n)| ([source, (label, value)], n))
+        })
     }
 
     /// Writes the metrics of the concurrency limits.
@@ -195,15 +168,12 @@ impl View {
             out,
             |reads| view(reads).probes_total,
         );
-        let labels: Vec<_> =
-            self.sources().iter().map(|reads| [("source", reads.name.as_str())]).collect();
-        let samples: Vec<(Labels<'_>, &Histogram)> =
-            labels.iter().zip(&views).map(|(l, view)| (&l[..], &view.waited_ns)).collect();
+        let waited = self.sources().iter().zip(&views);
         out.histogram(
             "hotrow_queue_wait_seconds",
             "Longest wait among the keys of each query.",
             Scale::LATENCY,
-            &samples,
+            waited.map(|(reads, view)| ([("source", source_name(reads))], &view.waited_ns)),
         );
     }
 
@@ -233,17 +203,15 @@ impl View {
         self.source_counter(starts, out, |reads| reads.feed.starts_total());
         let reconnects = ("hotrow_feed_reconnects_total", "Starts after the first.");
         self.source_counter(reconnects, out, |reads| reads.feed.starts_total().saturating_sub(1));
-        self.source_counter_by(
-            ("hotrow_feed_gaps_total", "Gaps in the feed, in which changes may have been missed."),
-            "cause",
-            out,
-            |reads| reads.feed.losses_total().to_vec(),
+        out.counter(
+            "hotrow_feed_gaps_total",
+            "Gaps in the feed, in which changes may have been missed.",
+            self.by_source_and("cause", |reads| reads.feed.losses_total().to_vec()),
         );
-        self.source_counter_by(
-            ("hotrow_feed_flushes_total", "Collections flushed by the feed."),
-            "cause",
-            out,
-            |reads| reads.feed.flushes_total().to_vec(),
+        out.counter(
+            "hotrow_feed_flushes_total",
+            "Collections flushed by the feed.",
+            self.by_source_and("cause", |reads| reads.feed.flushes_total().to_vec()),
         );
         self.source_counter(
             (
@@ -271,14 +239,10 @@ impl View {
             out,
             |reads| reads.looks.sent_total.load(Relaxed),
         );
-        let labels: Vec<_> =
-            self.sources().iter().map(|reads| [("source", reads.name.as_str())]).collect();
         for (name, help, of) in LOOK_TIMES {
-            let times: Vec<Histogram> =
-                self.sources().iter().map(|reads| of(&reads.looks).snapshot()).collect();
-            let samples: Vec<(Labels<'_>, &Histogram)> =
-                labels.iter().zip(&times).map(|(labels, times)| (&labels[..], times)).collect();
-            out.histogram(name, help, Scale::LATENCY, &samples);
+            let times = self.by_source(|reads| Some(of(&reads.looks).snapshot()));
+            let samples = times.iter().map(|(labels, times)| (*labels, times));
+            out.histogram(name, help, Scale::LATENCY, samples);
         }
     }
 
@@ -292,16 +256,14 @@ impl View {
                 Some((&*reads.name, format!("{:016x}", position.incarnation), position.at))
             })
             .collect();
-        let labels: Vec<_> = positions
-            .iter()
-            .map(|(source, log, at)| ([("source", *source), ("log", log.as_str())], *at))
-            .collect();
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, at)| (&l[..], *at)).collect();
-        if !samples.is_empty() {
+        if !positions.is_empty() {
+            let samples = positions
+                .iter()
+                .map(|(source, log, at)| ([("source", *source), ("log", log.as_str())], *at));
             out.gauge(
                 "hotrow_feed_position",
                 "Position in the log up to which changes are applied.",
-                &samples,
+                samples,
             );
         }
     }
@@ -312,22 +274,19 @@ impl View {
             let state = reads.breaker.state(now);
             State::ALL.map(|one| (one.label(), u64::from(one == state))).to_vec()
         };
-        let rows = self.rows("state", states);
-        let labels: Vec<_> = rows.iter().map(|(labels, n)| (borrowed(labels), *n)).collect();
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().map(|(l, n)| (&l[..], *n)).collect();
         out.gauge(
             "hotrow_breaker_state",
             "1 for the present state of the circuit breaker.",
-            &samples,
+            self.by_source_and("state", states),
         );
-        self.source_counter_by(
-            ("hotrow_breaker_transitions_total", "Times that the circuit breaker entered a state."),
-            "state",
-            out,
-            |reads| {
-                let entered = State::ALL.into_iter().zip(reads.breaker.transitions_total());
-                entered.map(|(state, n)| (state.label(), n)).collect()
-            },
+        let entered = |reads: &SourceReads| {
+            let entered = State::ALL.into_iter().zip(reads.breaker.transitions_total());
+            entered.map(|(state, n)| (state.label(), n)).collect()
+        };
+        out.counter(
+            "hotrow_breaker_transitions_total",
+            "Times that the circuit breaker entered a state.",
+            self.by_source_and("state", entered),
         );
         self.source_counter(
             (
@@ -368,10 +327,7 @@ impl View {
                 "changes": feed.changes_total(),
                 "starts": feed.starts_total(),
                 "gaps": feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
-                "strict": {
-                    "looks": reads.looks.sent_total.load(Relaxed),
-                    "waits": reads.looks.waited_ns.snapshot().count(),
-                },
+                "strict": strict_status(&reads.looks),
                 "watch": if followed { source.watch() } else { "none" },
             },
         })
@@ -396,6 +352,15 @@ impl View {
     }
 }
 
-fn borrowed<'a>(labels: &'a [(&'static str, String); 2]) -> [(&'a str, &'a str); 2] {
-    labels.each_ref().map(|(name, value)| (*name, value.as_str()))
+fn strict_status(looks: &Looks) -> Value {
+    let waited_ns = looks.waited_ns.snapshot();
+    json!({
+        "looks": looks.sent_total.load(Relaxed),
+        "waits": waited_ns.count(),
+        "wait_p99_us": waited_ns.value_at_quantile(0.99).map(|ns| ns / 1_000),
+    })
+}
+
+fn source_name(reads: &SourceReads) -> &str {
+    &reads.name
 }

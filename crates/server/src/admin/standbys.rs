@@ -2,7 +2,7 @@
 
 use hotrow_source::Source;
 use hotrow_source::standby::StandbyView;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Value, json};
 
 use super::View;
@@ -18,42 +18,32 @@ impl View {
         if views.is_empty() {
             return;
         }
-        let labels: Vec<[(&str, &str); 2]> = views
-            .iter()
-            .map(|(source, view)| [("source", *source), ("standby", view.name.as_str())])
-            .collect();
-        let views = || labels.iter().zip(views.iter().map(|(_, view)| view));
-        let reads: Vec<(Labels<'_>, u64)> =
-            views().map(|(labels, view)| (&labels[..], view.reads_total)).collect();
-        out.counter("hotrow_standby_reads_total", "Queries that a standby answered.", &reads);
+        let views = || {
+            let views = views.iter();
+            views.map(|(source, view)| ([("source", *source), ("standby", &*view.name)], view))
+        };
+        let reads = views().map(|(labels, view)| (labels, view.reads_total));
+        out.counter("hotrow_standby_reads_total", "Queries that a standby answered.", reads);
         let lag = |view: &StandbyView| view.lag_bytes.map_or(f64::NAN, |lag| lag as f64);
-        let lags: Vec<(Labels<'_>, f64)> =
-            views().map(|(labels, view)| (&labels[..], lag(view))).collect();
         out.gauge(
             "hotrow_standby_lag_bytes",
             "Log that a standby had not replayed when it was read last; NaN before.",
-            &lags,
+            views().map(|(labels, view)| (labels, lag(view))),
         );
-        let usable: Vec<(Labels<'_>, u64)> = views()
-            .map(|(labels, view)| (&labels[..], u64::from(view.trouble.is_none())))
-            .collect();
-        out.gauge("hotrow_standby_usable", "0 while a standby is not asked.", &usable);
-        let totals: Vec<_> = self
-            .sources()
-            .iter()
-            .filter(|reads| !reads.source.standbys().is_empty())
-            .flat_map(|reads| reads.standbys.refusals().totals().map(|of| (&*reads.name, of)))
-            .collect();
-        let reasons: Vec<[(&str, &str); 2]> = totals
-            .iter()
-            .map(|(source, (reason, _))| [("source", *source), ("reason", *reason)])
-            .collect();
-        let refusals: Vec<(Labels<'_>, u64)> =
-            reasons.iter().zip(&totals).map(|(labels, (_, (_, n)))| (&labels[..], *n)).collect();
+        let usable = views().map(|(labels, view)| (labels, u64::from(view.trouble.is_none())));
+        out.gauge("hotrow_standby_usable", "0 while a standby is not asked.", usable);
+        let refusals =
+            self.sources().iter().filter(|reads| !reads.source.standbys().is_empty()).flat_map(
+                |reads| {
+                    let source = ("source", &*reads.name);
+                    let totals = reads.standbys.refusals().totals();
+                    totals.map(|(reason, n)| ([source, ("reason", reason)], n))
+                },
+            );
         out.counter(
             "hotrow_standby_refusals_total",
             "Queries sent to the primary because no standby could answer.",
-            &refusals,
+            refusals,
         );
     }
 }

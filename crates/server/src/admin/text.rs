@@ -161,19 +161,15 @@ impl View {
 
     fn expose_compression(&self, out: &mut Exposition) {
         let compressor = &self.shared.compressor;
-        let counts = compressor.counts();
-        let labels = counts.map(|(label, _)| [("outcome", label)]);
-        let series: Vec<(Labels<'_>, u64)> =
-            labels.iter().zip(counts).map(|(labels, (_, count))| (&labels[..], count)).collect();
         out.counter(
             "hotrow_compressions_total",
             "Variants of records that requests asked for, by what became of them.",
-            &series,
+            compressor.counts().map(|(outcome, count)| ([("outcome", outcome)], count)),
         );
         out.gauge(
             "hotrow_compression_queue_bytes",
             "Bytes of records that wait for compression or are being compressed.",
-            &[(&[], compressor.queued_bytes())],
+            [([], compressor.queued_bytes())],
         );
     }
 
@@ -182,31 +178,20 @@ impl View {
         if endpoints.is_empty() {
             return;
         }
-        let listeners: Vec<_> = endpoints.iter().map(|(name, _)| [("listener", *name)]).collect();
-        let expiries: Vec<(Labels<'_>, u64)> = endpoints
-            .iter()
-            .zip(&listeners)
-            .map(|((_, tls), labels)| (&labels[..], tls.expires_unix_s()))
-            .collect();
         out.gauge(
             "hotrow_tls_certificate_expiry_timestamp_seconds",
             "End of the validity of the certificate in force, in Unix time.",
-            &expiries,
+            endpoints.iter().map(|(name, tls)| ([("listener", *name)], tls.expires_unix_s())),
         );
-        let results: Vec<_> = endpoints
-            .iter()
-            .flat_map(|(name, tls)| {
-                let (reloaded, refused) = tls.reloads();
-                [("reloaded", reloaded), ("refused", refused)]
-                    .map(|(result, count)| ([("listener", *name), ("result", result)], count))
-            })
-            .collect();
-        let results: Vec<(Labels<'_>, u64)> =
-            results.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        let results = endpoints.iter().flat_map(|(name, tls)| {
+            let (reloaded, refused) = tls.reloads();
+            [("reloaded", reloaded), ("refused", refused)]
+                .map(|(result, count)| ([("listener", *name), ("result", result)], count))
+        });
         out.counter(
             "hotrow_tls_reloads_total",
             "Changed certificate files that were taken over or refused.",
-            &results,
+            results,
         );
     }
 
@@ -214,22 +199,17 @@ impl View {
         let names: Vec<&str> =
             self.shared.collections.all().iter().map(|c| c.name.as_str()).collect();
         let stats: Vec<Snapshot> = self.snapshots().collect();
-        let labels: Vec<[(&str, &str); 1]> =
-            names.iter().map(|name| [("collection", *name)]).collect();
-        let series = |read: fn(&Snapshot) -> u64| -> Vec<(Labels<'_>, u64)> {
-            labels.iter().zip(&stats).map(|(l, s)| (&l[..], read(s))).collect()
+        let series = |read: fn(&Snapshot) -> u64| {
+            let collections = names.iter().zip(&stats);
+            collections.map(move |(name, stats)| ([("collection", *name)], read(stats)))
         };
-        GAUGES.iter().for_each(|(name, help, read)| out.gauge(name, help, &series(*read)));
-        COUNTERS.iter().for_each(|(name, help, read)| out.counter(name, help, &series(*read)));
+        GAUGES.iter().for_each(|(name, help, read)| out.gauge(name, help, series(*read)));
+        COUNTERS.iter().for_each(|(name, help, read)| out.counter(name, help, series(*read)));
         let lookups = two(&names, &LABELS, "outcome", |i| self.lookups_of(i).to_vec());
-        out.counter("hotrow_lookups_total", "Keys looked up, by outcome.", &flat(&lookups));
+        out.counter("hotrow_lookups_total", "Keys looked up, by outcome.", lookups);
         let causes = Removal::ALL.map(Removal::label);
         let evictions = two(&names, &causes, "cause", |i| stats[i].removed.to_vec());
-        out.counter(
-            "hotrow_cache_evictions_total",
-            "Entries removed, by cause.",
-            &flat(&evictions),
-        );
+        out.counter("hotrow_cache_evictions_total", "Entries removed, by cause.", evictions);
         let sizes: Vec<String> =
             QUERY_KEYS_BOUNDS.iter().map(u64::to_string).chain(["more".to_owned()]).collect();
         let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
@@ -237,7 +217,7 @@ impl View {
         out.counter(
             "hotrow_merged_queries_total",
             "Queries by number of keys (each counted in one class).",
-            &flat(&merged),
+            merged,
         );
     }
 
@@ -256,61 +236,57 @@ impl View {
                 sampling.inconsistent_total(),
             ),
         ];
-        checks.iter().for_each(|(name, help, value)| out.counter(name, help, &[(&[], *value)]));
+        checks.iter().for_each(|(name, help, value)| out.counter(name, help, [([], *value)]));
     }
 
     fn expose_process(&self, out: &mut Exposition) {
         let inflight = &self.shared.admission.inflight;
-        let one = |value: u64| [(&[] as Labels<'_>, value)];
+        let one = |value: u64| [([], value)];
         out.gauge(
             "hotrow_requests_waiting",
             "Requests waiting for the database or the feed.",
-            &one(inflight.waiting.get() as u64),
+            one(inflight.waiting.get() as u64),
         );
         out.gauge(
             "hotrow_privileged_waiting",
             "Waiting requests with no-cache or a minimum position.",
-            &one(inflight.privileged.get() as u64),
+            one(inflight.privileged.get() as u64),
         );
         let refused = [
             ([("limit", "requests_in_flight")], inflight.waiting.refused()),
             ([("limit", "privileged_waiters")], inflight.privileged.refused()),
         ];
-        let refused: Vec<(Labels<'_>, u64)> = refused.iter().map(|(l, n)| (&l[..], *n)).collect();
         out.counter(
             "hotrow_requests_refused_total",
             "Requests refused because too many wait.",
-            &refused,
+            refused,
         );
         out.gauge(
             "hotrow_cache_capacity_bytes",
             "Capacity of the cache.",
-            &one(self.shared.cache.capacity_bytes()),
+            one(self.shared.cache.capacity_bytes()),
         );
         out.gauge(
             "hotrow_build_info",
             "Running version.",
-            &[(&[("version", env!("CARGO_PKG_VERSION"))], 1_u64)],
+            [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)],
         );
         if let Some(resident) = resident_bytes() {
-            out.gauge("process_resident_memory_bytes", "Resident memory.", &one(resident));
+            out.gauge("process_resident_memory_bytes", "Resident memory.", one(resident));
         }
         if let Ok(cpu) = cpu_seconds() {
-            out.counter("process_cpu_seconds_total", "User and system time.", &[(&[], cpu)]);
+            out.counter("process_cpu_seconds_total", "User and system time.", [([], cpu)]);
         }
     }
 }
-
-/// A sample with two labels, owned.
-type Pair<'a> = ([(&'a str, &'a str); 2], u64);
 
 fn two<'a>(
     names: &[&'a str],
     kinds: &[&'a str],
     label: &'a str,
     read: impl Fn(usize) -> Vec<u64>,
-) -> Vec<Pair<'a>> {
-    let of = |(i, name): (usize, &&'a str)| -> Vec<Pair<'a>> {
+) -> Vec<(Labels<'a, 2>, u64)> {
+    let of = |(i, name): (usize, &&'a str)| -> Vec<_> {
         kinds
             .iter()
             .zip(read(i))
@@ -318,10 +294,6 @@ fn two<'a>(
             .collect()
     };
     names.iter().enumerate().flat_map(of).collect()
-}
-
-fn flat<'a>(pairs: &'a [Pair<'a>]) -> Vec<(Labels<'a>, u64)> {
-    pairs.iter().map(|(labels, n)| (&labels[..], *n)).collect()
 }
 
 pub(super) fn cpu_seconds() -> Result<f64, std::num::TryFromIntError> {

@@ -41,22 +41,22 @@ impl View {
         out.gauge(
             "hotrow_warm_start_active",
             "1 while hot records of the last run wait to be read, or are read.",
-            &[(&[], u64::from(!warm.stage().is_over()))],
+            [([], u64::from(!warm.stage().is_over()))],
         );
         out.counter(
             "hotrow_warm_start_keys_total",
             "Keys of the file of hot keys that were read or could not be used.",
-            &[
-                (&[("result", "read")], get(&warm.read_keys)),
-                (&[("result", "unusable")], get(&warm.unusable_keys)),
+            [
+                ([("result", "read")], get(&warm.read_keys)),
+                ([("result", "unusable")], get(&warm.unusable_keys)),
             ],
         );
         out.counter(
             "hotrow_hot_keys_files_total",
             "Files of hot keys that were written or could not be.",
-            &[
-                (&[("result", "written")], get(&warm.files)),
-                (&[("result", "failed")], get(&warm.failed_files)),
+            [
+                ([("result", "written")], get(&warm.files)),
+                ([("result", "failed")], get(&warm.failed_files)),
             ],
         );
     }

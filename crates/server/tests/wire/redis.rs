@@ -139,7 +139,7 @@ fn a_client_is_answered_what_it_asks_when_it_connects() {
         ("CLIENT SETINFO lib-ver 1.2", Reply::ok()),
         ("CLIENT NO-EVICT on", Reply::ok()),
         ("CLIENT NO-TOUCH OFF", Reply::ok()),
-        ("COMMAND COUNT", Reply::Integer(21)),
+        ("COMMAND COUNT", Reply::Integer(22)),
         ("COMMAND INFO nothing", Reply::Array(vec![Reply::Null])),
     ] {
         assert_eq!(client.ask(command), reply, "{command}");
@@ -150,8 +150,8 @@ fn a_client_is_answered_what_it_asks_when_it_connects() {
     let Reply::Text(info) = client.ask("INFO server") else { panic!() };
     assert!(info.contains("redis_version:") && info.contains("loading:0\r\n"), "{info}");
     let Reply::Array(commands) = client.ask("COMMAND") else { panic!() };
-    assert_eq!(commands.len(), 21);
-    assert!(matches!(client.ask("COMMAND DOCS"), Reply::Map(docs) if docs.len() == 42));
+    assert_eq!(commands.len(), 22);
+    assert!(matches!(client.ask("COMMAND DOCS"), Reply::Map(docs) if docs.len() == 44));
     assert_eq!(client.ask("RESET"), Reply::Status("RESET".to_owned()));
     assert_eq!(client.ask("CLIENT GETNAME"), Reply::Null);
     assert!(matches!(client.ask("HELLO"), Reply::Array(_)), "the version is the first again");

@@ -34,9 +34,12 @@ const PASSED: u64 = 50_000;
 /// A kind of request: its name, method, target and header fields.
 type Kind = (&'static str, &'static str, &'static str, &'static str);
 
+/// Name of the kind whose position is left out where existence is hidden.
+const SNAPSHOT: &str = "batch at one point";
+
 /// Kinds of requests for one record; `ID` is replaced by its id, `TAG` for the entity tag of record
 /// [`OWN`].
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     ("plain", "GET", "/accounts/ID", ""),
     ("head", "HEAD", "/accounts/ID", ""),
     ("its tag", "GET", "/accounts/ID", "If-None-Match: TAG\r\n"),
@@ -45,6 +48,7 @@ const KINDS: [Kind; 10] = [
     ("if another tag", "GET", "/accounts/ID", "If-Match: \"x\"\r\n"),
     ("batch", "GET", "/accounts?ids=ID", ""),
     ("batch by POST", "POST", "/accounts#ID", ""),
+    (SNAPSHOT, "GET", "/accounts?ids=ID&snapshot=true", ""),
     ("no-cache", "GET", "/accounts/ID", "Cache-Control: no-cache\r\n"),
     ("position", "GET", "/accounts/ID", "Hotrow-Min-Position: 0000000000000001-5\r\n"),
 ];
@@ -184,7 +188,9 @@ fn check_absent(answer: &Raw, kind: &Kind, context: &str) {
     }
     assert_eq!(answer.field("cache-control"), Some("private, no-cache"), "{context}");
     let position = format!("0000000000000001-{PASSED}");
-    assert_eq!(answer.field("hotrow-position"), Some(&*position), "{context}");
+    if kind.0 != SNAPSHOT || answer.field("hotrow-position").is_some() {
+        assert_eq!(answer.field("hotrow-position"), Some(&*position), "{context}");
+    }
     if is_batch {
         assert!(answer.body.starts_with(r#"{"items":{},"missing":["#), "{context}: {answer:?}");
     }
@@ -233,7 +239,9 @@ fn a_certificate_has_its_tenants_over_tls() {
         arguments.extend(fields.lines().flat_map(|field| ["-H", field]));
         Raw::parse(&String::from_utf8(authority.curl(&url, &arguments).stdout).unwrap())
     };
-    let kinds = KINDS.iter().filter(|kind| kind.1 == "GET" && !kind.3.contains("TAG"));
+    // No feed passes what a snapshot would show.
+    let is_asked = |kind: &&Kind| !kind.3.contains("TAG") && kind.0 != SNAPSHOT;
+    let kinds = KINDS.iter().filter(|kind| kind.1 == "GET").filter(is_asked);
     for kind in kinds {
         for version in ["--http1.1", "--http2"] {
             for (client, sees) in [("acme", &[OWN][..]), ("both", &[OWN, 2]), ("tenantless", &[])] {

@@ -1,4 +1,4 @@
-//! Ids of a batch in a request's body: `{"ids":[…]}`, and of several: `{"products":[…],…}`.
+//! Ids of a batch in a request's body: `{"ids":[…]}`.
 //!
 //! Parsed id by id: a body takes no more memory than its ids, an overlong list ends the parsing,
 //! and the worker can serve its other connections in between.
@@ -7,10 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use foldhash::fast::FixedState;
-use hotrow_answer::collections::Collections;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::ids::{Ids, NO_IDS, SNAPSHOT};
-use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, Key, KeySchema, percent_encode};
+use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::error::Category;
 
@@ -57,62 +56,25 @@ pub(crate) async fn parse_body_in_turns(
     Ok(list.ids)
 }
 
-/// Ids by collection, each named once.
-pub(crate) type IdsOfCollections = Vec<(CollectionId, Ids)>;
-
-/// Parses `{"products":[…],"prices":[…]}`, the ids of each collection as in [`parse_body`], with
-/// turns of other connections in between. `limits.max_batch` counts over all.
-///
-/// # Errors
-/// As for one collection, and 404 for a name that is none; with the collection that was reached.
-pub(crate) async fn parse_collections_in_turns(
-    collections: &Collections,
-    limits: &Limits,
-    hasher: &FixedState,
-    body: &[u8],
-) -> Result<IdsOfCollections, (CollectionId, HttpError)> {
-    let mut parsed: IdsOfCollections = Vec::new();
-    let mut id = CollectionId(0);
-    let first = &collections.get(id).schema;
-    let list = List::begin(first, COLLECTIONS, limits, hasher, body);
-    let mut list = list.map_err(|problem| (id, problem))?;
-    loop {
-        id = list.collection(collections, &parsed).map_err(|problem| (id, problem))?;
-        list.schema = &collections.get(id).schema;
-        let of_part = Ids::with_capacity(0, 0, limits.target_bytes, hasher);
-        list.ids = of_part;
-        while list.read_some().map_err(|problem| (id, problem))? {
-            tokio::task::yield_now().await;
-        }
-        let next = Ids::with_capacity(0, 0, 0, hasher);
-        parsed.push((id, std::mem::replace(&mut list.ids, next)));
-        if !list.eat(b',') {
-            list.end().map_err(|problem| (id, problem))?;
-            return Ok(parsed);
-        }
-    }
-}
-
 /// A body parsed up to a position within its list.
-struct List<'a> {
-    schema: &'a KeySchema,
+pub(crate) struct List<'a> {
+    pub(crate) schema: &'a KeySchema,
     ids_max: usize,
     /// Remaining input.
     rest: &'a str,
-    ids: Ids,
+    pub(crate) ids: Ids,
     count: usize,
     /// What the body is, for messages.
     shape: &'static str,
 }
 
 const ONE_LIST: &str = "{\"ids\":[…]}";
-const COLLECTIONS: &str = "{\"COLLECTION\":[…],…}";
 
 const NO_JSON: &str = "the body is not JSON";
 
 impl<'a> List<'a> {
     #[cold]
-    fn bad(&self, what: &str) -> HttpError {
+    pub(crate) fn bad(&self, what: &str) -> HttpError {
         HttpError::BadBatch(format!("{what}; the body is {}", self.shape))
     }
 
@@ -143,7 +105,7 @@ impl<'a> List<'a> {
     }
 
     /// Parses the beginning of the body's object.
-    fn begin(
+    pub(crate) fn begin(
         schema: &'a KeySchema,
         shape: &'static str,
         limits: &Limits,
@@ -174,7 +136,7 @@ impl<'a> List<'a> {
     }
 
     /// Parses the beginning of a list of ids.
-    fn begin_ids(&mut self) -> Result<(), HttpError> {
+    pub(crate) fn begin_ids(&mut self) -> Result<(), HttpError> {
         if !self.eat(b'[') {
             return Err(self.bad("there is no list of ids"));
         }
@@ -184,29 +146,8 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Parses the name of a collection, and the beginning of its ids.
-    fn collection(
-        &mut self,
-        collections: &Collections,
-        parsed: &IdsOfCollections,
-    ) -> Result<CollectionId, HttpError> {
-        if self.peek() == Some(b'}') {
-            return Err(self.bad("there is no list of ids"));
-        }
-        let name = self.name()?;
-        let target = collections.router.named(&name).ok_or(HttpError::NoSuchCollection)?;
-        if target.is_alias() {
-            return Err(crate::snapshot::of_alias());
-        }
-        if parsed.iter().any(|(id, _)| *id == target.of) {
-            return Err(self.bad(&format!("the body has {name:?} twice")));
-        }
-        self.begin_ids()?;
-        Ok(target.of)
-    }
-
     /// Parses some ids; `true`: more follow. At the end of the list its bracket is parsed too.
-    fn read_some(&mut self) -> Result<bool, HttpError> {
+    pub(crate) fn read_some(&mut self) -> Result<bool, HttpError> {
         for _ in 0..IDS_PER_TURN {
             self.read_id()?;
             if self.eat(b']') {
@@ -316,7 +257,7 @@ impl<'a> List<'a> {
         }
     }
 
-    fn name(&mut self) -> Result<Cow<'a, str>, HttpError> {
+    pub(crate) fn name(&mut self) -> Result<Cow<'a, str>, HttpError> {
         let Text(name) = self.value().map_err(|_| self.bad(NO_JSON))?;
         if self.eat(b':') { Ok(name) } else { Err(self.bad(NO_JSON)) }
     }
@@ -332,7 +273,7 @@ impl<'a> List<'a> {
     }
 
     /// Parses the end of the body.
-    fn end(&mut self) -> Result<(), HttpError> {
+    pub(crate) fn end(&mut self) -> Result<(), HttpError> {
         if self.eat(b'}') && self.peek().is_none() { Ok(()) } else { Err(self.bad(NO_JSON)) }
     }
 
@@ -349,7 +290,7 @@ impl<'a> List<'a> {
         }
     }
 
-    fn eat(&mut self, byte: u8) -> bool {
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
         self.skip_space();
         let is_next = self.rest.as_bytes().first() == Some(&byte);
         if is_next {
@@ -359,7 +300,7 @@ impl<'a> List<'a> {
     }
 
     /// Returns the next byte.
-    fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         self.skip_space();
         self.rest.bytes().next()
     }
@@ -407,6 +348,8 @@ impl<'a> Deserialize<'a> for Text<'a> {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_types::key::CollectionId;
+
     use super::*;
     use crate::fuzzing::new_shared;
 

@@ -80,6 +80,7 @@ impl Commands {
             (Command::Exists, 2) => self.reply_one(Wanted::Presence, None, asked, out),
             (Command::Exists, _) => self.reply_many(Gathered::Count, asked, out),
             (Command::Mget, _) => self.reply_many(Gathered::Values, asked, out),
+            (Command::HotrowMget, _) => self.reply_many(Gathered::Snapshot, asked, out),
             (Command::HotrowGet, _) => self.one_at_least(asked, out),
             (Command::Pttl, _) => self.reply_one(Wanted::TtlMs, None, asked, out),
             (Command::Ttl, _) => self.reply_one(Wanted::TtlS, None, asked, out),

@@ -23,6 +23,8 @@ use super::answered::Answered;
 use super::command_request::AuthenticatedCommand;
 use super::refusal;
 use super::{Commands, Replied, Reply};
+use crate::snapshot::part::{OF_ALIAS, Part as SnapshotPart};
+use crate::snapshot::{Form, limited};
 use crate::step::Step;
 use crate::targets::several;
 
@@ -30,6 +32,8 @@ use crate::targets::several;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gathered {
     Values,
+    /// Values of one point of the log.
+    Snapshot,
     Count,
 }
 
@@ -66,6 +70,12 @@ impl Commands {
         asked: &AuthenticatedCommand<'_>,
         out: &mut Vec<u8>,
     ) -> Replied {
+        let arguments = asked.request.arguments;
+        let option = arguments.get(arguments.len() - 1).unwrap_or_default();
+        if gathered == Gathered::Snapshot && !option.eq_ignore_ascii_case(b"snapshot") {
+            let text = "ERR syntax error; use HOTROW.MGET key [key ...] SNAPSHOT";
+            return self.recorder.refuse_command(asked, text, out);
+        }
         let Plan { batches, places } = match self.plan(asked) {
             Ok(plan) => plan,
             Err(BadKeys::Refused(text)) => return self.recorder.refuse_command(asked, &text, out),
@@ -83,6 +93,10 @@ impl Commands {
             [(target, _)] => Some(target.of),
             _ => None,
         };
+        if gathered == Gathered::Snapshot {
+            let (step, places) = self.snapshot(batches, &places, asked);
+            return self.gather((vec![step], only), gathered, places, (asked, out));
+        }
         let mut steps = Vec::with_capacity(batches.len());
         for (target, ids) in batches {
             let batch = |read: &ReadRequest<'_>| several(&self.reads, target, Ok(ids), read);
@@ -97,19 +111,48 @@ impl Commands {
         self.gather((steps, only), gathered, places, (asked, out))
     }
 
+    /// Begins a snapshot of the batches. Returns the places of the arguments in its items too.
+    fn snapshot(
+        &self,
+        batches: Vec<(ReadTarget, Ids)>,
+        places: &[(usize, usize)],
+        asked: &AuthenticatedCommand<'_>,
+    ) -> (Step, Vec<(usize, usize)>) {
+        let mut parts = Vec::with_capacity(batches.len());
+        let mut firsts = Vec::with_capacity(batches.len());
+        let mut items = 0;
+        for (target, ids) in batches {
+            firsts.push(items);
+            items += ids.keys.len();
+            let mut part = None;
+            let step = self.on_collection(target.of, None, asked, |read| {
+                part = (!target.is_alias()).then(|| SnapshotPart::new(target.of, ids, read));
+                Step::refused(HttpError::BadBatch(OF_ALIAS.into()))
+            });
+            match part {
+                Some(part) => parts.push(part),
+                None => return (step, Vec::new()),
+            }
+        }
+        let places = places.iter().map(|(batch, place)| (0, firsts[*batch] + place)).collect();
+        let read = ReadRequest { caller: asked.sender.caller, ..asked.read };
+        (limited(&self.reads, parts, Form::Batch, &read), places)
+    }
+
     fn plan(&self, asked: &AuthenticatedCommand<'_>) -> Result<Plan, BadKeys> {
-        let keys = asked.request.arguments.from(1);
+        let keys = asked.spec.keys_of(asked.request.arguments).into_iter().flatten();
         let max = self.reads.limits.max_batch;
-        if keys.len() > max {
-            let (name, count) = (asked.spec.name.to_ascii_uppercase(), keys.len());
+        let count = asked.spec.key_count(asked.request.arguments);
+        if count > max {
+            let name = asked.spec.name.to_ascii_uppercase();
             return Err(BadKeys::Refused(format!(
                 "ERR {name} has {count} keys; the limit is {max} (limits.max_batch)"
             )));
         }
         let mut plan = Plan::default();
-        plan.places.reserve(keys.len());
+        plan.places.reserve(count);
         let mut batch_of = vec![None; self.reads.collections.count()];
-        for key in keys.clone() {
+        for key in keys {
             let (target, key) = self.named_key(key).map_err(BadKeys::Refused)?;
             let key = key.map_err(|error| BadKeys::BadId(target, error))?;
             let batch = *batch_of[usize::from(target.keys.0)].get_or_insert_with(|| {

@@ -1,7 +1,6 @@
 //! The answer of a snapshot batch, in the form of its request.
 
 use bytes::Bytes;
-use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_answer::answer::{Answer, Outcome};
 use hotrow_answer::body::{Body, Segments};
 use hotrow_answer::budgets::{self, COUNTED_BYTES_MIN};
@@ -9,11 +8,10 @@ use hotrow_answer::context::ConnectionContext;
 use hotrow_answer::http_error::HttpError;
 use hotrow_answer::render::{self, BatchParts, Item};
 use hotrow_answer::respond::{HOTROW_POSITION, NO_STORE, Provenance, describe};
-use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 
-use super::{Part, Taken};
+use super::part::{Found, Part};
 use crate::batch::answers::{Answers, Token};
 use crate::batch::rendered::render as render_batch;
 use crate::reads::Reads;
@@ -26,15 +24,6 @@ pub(crate) enum Form {
     Batch,
     /// The point, and each collection by its name.
     Collections,
-}
-
-/// The records of all parts at one point of the log.
-pub(super) struct Found {
-    /// By part, in the order of its keys.
-    pub(super) records: Vec<Vec<Taken>>,
-    pub(super) point: Position,
-    /// Reservation of the answer.
-    pub(super) size: AnswerReservation,
 }
 
 /// Returns the answer with these records, or a refusal.

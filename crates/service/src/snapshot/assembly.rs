@@ -23,8 +23,7 @@ use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
 use tokio::time::Instant;
 
-use super::answered::Found;
-use super::{Part, Taken};
+use super::part::{Found, Part, Taken};
 use crate::read_all::{Reading, read_all};
 use crate::reads::Reads;
 

@@ -14,8 +14,9 @@ use hotrow_measure::clock::Nanos;
 use hotrow_telemetry::traces::TraceSlot;
 use hotrow_types::key::CollectionId;
 
-use super::{Form, Part, limited};
-use crate::batch::list::{IdsOfCollections, parse_collections_in_turns};
+use super::body::{IdsOfCollections, parse_in_turns};
+use super::part::Part;
+use super::{Form, limited};
 use crate::reads::Reads;
 use crate::step::{CONFIGURATION_CHANGED, Evaluation, Step};
 
@@ -49,9 +50,7 @@ async fn answer(
     let received = receive::body(body, reads.limits.body_bytes, &reads.budgets.bodies).await;
     let (limits, hasher) = (&reads.limits, reads.cache.hasher());
     let parsed = match received {
-        Ok(body) => {
-            parse_collections_in_turns(&reads.collections, limits, hasher, body.bytes()).await
-        }
+        Ok(body) => parse_in_turns(&reads.collections, limits, hasher, body.bytes()).await,
         Err(problem) => Err((CollectionId(0), problem)),
     };
     // The body's time is the client's, as in a batch.

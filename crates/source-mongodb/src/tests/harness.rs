@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_supervisor::Supervisor;
 use hotrow_types::key::Key;
 
 use super::mongo::MongoDatabase;
@@ -56,7 +57,8 @@ impl Engine {
 
     #[track_caller]
     pub(super) fn launch(config: Config, hooks: Hooks, tune: impl FnOnce(&mut Tuning)) -> Self {
-        let Mongo { source, mut feed } = open(config, hooks).unwrap_or_else(|e| panic!("{e}"));
+        let Mongo { source, mut feed } =
+            open(config, hooks, &Supervisor::default()).unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
         let reader = Reader::new(Arc::clone(&source));
         Self {
@@ -99,5 +101,8 @@ impl Engine {
 /// Returns the error of `open` for this configuration.
 #[track_caller]
 pub(super) fn refusal(config: Config) -> String {
-    open(config, Hooks::default()).map(drop).expect_err("it must be refused").to_string()
+    open(config, Hooks::default(), &Supervisor::default())
+        .map(drop)
+        .expect_err("it must be refused")
+        .to_string()
 }

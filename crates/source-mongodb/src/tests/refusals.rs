@@ -1,5 +1,6 @@
 //! Refusals at the start, each with its remedy.
 
+use hotrow_supervisor::Supervisor;
 use mongodb::bson::doc;
 
 use super::harness::{config, refusal};
@@ -71,7 +72,9 @@ fn an_account_without_privileges_gets_the_grant_command() {
     }
     // The deployment's own id is useful but not required.
     mongo.standin().inject("replSetGetConfig", Fault::Fail(Failure::unauthorized("do that")));
-    assert!(open(config(mongo.url(), &["things"]), Hooks::default()).is_ok());
+    assert!(
+        open(config(mongo.url(), &["things"]), Hooks::default(), &Supervisor::default()).is_ok()
+    );
 }
 
 #[test]

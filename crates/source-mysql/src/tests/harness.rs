@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use hotrow_supervisor::Supervisor;
 use hotrow_types::key::CollectionId;
 use serde_json::Value;
 
@@ -44,7 +45,9 @@ impl Reader {
     }
 
     pub(super) fn try_open(config: Config) -> Result<Self, OpenError> {
-        Ok(Self(testkit::Reader::new(open(config, Hooks::default())?.source)))
+        Ok(Self(testkit::Reader::new(
+            open(config, Hooks::default(), &Supervisor::default())?.source,
+        )))
     }
 
     /// Same as [`Self::answers`], for a query limited to `query_bytes` in a budget of `total`

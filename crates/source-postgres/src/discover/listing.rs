@@ -59,9 +59,9 @@ const KEYS_SQL: &str = "SELECT i.indrelid, \
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid \
     JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid \
     WHERE i.indrelid = ANY ($1) AND i.indisunique AND i.indisvalid AND i.indimmediate \
-    AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS \
+    AND i.indpred IS NULL AND i.indexprs IS NULL AND (c.relkind = 'm' OR NOT EXISTS \
       (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid \
-       AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) AND NOT a.attnotnull) \
+       AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) AND NOT a.attnotnull)) \
     ORDER BY i.indrelid, (c.relreplident = 'f' OR c.relreplident = 'd' AND i.indisprimary \
       OR c.relreplident = 'i' AND i.indisreplident) DESC, i.indisprimary DESC, x.relname";
 

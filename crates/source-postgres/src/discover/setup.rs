@@ -6,7 +6,7 @@ use hotrow_source::discovery::{self, Request};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::super::config::Config;
+use super::super::config::{Config, Follow};
 use super::super::connect::Session;
 use super::super::error::full_text;
 use super::super::inspect::{self, Privileges, Table, concurrently, quote};
@@ -50,7 +50,9 @@ pub(super) async fn check(
     let client = &session.client;
     let specs = &config.server.collections;
     let privileges = if request.is_for_setup { Privileges::Assumed } else { Privileges::Checked };
-    let inspected = inspect::tables(client, specs, privileges).await.map_err(|e| failed(&e))?;
+    let follow = config.server.follow;
+    let inspected = inspect::tables(client, specs, privileges, follow).await;
+    let inspected = inspected.map_err(|e| failed(&e))?;
     let is_other = |i: usize, table: &Table| oids.get(i).is_some_and(|oid| *oid != table.oid);
     let (served, of_tables) = discovery::divided(inspected, specs, is_other);
     let mut found = Findings { of_tables, of_all: Vec::new() };
@@ -69,6 +71,7 @@ pub(super) async fn check(
             let readable: Vec<_> = readable.map_err(|e| failed(&e))?.iter().map(wanted).collect();
             found.publish(client, &config.publication, readable, repair).await
         }
+        false if follow == Follow::Nothing => Ok(()),
         false => {
             let served = served.iter().map(wanted).collect();
             found.publish_alone(client, &config.publication, served).await

@@ -183,7 +183,9 @@ fn checked(
     }
     if let Some([on]) = on.as_deref() {
         findings.extend(reference(spec, on, parent));
-        findings.extend(rules::check_privileges(spec, facts, std::slice::from_ref(on), &read));
+        let on = std::slice::from_ref(on);
+        findings.extend(keys::check_generated(spec, facts, on));
+        findings.extend(rules::check_privileges(spec, facts, on, &read));
     }
     findings.extend(rules::check_names(spec, types, &chosen));
     findings.extend(identity(spec, facts));

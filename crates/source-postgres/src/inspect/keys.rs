@@ -102,12 +102,6 @@ fn typed(
         }
         _ => return refuse("its values have no unique spelling that is known here", other),
     };
-    if column.generated {
-        return refuse(
-            "it is generated, and the feed contains no generated columns",
-            "use an ordinary column",
-        );
-    }
     let (ty, name) = match stored {
         KeyStored::Int2 | KeyStored::Int4 | KeyStored::Int8 => {
             (KeyType::Integer, KeyTypeName::Integer)
@@ -135,6 +129,20 @@ fn typed(
         stored_type.map(|t| format!("{}.{}", quote(t.schema), quote(t.name))).unwrap_or_default();
     let labels = stored_type.map(|t| t.labels.to_vec()).unwrap_or_default();
     Ok(KeyColumn { name: column.name.clone(), number: column.number, ty, stored, sql_type, labels })
+}
+
+/// Returns a finding for each key column that the feed does not contain.
+pub(super) fn check_generated(
+    spec: &CollectionConfig,
+    facts: &Facts,
+    key: &[KeyColumn],
+) -> impl Iterator<Item = Finding> {
+    let of_key = |c: &&Column| c.generated && key.iter().any(|k| k.number == c.number);
+    facts.columns.iter().filter(of_key).map(|column| {
+        let what = "is generated, and the feed contains no generated columns";
+        let what = format!("collection `{}`: key column `{}` {what}", spec.name, column.name);
+        Finding::new(what, "use an ordinary column").of_feed()
+    })
 }
 
 /// Checks that an alias is unique. The feed reports the value that a changed row has, whatever the
@@ -179,7 +187,7 @@ pub(super) fn check_identity(
     facts: &Facts,
     key: &[KeyColumn],
 ) -> Vec<Finding> {
-    if !matches!(facts.relkind, 'r' | 'p') {
+    if !matches!(facts.relkind, 'r' | 'p' | 'm') {
         return Vec::new();
     }
     let table = format!("{}.{}", quote(&facts.schema), quote(&facts.name));
@@ -193,6 +201,8 @@ pub(super) fn check_identity(
         let unique: Vec<String> = facts.indexes.iter().map(|index| facts.names(index)).collect();
         let remedy = if facts.indexes.iter().any(|index| index.primary) {
             format!("set `key` to unique columns ({})", listed(&unique))
+        } else if facts.relkind == 'm' {
+            format!("CREATE UNIQUE INDEX ON {table} ({columns});")
         } else {
             format!("ALTER TABLE {table} ADD PRIMARY KEY ({columns});")
         };
@@ -232,7 +242,7 @@ pub(super) fn check_identity(
                  so the log does not identify deleted rows"
             ),
         };
-        findings.push(finding(format!("`{}` {why}", spec.table), remedy));
+        findings.push(finding(format!("`{}` {why}", spec.table), remedy).of_feed());
     }
     findings.extend(facts.leaves.iter().filter(|leaf| leaf.relreplident != 'f').filter_map(
         |leaf| {
@@ -250,6 +260,7 @@ pub(super) fn check_identity(
                         if index.primary { "DEFAULT" } else { "FULL" }
                     ),
                 )
+                .of_feed()
             })
         },
     ));

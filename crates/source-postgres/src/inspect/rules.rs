@@ -10,30 +10,34 @@ use hotrow_source::preflight::Finding;
 pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let table = format!("{}.{}", quote(&facts.schema), quote(&facts.name));
-    let mut refuse = |what: &str, remedy: String| {
-        findings.push(Finding::new(
-            format!("collection `{}`: `{}` {what}", spec.name, spec.table),
-            remedy,
-        ));
+    let finding = |what: &str, remedy: String| {
+        Finding::new(format!("collection `{}`: `{}` {what}", spec.name, spec.table), remedy)
     };
-    match facts.relkind {
-        'm' => refuse(
-            "is a materialized view: the change feed contains no changes of it",
-            "serve an ordinary table".into(),
-        ),
-        'f' => refuse(
-            "is a foreign table: its changes happen elsewhere",
-            "serve it from the database where it lives".into(),
-        ),
-        _ => {}
+    let mut of_feed = |what, remedy| findings.push(finding(what, remedy).of_feed());
+    if facts.relkind == 'm' {
+        let what = "is a materialized view: the change feed contains no changes of it";
+        of_feed(what, "serve an ordinary table".into());
     }
-    match facts.relpersistence {
-        'u' => refuse(
-            "is unlogged: its changes are not in the log",
-            format!("ALTER TABLE {table} SET LOGGED;"),
-        ),
-        't' => refuse("is a temporary table of one session", "serve an ordinary table".into()),
-        _ => {}
+    if facts.relpersistence == 'u' {
+        let what = "is unlogged: its changes are not in the log";
+        of_feed(what, format!("ALTER TABLE {table} SET LOGGED;"));
+    }
+    if facts.is_partition {
+        let what = "is a partition: its changes are published under the name of the whole table";
+        of_feed(what, "serve the partitioned table".into());
+    }
+    if facts.row_security {
+        let what = "has row-level security that applies to this user: a record could change \
+                    without a change of its row";
+        of_feed(what, format!("ALTER ROLE {} BYPASSRLS;", quote(&facts.user)));
+    }
+    let mut refuse = |what, remedy| findings.push(finding(what, remedy));
+    if facts.relkind == 'f' {
+        let what = "is a foreign table: its changes happen elsewhere";
+        refuse(what, "serve it from the database where it lives".into());
+    }
+    if facts.relpersistence == 't' {
+        refuse("is a temporary table of one session", "serve an ordinary table".into());
     }
     if facts.schema == "pg_catalog" || facts.schema == "information_schema" {
         refuse(
@@ -41,24 +45,11 @@ pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
             "serve a table of your own".into(),
         );
     }
-    if facts.is_partition {
-        refuse(
-            "is a partition: its changes are published under the name of the whole table",
-            "serve the partitioned table".into(),
-        );
-    }
     if facts.has_children {
         refuse(
             "has child tables (INHERITS): their rows are read with it, \
              but their changes have other names",
             "use declarative partitioning, or serve a table without children".into(),
-        );
-    }
-    if facts.row_security {
-        refuse(
-            "has row-level security that applies to this user: a record could change without \
-             a change of its row",
-            format!("ALTER ROLE {} BYPASSRLS;", quote(&facts.user)),
         );
     }
     findings

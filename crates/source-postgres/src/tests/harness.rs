@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use hotrow_supervisor::Supervisor;
 use serde_json::Value;
 
 use super::server::Server;
@@ -43,7 +44,7 @@ impl Reader {
     }
 
     pub(super) fn try_open(config: Config, hooks: Hooks) -> Result<Self, OpenError> {
-        Ok(Self(testkit::Reader::new(open(config, hooks)?.source)))
+        Ok(Self(testkit::Reader::new(open(config, hooks, &Supervisor::default())?.source)))
     }
 
     /// Returns the record as text.

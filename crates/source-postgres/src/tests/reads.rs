@@ -1,10 +1,15 @@
 //! Reads of a source: rows, versions, plans, keys.
 
+use std::sync::Arc;
+use std::thread;
+
+use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 use serde_json::json;
 
 use super::harness::{Reader, config, wait};
 use super::server::Server;
+use crate::Hooks;
 use hotrow_source::{Row, Source as _, SourceError};
 
 #[test]
@@ -65,6 +70,43 @@ fn an_answer_without_rows_has_a_version() {
         let position = set.position.unwrap();
         assert!(position.reaches(&before) && end().reaches(&position));
     }
+}
+
+#[test]
+fn a_snapshot_of_two_tables_lacks_what_commits_between_its_queries() {
+    let server = Arc::new(Server::start(&[]));
+    server.batch(
+        "CREATE TABLE t (id int PRIMARY KEY, n int); CREATE TABLE u (id int PRIMARY KEY, n int);
+         INSERT INTO t VALUES (1, 0); INSERT INTO u VALUES (1, 0)",
+    );
+    let writer = Arc::clone(&server);
+    let change = move |collection: CollectionId, _: &[Key]| {
+        let server = Arc::clone(&writer);
+        let sql = "BEGIN; UPDATE t SET n = n + 1; UPDATE u SET n = n + 1; COMMIT";
+        if collection == CollectionId(1) {
+            thread::spawn(move || server.batch(sql)).join().unwrap();
+        }
+    };
+    let hooks = Hooks { before_read: Some(Arc::new(change)), after_read: None };
+    let reader = Reader::try_open(config(&server.url(), &["t(id)", "u(id)"]), hooks).unwrap();
+    let record = |n: u32| Row::Found(format!(r#"{{"id":1,"n":{n}}}"#).into_bytes());
+    for n in 0..2 {
+        let end = || server.query("SELECT pg_current_wal_insert_lsn() - '0/0'").parse().unwrap();
+        let before: u64 = end();
+        let set = reader.read_snapshot(&["1", "1"]).unwrap();
+        assert_eq!(set.rows, [record(n), record(n)], "none of the change");
+        let Version::Snapshot { snapshot, .. } = set.version else { panic!("{:?}", set.version) };
+        let xid: u64 = server.query("SELECT max(xmin::text::int8) FROM t").parse().unwrap();
+        assert!(!snapshot.contains(xid));
+        let position = set.position.unwrap().at;
+        assert!(before <= position && position < end(), "before the change");
+    }
+    // An error within it leaves no transaction open, and the table is inspected again.
+    server.batch("ALTER TABLE u ALTER COLUMN n TYPE bigint");
+    assert_eq!(reader.read_snapshot(&["1", "1"]).unwrap().rows, [record(3), record(3)]);
+    assert_eq!(reader.read(0, &["1"]).unwrap().rows, [record(4)], "not of an old snapshot");
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'";
+    assert_eq!(server.query(open), "0");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use hotrow_supervisor::Supervisor;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 
@@ -39,8 +40,8 @@ impl Feed {
     }
 
     pub(crate) fn launch(config: Config, tune: impl FnOnce(&mut Tuning)) -> Self {
-        let Postgres { source, mut feed } =
-            open(config, Hooks::default()).unwrap_or_else(|e| panic!("{e}"));
+        let Postgres { source, mut feed } = open(config, Hooks::default(), &Supervisor::default())
+            .unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
         Self(Running::start(source, move |sink, shutdown| feed.run(sink, shutdown)))
     }

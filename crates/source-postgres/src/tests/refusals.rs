@@ -71,7 +71,7 @@ fn every_fault_is_reported_at_once_with_its_remedy() {
         "`id` is of type float8: the same number prints differently",
         "`id` is of type interval: equal intervals print differently",
         "`id` is of type time: its values have no unique spelling that is known here",
-        "`k` is of type int4: it is generated",
+        "key column `k` is generated",
         "`partial`: (id) is not unique",
         "`late`: (k) is not unique",
         "no column `b` (setting `key`)\n     -> name one as the database spells it: `id`, `a`",

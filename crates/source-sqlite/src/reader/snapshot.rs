@@ -8,9 +8,9 @@ use rusqlite::{Transaction, TransactionBehavior};
 use super::query::{Prepared, Query};
 use crate::queue::Answer;
 use crate::shared::Plan;
-use hotrow_source::{ReadSet, Row};
+use hotrow_source::{ReadSet, SourceError};
 
-/// Reads the keys of several collections. Once a query has ended early, the rest is not read.
+/// Reads the keys of several collections.
 ///
 /// # Errors
 /// As of [`Query::run`].
@@ -23,12 +23,6 @@ pub(super) fn run(
         Transaction::new_unchecked(prepared.connection(), TransactionBehavior::Deferred)?;
     let mut all: Option<ReadSet> = None;
     for query in queries {
-        let unread =
-            all.as_ref().and_then(|set| set.rows.iter().find(|row| is_unread(row)).cloned());
-        if let (Some(set), Some(unread)) = (&mut all, unread) {
-            set.rows.extend(query.keys.iter().map(|_| unread.clone()));
-            continue;
-        }
         match (query.rows(plan, prepared)?, &mut all) {
             (Err(problem), _) => return Ok(Err(problem)),
             (Ok(set), None) => all = Some(set),
@@ -36,10 +30,6 @@ pub(super) fn run(
         }
     }
     snapshot.finish()?;
-    let none = || hotrow_source::SourceError::broken("a transaction without keys");
+    let none = || SourceError::broken("a transaction without keys");
     Ok(all.ok_or_else(none))
-}
-
-fn is_unread(row: &Row) -> bool {
-    matches!(row, Row::NotRead | Row::NoRoom)
 }

@@ -7,6 +7,7 @@ use crate::config::{Config, Watch};
 use crate::file::beside;
 use crate::{Hooks, OpenError, open};
 use hotrow_source::{LossCause, Row, SourceError};
+use hotrow_supervisor::Supervisor;
 use hotrow_types::version::Position;
 
 const T: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); INSERT INTO t VALUES (1, 'old');";
@@ -300,7 +301,7 @@ fn permissions_are_named_and_reading_alone_is_enough_without_triggers() {
     };
     let try_open = |watch| {
         let config = Config { watch, ..db.config(vec![spec("t(id)")]) };
-        without_root_rights(|| open(config, Hooks::default()).map(drop))
+        without_root_rights(|| open(config, Hooks::default(), &Supervisor::default()).map(drop))
     };
     db.writer.pragma_update(None, "journal_mode", "DELETE").unwrap();
     mode("000", "755");
@@ -321,7 +322,9 @@ fn permissions_are_named_and_reading_alone_is_enough_without_triggers() {
     program("chmod", &["444", text(&db.path)]);
     program("chmod", &["555", text(db.dir.path())]);
     let config = db.config(vec![spec("t(id)")]);
-    let refused = without_root_rights(|| open(config, Hooks::default()).map(drop)).unwrap_err();
+    let refused =
+        without_root_rights(|| open(config, Hooks::default(), &Supervisor::default()).map(drop))
+            .unwrap_err();
     assert!(matches!(refused, OpenError::ReadOnly { .. }), "{refused}");
     program("chmod", &["755", text(db.dir.path())]);
 }

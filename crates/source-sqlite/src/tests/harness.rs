@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::Supervisor;
 use hotrow_types::key::{CollectionId, Key, KeyPart};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::config::Tuning;
 use crate::config::{CollectionConfig, Config, Watch};
-use crate::{Hooks, SqliteSource, open_tuned};
+use crate::{Hooks, SqliteSource, open_with};
 use hotrow_source::testkit::FeedThread;
 pub(super) use hotrow_source::testkit::spec;
 use hotrow_source::{Change, FlushCause, LossCause, ReadSet, Row, Sink, Source, SourceError};
@@ -173,7 +174,7 @@ impl Engine {
     }
 
     pub(super) fn start_hooked(config: Config, tuning: Tuning, hooks: Hooks) -> Self {
-        let sqlite = open_tuned(config, hooks, tuning).unwrap();
+        let sqlite = open_with(config, hooks, tuning, &Supervisor::default()).unwrap();
         let sink = Arc::new(Recorder::default());
         let feed_sink = Arc::clone(&sink);
         let mut feed = sqlite.feed;

@@ -5,8 +5,9 @@ use crate::config::{Config, Watch};
 use crate::connect::{PriorState, link};
 use crate::session::{Polled, Session, SessionContext};
 use crate::shared::Shared;
-use crate::{Hooks, open_tuned};
+use crate::{Hooks, open_with};
 use hotrow_source::Source;
+use hotrow_supervisor::Supervisor;
 
 use super::harness::{Db, Recorder, spec};
 
@@ -15,7 +16,9 @@ use super::harness::{Db, Recorder, spec};
 fn with_session(db: &Db, steps: impl FnOnce(&mut dyn FnMut() -> (Polled, bool))) {
     let config = Config { watch: Watch::None, ..db.config(vec![spec("t(id)")]) };
     let tuning = Tuning { install_busy: std::time::Duration::ZERO, ..Tuning::default() };
-    let opened = open_tuned(config.clone(), Hooks::default(), tuning.clone()).unwrap();
+    let opened =
+        open_with(config.clone(), Hooks::default(), tuning.clone(), &Supervisor::default())
+            .unwrap();
     let sink = Recorder::default();
     let shared = Shared::new();
     let schemas = opened.source.schemas();

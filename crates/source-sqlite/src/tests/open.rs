@@ -1,9 +1,11 @@
+use hotrow_supervisor::Supervisor;
+
 use super::harness::*;
 use crate::config::{Config, KeyTypeName, Watch};
 use crate::{Hooks, OpenError, open, uninstall_triggers};
 
 fn refused(config: Config) -> String {
-    match open(config, Hooks::default()) {
+    match open(config, Hooks::default(), &Supervisor::default()) {
         Ok(_) => panic!("it should have been refused"),
         Err(e) => e.to_string(),
     }
@@ -152,7 +154,7 @@ fn a_key_must_have_a_type_that_ids_can_name() {
         let db = Db::new(&t(ty));
         let mut config = db.config(vec![spec("t(id)")]);
         config.collections[0].key_types = vec![name];
-        assert!(open(config, Hooks::default()).is_ok(), "{ty}");
+        assert!(open(config, Hooks::default(), &Supervisor::default()).is_ok(), "{ty}");
     }
 }
 
@@ -172,7 +174,7 @@ fn tables_that_triggers_cannot_watch_are_refused_with_triggers_only() {
     check(T, "t(id)", |_| (), &["unique index `low`", "expression", "watch = \"none\""]);
     let db = Db::new(T);
     let none = Config { watch: Watch::None, ..db.config(vec![spec("t(id)")]) };
-    assert!(open(none, Hooks::default()).is_ok());
+    assert!(open(none, Hooks::default(), &Supervisor::default()).is_ok());
 
     const V: &str = "CREATE VIEW v AS SELECT 1 AS id; CREATE VIRTUAL TABLE f USING fts5(id);";
     check(V, "v(id)", |_| (), &["the view `v` has something other than FROM"]);
@@ -199,8 +201,13 @@ fn a_lock_is_named() {
     db.run("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES (1)");
     let tuning =
         crate::config::Tuning { install_busy: std::time::Duration::ZERO, ..Default::default() };
-    let error =
-        crate::open_tuned(db.config(vec![spec("t(id)")]), Hooks::default(), tuning).unwrap_err();
+    let error = crate::open_with(
+        db.config(vec![spec("t(id)")]),
+        Hooks::default(),
+        tuning,
+        &Supervisor::default(),
+    )
+    .unwrap_err();
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");
 }
 

@@ -9,6 +9,7 @@ use crate::json::BODY_BYTES_MAX;
 use crate::plan::{SIZES, Statements};
 use crate::{Hooks, OpenError};
 use hotrow_source::{Row, Source, SourceError};
+use hotrow_supervisor::Supervisor;
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::{Position, Version};
 use proptest::prelude::*;
@@ -356,8 +357,12 @@ fn agrees(db: &Db, json: &serde_json::Value, number: &str, (ty, hex): (&str, &st
 #[test]
 fn a_missing_table_fails_the_start() {
     let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
-    let error =
-        crate::open(db.config(vec![spec("t(id)"), spec("u(id)")]), Hooks::default()).unwrap_err();
+    let error = crate::open(
+        db.config(vec![spec("t(id)"), spec("u(id)")]),
+        Hooks::default(),
+        &Supervisor::default(),
+    )
+    .unwrap_err();
     assert!(matches!(error, OpenError::NoTable { .. }));
 }
 

@@ -1,6 +1,7 @@
 //! What the curve says, in one sentence.
 
 use hotrow_cache::miniature::{Advice, Curve, Point};
+use hotrow_measure::figures::grouped;
 
 /// Returns what the curve says about the capacity in force.
 pub fn sentence(curve: &Curve) -> String {
@@ -42,20 +43,7 @@ fn instead(other: &Point, curve: &Curve) -> String {
 fn reads_less(more: &Point, fewer: &Point) -> String {
     let reads = (more.database_reads_per_s - fewer.database_reads_per_s).max(0.0);
     let step = 10_f64.powf((reads.max(1.0).log10().floor() - 1.0).max(0.0));
-    grouped(((reads / step).round() * step) as u64)
-}
-
-/// Returns a number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped((reads / step).round() * step)
 }
 
 /// Returns a size in MiB or GiB, to a tenth.
@@ -116,6 +104,5 @@ mod tests {
         assert_eq!(size(1 << 20), "1 MiB");
         assert_eq!(size((3 << 30) / 2), "1.5 GiB");
         assert_eq!(size((256 << 20) - 64), "256 MiB");
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -110,8 +110,7 @@ impl Flavor {
         )
     }
 
-    /// Returns the query of the incarnation number of the server's positions. docs/mysql.md has
-    /// the same statements.
+    /// Returns the query of the incarnation number of the server's positions.
     pub(super) fn incarnation_sql(self) -> &'static str {
         self.choose(
             "SELECT LEFT(SHA2(CONCAT_WS('|', \

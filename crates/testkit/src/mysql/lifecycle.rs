@@ -95,7 +95,7 @@ impl Server {
         self.folder.path().join("backup")
     }
 
-    /// Returns the incarnation number of the running server's positions, as in docs/mysql.md.
+    /// Returns the incarnation number of the running server's positions.
     #[track_caller]
     pub fn incarnation(&self) -> u64 {
         u64::from_str_radix(&self.query(self.flavor.incarnation_sql()), 16)

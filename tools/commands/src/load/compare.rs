@@ -276,9 +276,10 @@ fn warnings(a: &[SavedResult], b: &[SavedResult], by_second: bool) -> Vec<String
         };
         let limited = count(|run| run.generator.limited);
         if limited > 0 {
+            let runs = runs(limited);
             warnings.push(format!(
-                "in {} the generator was the limit: the rate is a lower bound.",
-                runs(limited)
+                "in {runs} the generator was short of time: rates may be lower bounds, and \
+                 latencies include its lateness."
             ));
         }
         let failed = count(|run| run.requests.errors + run.requests.timeouts > 0);

@@ -72,7 +72,7 @@ impl CollectionFrame<'_> {
         let hits = ratio(last(&collection.memory), last(&collection.database));
         let name = format!("{}: collection {} of {count} on {instance}", collection.name, at + 1);
         let figures = format!(
-            "{} lookups/s, {} hits; of the instance: p99 {}, {} behind the database",
+            "{} lookups/s, {} hits; the instance: p99 {}, {} behind",
             number(collection.lookups()),
             shown(hits, percent),
             shown(numbers.p99_us, micros),

@@ -111,178 +111,25 @@ fn the_command_line_overrides_the_file() {
     );
 }
 
+/// Fails unless each edit of a good file is refused with its words. An edit is the lines that go,
+/// the lines that come, and a part of the refusal.
+fn assert_refused(good: &str, edits: &str) {
+    assert_eq!(refused(good), "");
+    for edit in edits.trim_end().split("\n\n") {
+        let lines = |mark| {
+            let lines: Vec<&str> = edit.lines().filter_map(|l| l.strip_prefix(mark)).collect();
+            lines.join("\n")
+        };
+        let (right, expected) = (lines("- "), lines("=> "));
+        assert!(good.contains(&right), "{right}");
+        let message = refused(&good.replacen(&right, &lines("+ "), 1));
+        assert!(message.contains(&expected), "{edit}\nis reported as: {message}");
+    }
+}
+
 #[test]
 fn problems_name_the_key_the_rule_and_the_value() {
-    let table = [
-        ("ready = ", "redy = ", "x.toml:7: services.app.redy: unknown key; did you mean `ready`?"),
-        (
-            "connections = [2]",
-            "connections = \"2\"",
-            "loads[1].connections: invalid type: string \"2\", expected a sequence",
-        ),
-        (
-            "rate = 50.0",
-            "rate = 0.0",
-            "loads[1].rate: must be between 0.00001 and 10000000 requests per second, not 0",
-        ),
-        ("requests = 5000", "requests = 0", "loads[1].requests: must be above zero"),
-        (
-            "connections = [2]",
-            "connections = []",
-            "loads[1].connections: must list at least one number",
-        ),
-        ("connections = [2]", "connections = [2, 2]", "loads[1].connections: 2 is listed twice"),
-        (
-            "service = \"app\"",
-            "service = \"ap\"",
-            "deployments[0].service: there is no service \"ap\"; there are app",
-        ),
-        (
-            "name = \"three\"",
-            "name = \"direct\"",
-            "deployments[1].name: \"direct\" is defined twice; names must differ",
-        ),
-        ("name = \"three\"", "name = \"a/b\"", "deployments[1].name: must be 1 to 64 bytes"),
-        (
-            "weights = [4, 1, 1]",
-            "weights = [4, 1, 0]",
-            "deployments[1].weights: must be between 1 and 1000, not 0",
-        ),
-        (
-            "weights = [4, 1, 1]",
-            "instances = 3",
-            "deployments[1].weights: weights and proxy.balance = \"weights\" must be set together",
-        ),
-        (
-            "weights = [4, 1, 1]",
-            "instances = 2\nweights = [1]",
-            "deployments[1].weights: must have one weight per instance: 2, not 1",
-        ),
-        (
-            "cores = 0.25",
-            "cores = 0.0",
-            "deployments[1].cores: must be between 0.1 and 1024 cores, not 0",
-        ),
-        (
-            "delay = \"10ms\"",
-            "delay = \"10\"",
-            "deployments[1].delay: must be a number with a unit",
-        ),
-        (
-            "profile = \"published\"",
-            "profile = \"best\"",
-            "deployments[1].proxy.profile: unknown variant `best`, expected `published` or `tuned`",
-        ),
-        ("profile = \"published\", ", "", "deployments[1].proxy.profile: is missing"),
-        (
-            "kind = \"nginx\"",
-            "kind = \"apache\"",
-            "deployments[1].proxy.kind: unknown variant `apache`, expected `nginx` or `haproxy`",
-        ),
-        (
-            "cache = \"1s\"",
-            "cache = \"1500ms\"",
-            "deployments[1].proxy.cache: must be whole seconds",
-        ),
-        ("{port}", "{prot}", "services.app.command: {prot} is not known; the lab fills {port}"),
-        (
-            "vars = { level = \"2\" }",
-            "vars = { lvl = \"2\" }",
-            "deployments[1].vars.lvl: is not a variable of the service \"app\"",
-        ),
-        (
-            "ready = \"/healthz\"",
-            "ready = \"healthz\"",
-            "services.app.ready: must be a path that begins with a slash",
-        ),
-        (
-            "deployments = [\"direct\"]",
-            "deployments = [\"dirct\"]",
-            "loads[1].deployments: there is no deployment \"dirct\"",
-        ),
-        ("ids = \"1..9\"", "ids = \"9..1\"", "loads[0].ids: must be two whole numbers"),
-        (
-            "ids = \"1..9\"",
-            "ids_file = \"none\"",
-            "loads[0].ids_file: /nowhere/none cannot be read",
-        ),
-        (
-            "ids = \"1..9\"",
-            "ids = \"1..9\"\nids_env = \"IDS\"",
-            "loads[0].ids: only one of ids, ids_file and ids_env",
-        ),
-        ("ids = \"1..9\"", "ids_env = \"PWD\"", "loads[0].ids_env: "),
-        ("ids = \"1..9\"\n", "", "loads[0].path: the URL has {id} in it"),
-        (
-            "path = \"/name\"",
-            "path = \"name\"",
-            "loads[1].path: must begin with a slash, as in \"/hello\", not \"name\"",
-        ),
-        ("path = \"/name\"", "path = \"/a b\"", "loads[1].path: the path \"/a b\" has a blank"),
-        (
-            "connections = 6\n",
-            "connections = 7\n",
-            "published[0]: there is no row \"three/date/7\"",
-        ),
-        (
-            "with = \"direct/date/6\"",
-            "with = \"direct/date/9\"",
-            "compare[0].with: there is no row \"direct/date/9\"",
-        ),
-        (
-            "with = \"direct/date/6\"",
-            "with = \"direct/date/6\"\nfigure = \"hits\"",
-            "compare[0].figure: \"hits\" is not the name of any [[services.NAME.figures]]",
-        ),
-        (
-            "keepalive = false",
-            "keepalive = false\nevents = [{ at = 0.6, kill = 1 }, { at = 0.3, start = 1 }]",
-            "loads[0].events[1]: at must be a share of the measurement, above 0.6 and below 1",
-        ),
-        (
-            "keepalive = false",
-            "keepalive = false\nevents = [{ at = 0.3, kill = 2 }]",
-            "loads[0].events: direct has no instance 2; it has 1, counted from 1",
-        ),
-        (
-            "requests = 5000",
-            "requests = 5000\nevents = [{ at = 0.3, kill = 1 }]",
-            "loads[1].events: need a measurement that time ends",
-        ),
-        (
-            "cache = \"1s\"",
-            "backups = 3",
-            "deployments[1].proxy.backups: must leave at least one of 3 instances, not 3",
-        ),
-        (
-            "cache = \"1s\"",
-            "fail_timeout = \"1500ms\"",
-            "deployments[1].proxy.fail_timeout: must be whole seconds",
-        ),
-        (
-            "cache = \"1s\"",
-            "gzip = 10",
-            "deployments[1].proxy.gzip: must be between 1 and 9, not 10",
-        ),
-        ("title = \"A title\"", "title = \" \"", "title: must not be empty"),
-        ("title = \"A title\"", "title = ", "x.toml:2: this is not TOML"),
-        ("title = \"A title\"", "", "missing field `title`"),
-        ("command = [\"app\"", "command = [\"\"", "services.app.command: must name a program"),
-        (
-            "name = \"name\"",
-            "name = \"name\"\nbackground_load = \"scan\"",
-            "loads[1].background_load: there is no load \"scan\" with background = true",
-        ),
-    ];
-    assert_eq!(refused(GOOD), "");
-    for (right, wrong, expected) in table {
-        assert!(GOOD.contains(right), "{right}");
-        let message = refused(&GOOD.replacen(right, wrong, 1));
-        assert!(
-            message.contains(expected),
-            "{wrong}\nis reported as: {message}\nnot as:         {expected}"
-        );
-    }
+    assert_refused(GOOD, include_str!("tests/problems.txt"));
 }
 
 /// Proxies of both kinds, a spare, events and a goal.
@@ -344,50 +191,7 @@ fn events_and_goals_are_read() {
 
 #[test]
 fn problems_of_events_goals_and_haproxy_name_the_rule() {
-    let table = [
-        ("spares = 1", "spares = 4", "deployments[0].spares: must leave at least one of 4"),
-        (
-            "load_bound = 150",
-            "load_bound = 100",
-            "deployments[0].proxy.load_bound: must be between 101 and 10000 percent of the average",
-        ),
-        (
-            "balance = \"hash_on_id\"",
-            "balance = \"modulo_on_id\"",
-            "deployments[0].proxy.load_bound: needs kind = \"haproxy\" and balance",
-        ),
-        (
-            "retry = false",
-            "profile = \"tuned\"",
-            "deployments[1].proxy.profile: is a setting of nginx; of HAProxy: balance, load_bound",
-        ),
-        ("retry = false", "backups = 1", "deployments[1].proxy.backups: is a setting of nginx"),
-        ("[3, 1, 1, 1]", "[300, 1, 1, 1]", "deployments[1].weights: must be between 1 and 256"),
-        ("kill = 2", "kill = 4", "loads[0].events: kill instance 4 of ring, which does not run"),
-        ("start = 4", "start = 1", "loads[0].events: start instance 1 of ring, which runs then"),
-        ("kill = 2", "kill = 0", "loads[0].events: ring has no instance 0; it has 4, counted from"),
-        ("kill = 2", "kill = 2, start = 4", "loads[0].events[0]: must have either kill or start"),
-        ("at = 0.5", "at = 1.5", "loads[0].events[1]: at must be a share of the measurement"),
-        (
-            "count_metric = \"requests\"\n",
-            "",
-            "services.app.reads_metric: needs metrics, and count_metric or count",
-        ),
-        ("ring/all/2", "ring/all/3", "goals[0].row: there is no row \"ring/all/3\""),
-        (
-            "read again, instance 2 killed",
-            "read again, instance 3 killed",
-            "goals[0].figure: \"read again, instance 3 killed\" is not the name of any",
-        ),
-        ("at_most = 1.2\n", "", "goals[0]: must have either at_most or at_least, a number"),
-        ("at_most = 1.2", "at_most = nan", "goals[0]: must have either at_most or at_least"),
-    ];
-    assert_eq!(refused(EVENTS), "");
-    for (right, wrong, expected) in table {
-        assert!(EVENTS.contains(right), "{right}");
-        let message = refused(&EVENTS.replacen(right, wrong, 1));
-        assert!(message.contains(expected), "{wrong}\nis reported as: {message}");
-    }
+    assert_refused(EVENTS, include_str!("tests/problems_of_events.txt"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use hotrow_admission::rate::keyed::{Counts, Keyed};
 use hotrow_admission::rate::limit::{ChangeError, Kind, Setting};
 use hotrow_admission::rate::value::Rate;
 use hotrow_measure::clock::Nanos;
-use hotrow_telemetry::exposition::{Exposition, Labels};
+use hotrow_telemetry::exposition::Exposition;
 use serde_json::{Map, Value, json};
 
 use super::{RateLimits, Rule, RuleStorage};
@@ -71,34 +71,29 @@ impl RateLimits {
 
     /// Writes the counters, for `/metrics`.
     pub fn expose(&self, out: &mut Exposition) {
-        let labels: Vec<[(&str, &str); 1]> =
-            self.rules.iter().map(|rule| [("rule", rule.name.as_str())]).collect();
-        let series = |read: &dyn Fn(&Rule) -> Option<u64>| -> Vec<(Labels<'_>, u64)> {
-            labels
-                .iter()
-                .zip(&self.rules)
-                .filter_map(|(l, rule)| Some((&l[..], read(rule)?)))
-                .collect()
+        let series = |read: fn(&Rule) -> Option<u64>| {
+            let rules = self.rules.iter();
+            rules.filter_map(move |rule| Some(([("rule", rule.name.as_str())], read(rule)?)))
         };
-        let refused = series(&|rule| Some(rule.state.refused.load(Ordering::Relaxed)));
+        let refused = series(|rule| Some(rule.state.refused.load(Ordering::Relaxed)));
         out.counter(
             "hotrow_rate_limited_total",
             "Requests answered 429, by the rule that refused.",
-            &refused,
+            refused,
         );
-        let delayed = series(&|rule| Some(rule.state.delayed.load(Ordering::Relaxed)));
-        out.counter("hotrow_rate_delayed_total", "Requests delayed by a leaky bucket.", &delayed);
-        let kept = series(&|rule| Some(rule.table()?.counts().kept));
+        let delayed = series(|rule| Some(rule.state.delayed.load(Ordering::Relaxed)));
+        out.counter("hotrow_rate_delayed_total", "Requests delayed by a leaky bucket.", delayed);
+        let kept = series(|rule| Some(rule.table()?.counts().kept));
         out.gauge(
             "hotrow_rate_keys",
             "Keys tracked by rules per client, identity or header; used slots are reused.",
-            &kept,
+            kept,
         );
-        let displaced = series(&|rule| Some(rule.table()?.counts().displaced));
+        let displaced = series(|rule| Some(rule.table()?.counts().displaced));
         out.counter(
             "hotrow_rate_evictions_total",
             "Keys evicted with a debt, because the table was full.",
-            &displaced,
+            displaced,
         );
     }
 }

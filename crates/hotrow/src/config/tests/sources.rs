@@ -1,5 +1,7 @@
 //! `[source]` and `[sources.NAME]`.
 
+use std::time::Duration;
+
 use hotrow_cache::config::InvalidationMode;
 use hotrow_config::ReadySources;
 use hotrow_source_sqlite::config::Watch;
@@ -32,6 +34,9 @@ fn a_source_has_a_name() {
 
 #[test]
 fn collections_are_divided_among_several_sources() {
+    let unnamed = TWO.replace("sources.shop", "source").replace("source = 'shop'\n", "");
+    let resolved = parse_text(&unnamed).expect("[source] is the default");
+    assert_eq!(resolved.server.collections[1].source, SourceId(0));
     let resolved = parse_text(TWO).expect("valid");
     let names: Vec<&str> = resolved.server.sources.iter().map(|own| own.name.as_str()).collect();
     assert_eq!(names, ["shop", "stock"], "by name");
@@ -55,6 +60,9 @@ fn a_source_without_a_feed_has_rules_of_its_own() {
     let text = TWO.replace("reads_in_flight = 2", "feed = 'none'");
     let error = parse_text(&text).expect_err("no TTL").to_string();
     assert!(error.contains("cache.ttl: must be set"), "{error}");
+    let own = text.replace("source = 'stock'", "source = 'stock'\nttl = '3s'");
+    let policies = parse_text(&own).expect("each has its own").collections;
+    assert_eq!(policies[0].negative_ttl, Duration::from_secs(3), "no longer than a record");
     let bounded = format!("[cache]\nttl = '1m'\nmax_staleness = '2s'\n{text}");
     let resolved = parse_text(&bounded).expect("the other source is followed");
     let modes: Vec<InvalidationMode> =
@@ -73,7 +81,8 @@ fn what_does_not_fit_several_sources_is_refused() {
     for (text, rule) in [
         (
             TWO.replace("[collections.c]\nsource = 'stock'", "[collections.c]"),
-            "collections.c.source",
+            "collections.c.source: is required where there are several sources; write one of \
+             \"shop\", \"stock\"",
         ),
         (
             TWO.replace("[collections.c]\nsource = 'stock'", "[collections.c]\nsource = 'x'"),

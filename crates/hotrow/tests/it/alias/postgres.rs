@@ -108,7 +108,7 @@ fn indexes_that_prove_nothing_are_refused_by_name() {
             "`lowered` is on an expression",
             "alias `users/by/code`: (code) is not unique",
             "`late` is deferrable",
-            "`made` is of type text: it is generated",
+            "column `made` is generated",
             "alias `users/by/both`: its column `a` may be null",
         ],
     );

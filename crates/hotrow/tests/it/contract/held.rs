@@ -13,6 +13,7 @@ use hotrow_service::in_force::InForce;
 use hotrow_service::shared::Shared;
 use hotrow_source::sources::Sources;
 use hotrow_source_sqlite::{Hooks, Sqlite, open};
+use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_telemetry::lookups::Calendar;
 use hotrow_types::source::SourceId;
@@ -81,7 +82,8 @@ impl InProcessService {
         let held = hold.clone();
         let hooks =
             Hooks { after_read: Some(Arc::new(move |_, _| held.pass())), ..Hooks::default() };
-        let Sqlite { source, mut feed } = open(source, hooks).expect("open");
+        let Sqlite { source, mut feed } =
+            open(source, hooks, &Supervisor::default()).expect("open");
         let cache = Cache::new(cache, collections);
         prepare(&cache);
         let sources = Sources::only(source);

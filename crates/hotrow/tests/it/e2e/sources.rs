@@ -176,7 +176,6 @@ fn check_and_serve_name_what_is_wrong_with_sources() {
     let set = |path: &str, value: &str| config(&shop, &stock).set(path, value);
     let url = "\"sqlite:x.db\"";
     for (wrong, rule) in [
-        (set("collections.new.table", "\"tags\""), "collections.new.source: is required where"),
         (
             set("collections.tags.source", "\"shop\""),
             "must name a source of this file (\"default\", \"stock\"), not \"shop\"",

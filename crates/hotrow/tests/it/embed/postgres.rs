@@ -222,6 +222,11 @@ fn unfit_references_and_tables_are_refused_with_the_remedy() {
     }
     config = config.set("collections.codes.key", "\"code\"");
     config = config.set("collections.codes.embed.of_codes.on", "\"code\"");
+    let unfollowed = config.clone().set("source.feed", "\"none\"").set("cache.ttl", "\"5s\"");
+    assert_contains(
+        &refusal(&unfollowed),
+        &["`fleeting` is unlogged", "`product_id` is generated"],
+    );
     assert_contains(
         &refusal(&config),
         &[
@@ -230,7 +235,7 @@ fn unfit_references_and_tables_are_refused_with_the_remedy() {
             "`seen` is a view, and only tables can be embedded",
             "`fleeting` is unlogged",
             "collection `products.embed.decimals`: `on` = `product_id` is of type",
-            "`product_id` is of type int4: it is generated",
+            "column `product_id` is generated",
             "collection `codes.embed.of_codes`: `on` = `code` is of type",
         ],
     );

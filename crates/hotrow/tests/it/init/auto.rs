@@ -1,10 +1,9 @@
 //! `collections = "auto"`: what `hotrow init` would write is served without being written.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use super::{RUN_WITHIN, assert_has};
-use hotrow_testkit::harness::{Database, Ended, SOON, Server, await_until, program};
+use super::{RUN_WITHIN, assert_has, serve};
+use hotrow_testkit::harness::{Database, Ended, SOON, await_until};
 use hotrow_testkit::postgres::{ROLE, Server as Postgres};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -21,16 +20,6 @@ fn file(folder: &Path, url: &str, more: &str) -> PathBuf {
     let text = format!("collections = \"auto\"\n[source]\nurl = \"{url}\"\n{more}");
     std::fs::write(&path, text).expect("written");
     path
-}
-
-#[track_caller]
-fn serve(file: &Path) -> Server {
-    let mut command = Command::new(program("hotrow"));
-    command.arg("serve").arg("--config").arg(file);
-    command.args(["--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).stdin(Stdio::null());
-    let server = Server::start_command(command);
-    server.await_ready();
-    server
 }
 
 fn run(command: &str, file: &Path) -> Ended {
@@ -55,7 +44,7 @@ fn what_can_be_served_is_served_and_the_rest_is_named() {
         &["collections = \"auto\" leaves tables out", "bare (collection `bare`"],
     );
     assert_has(&checked.output, &["2 collections"]);
-    let server = serve(&file);
+    let server = serve(&file, "");
     assert_eq!(server.get("/products/1").text(), r#"{"id":1,"name":"a"}"#);
     assert_eq!(server.get("/orders/3,4").status, 200);
     assert_eq!(server.get("/bare/1").status, 404);
@@ -79,7 +68,7 @@ fn settings_that_name_collections_are_checked_against_the_catalogue() {
 #[test]
 fn a_reload_keeps_the_collections_of_the_start() {
     let (database, file) = sqlite("");
-    let server = serve(&file);
+    let server = serve(&file, "");
     let hash = || server.status()["configuration"]["sha256"].clone();
     let before = hash();
     database.execute("CREATE TABLE later(id INTEGER PRIMARY KEY); INSERT INTO later VALUES (1)");
@@ -89,7 +78,7 @@ fn a_reload_keeps_the_collections_of_the_start() {
     await_until("the reload", SOON, || hash() != before);
     assert_eq!(server.get("/later/1").status, 404);
     assert_eq!(server.get("/products/1").status, 200);
-    assert_eq!(serve(&file).get("/later/1").status, 200, "a new start serves it");
+    assert_eq!(serve(&file, "").get("/later/1").status, 200, "a new start serves it");
 }
 
 #[test]
@@ -124,7 +113,7 @@ fn the_role_of_postgresql_decides() {
     database
         .batch(&format!("REVOKE ALL ON hidden FROM {ROLE}; ALTER TABLE hidden OWNER TO postgres"));
     let folder = TempDir::new().expect("a temporary folder");
-    let server = serve(&file(folder.path(), &database.url_for(ROLE, "postgres"), ""));
+    let server = serve(&file(folder.path(), &database.url_for(ROLE, "postgres"), ""), "");
     assert_eq!(server.get("/products/1").text(), r#"{"id":1,"name":"a"}"#);
     assert_eq!(server.get("/hidden/1").status, 404);
     database.batch("UPDATE products SET name = 'b' WHERE id = 1");

@@ -8,7 +8,7 @@ mod postgres;
 mod sqlite;
 mod without_file;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -87,15 +87,10 @@ impl Written {
         self.folder.path().join("hotrow.toml")
     }
 
-    /// Serves the file as it is, on free ports.
+    /// Serves the file as it is.
     #[track_caller]
     fn serve(&self) -> Server {
-        let mut command = Command::new(program("hotrow"));
-        command.arg("serve").arg("--config").arg(self.file()).env(VARIABLE, &self.url);
-        command.args(["--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).stdin(Stdio::null());
-        let server = Server::start_command(command);
-        server.await_ready();
-        server
+        serve(&self.file(), &self.url)
     }
 
     /// Serves the file, and asserts that each of these paths has a record.
@@ -120,6 +115,17 @@ impl Written {
         let before = &self.text[..end];
         &before[before.rfind("\n\n").map_or(0, |start| start + 2)..]
     }
+}
+
+/// Serves a file on free ports.
+#[track_caller]
+fn serve(file: &Path, url: &str) -> Server {
+    let mut command = Command::new(program("hotrow"));
+    command.arg("serve").arg("--config").arg(file).env(VARIABLE, url);
+    command.args(["--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).stdin(Stdio::null());
+    let server = Server::start_command(command);
+    server.await_ready();
+    server
 }
 
 /// Asserts that the text has all of these parts.

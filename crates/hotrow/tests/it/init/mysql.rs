@@ -98,7 +98,7 @@ fn what_the_server_lacks_is_at_the_head_of_the_file() {
 
 /// The documented privileges; one of them less is one block with it, and one round.
 #[test]
-fn an_account_is_set_up_in_one_round() {
+fn a_role_is_set_up_in_one_round() {
     let server = Server::start(&[]);
     server.batch(
         "CREATE TABLE `it's \"odd\"`(id INT PRIMARY KEY); CREATE TABLE t(id INT PRIMARY KEY)",

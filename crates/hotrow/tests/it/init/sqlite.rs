@@ -1,10 +1,9 @@
 //! SQLite files, and what does not depend on the engine.
 
-use std::path::Path;
 use std::process::Command;
 
 use super::{RUN_WITHIN, Written, assert_has, run};
-use hotrow_testkit::harness::{Account, Database, Ended};
+use hotrow_testkit::harness::{Account, Database, Ended, program};
 
 const SCHEMA: &str = r#"
     CREATE TABLE products(id INTEGER PRIMARY KEY, name TEXT, password_hash TEXT, apiKey TEXT);
@@ -104,22 +103,25 @@ fn nothing_in_the_database_is_changed() {
 #[test]
 fn the_mode_of_the_file_is_set_only_when_asked() {
     let database = Database::with_products(1);
-    let mode = |wanted: &str| -> String {
-        let sql = format!("PRAGMA journal_mode{wanted}");
-        database.connection.query_row(&sql, [], |row| row.get(0)).expect("a mode")
+    let mode = || -> String {
+        database.another().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode")
     };
-    assert_eq!(mode(" = DELETE"), "delete");
+    database.execute("PRAGMA journal_mode = DELETE");
     let lacking = Written::lacking(&url(&database), &[]);
     assert_eq!(lacking.setup, "PRAGMA journal_mode = WAL;\n");
     let checked = lacking.check();
     assert_eq!(checked.code(), 1, "{checked:?}");
     assert_has(&checked.log, &["the database is not ready", "needs WAL"]);
-    assert_eq!(mode(""), "delete");
-    let applied = Written::lacking(&url(&database), &["--apply", "--yes"]);
-    assert_eq!((applied.setup.as_str(), applied.check().code()), ("", 0));
-    let now: String =
-        database.another().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
-    assert_eq!(now, "wal");
+    assert_eq!(mode(), "delete");
+    // On a terminal it asks.
+    let hotrow = format!("{} init --from {} --apply", program("hotrow").display(), url(&database));
+    for (answer, wanted) in [("n", "delete"), ("y", "wal")] {
+        let asked = format!("echo {answer} | script -qefc '{hotrow}' /dev/null");
+        let ran = Command::new("sh").args(["-c", &asked]).output().expect("it starts");
+        assert_has(&String::from_utf8_lossy(&ran.stdout), &["Run these statements now? [y/N]"]);
+        assert_eq!((mode().as_str(), ran.status.success()), (wanted, wanted == "wal"));
+    }
+    Written::of(&url(&database), &[]);
 }
 
 #[test]
@@ -132,22 +134,6 @@ fn a_file_that_cannot_be_written_has_no_triggers_and_no_positions() {
     assert_eq!(written.code(), 0, "{written:?}");
     assert_has(&written.output, &["\nwatch = \"none\"\n", "cannot be written to"]);
     assert!(!written.output.contains("allow_min_position"), "{written:?}");
-}
-
-#[test]
-fn example_clients_run_against_what_is_written() {
-    let database = Database::with_products(2);
-    let server = Written::of(&url(&database), &[]).serve();
-    for client in ["curl/read.sh", "python/read.py"] {
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let mut command = Command::new(examples.join(client));
-        command.args(["products", "1"]).env_remove("HOTROW_KEY").env("no_proxy", "*");
-        command.env("HOTROW_URL", format!("http://{}", server.data));
-        let ran = command.output().expect("it starts");
-        let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(ran.status.success(), "{client}: {ran:?}");
-        assert_has(&printed, &["p1", "\nposition ", "\nunchanged"]);
-    }
 }
 
 #[test]

@@ -89,20 +89,26 @@ fn a_hundred_tables_are_served_at_once() {
     println!("100 tables of PostgreSQL: {:?}", start.elapsed());
     assert_has(&screen(&service), &["Serving 100 collections", "  and 80 more\n"]);
     assert_eq!(service.get("/").json()["collections"].as_array().map(Vec::len), Some(100));
-    let description = service.admin_client().get("/openapi.json").json();
-    let record = &description["components"]["schemas"]["t0"];
-    assert_eq!(record["properties"]["size"]["enum"], serde_json::json!(["s", "m"]));
-    assert_eq!(record["examples"][0]["size"], "s");
+    assert_sizes(&service, "t0", &["s", "m"]);
     server.batch("UPDATE t99 SET v = 'new'");
     await_until("the change", SOON, || service.get("/t99/1").json()["v"] == "new");
+}
+
+/// Asserts that the description has these values of `size`, and one of them as its example.
+#[track_caller]
+fn assert_sizes(service: &Server, collection: &str, sizes: &[&str]) {
+    let description = service.admin_client().get("/openapi.json").json();
+    let record = &description["components"]["schemas"][collection];
+    assert_eq!(record["properties"]["size"]["enum"], serde_json::json!(sizes));
+    assert_eq!(record["examples"][0]["size"], sizes[0]);
 }
 
 #[test]
 fn the_tables_of_mariadb_or_mysql_are_served() {
     let server = Mysql::any();
     server.batch(
-        "CREATE TABLE products (id int PRIMARY KEY, name text);
-         INSERT INTO products VALUES (1, 'a');
+        "CREATE TABLE products (id int PRIMARY KEY, name text, size enum ('it''s', 'm') NOT NULL);
+         INSERT INTO products VALUES (1, 'a', 'm');
          CREATE TABLE stock (place varchar(9) COLLATE utf8mb4_bin, item int, n int,
          PRIMARY KEY (place, item)); INSERT INTO stock VALUES ('BER', 1, 4);
          CREATE TABLE log (t text)",
@@ -110,6 +116,7 @@ fn the_tables_of_mariadb_or_mysql_are_served() {
     let service = Server::start_without_file(&["env:SHOP"], &[("SHOP", &server.url())]);
     service.await_ready();
     assert_has(&screen(&service), &["Serving 2 collections", "/stock/{place},{item}", "  log ("]);
+    assert_sizes(&service, "products", &["it's", "m", ""]);
     assert_eq!(service.get("/stock/BER,1").json()["n"], 4);
     assert_eq!(service.get("/products/1").json()["name"], "a");
     server.batch("UPDATE products SET name = 'b'");
@@ -126,6 +133,12 @@ fn a_missing_publication_is_shown_and_not_created() {
     let create = "CREATE PUBLICATION \"hotrow\" FOR TABLE \"public\".\"products\"";
     assert_has(&ended.log, &[create, "--ttl 5s"]);
     assert_eq!(server.query("SELECT count(*) FROM pg_publication"), "0");
+    server.batch("CREATE UNLOGGED TABLE sums (id int PRIMARY KEY); CREATE PUBLICATION hotrow");
+    let service = Server::start_without_file(&[&server.url(), "--ttl", "1s"], &[]);
+    service.await_ready();
+    assert_eq!((service.get("/products/1").status, service.get("/sums/1").status), (404, 404));
+    server.batch("INSERT INTO sums VALUES (1)");
+    await_until("the end of a lifetime", SOON, || service.get("/sums/1").status == 200);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::shop::hub::{
 };
 use crate::shop::{
     Shop as _, assert_contains, await_body, await_readyz, await_started, await_status, cached,
-    failed_start, losses, path, price_sql, row, staleness, starts,
+    failed_start, losses, path, price_sql, row, staleness, starts, strictly_from_memory,
 };
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 use hotrow_testkit::nats::Nats;
@@ -112,6 +112,12 @@ fn changes_reach_every_server_through_one_stream() {
     for client in &mut clients {
         let answer = client.get_with(&path(3), &[("Hotrow-Min-Position", &position)]);
         assert_eq!((answer.status, answer.text()), (200, row(3, 9)));
+    }
+    for (client, server) in clients.iter_mut().zip(&servers) {
+        strictly_from_memory(client, server, |price| {
+            hub.batch(&price_sql(3, price));
+            row(3, price)
+        });
     }
     // 10,000 keys of a transaction are listed, more are a flush.
     hub.batch(

@@ -7,7 +7,7 @@ use crate::postgres::shop::Shop;
 use crate::shop::hub::{BOUND, behind, is_publishing, only_relay, relay, role, stop_relay};
 use crate::shop::{
     await_body, await_readyz, await_started, await_status, cached, losses, path, price_sql, row,
-    staleness, starts, with_options,
+    staleness, starts, strictly_from_memory, with_options,
 };
 use hotrow_testkit::harness::{Config, Ended, SOON, Server, await_some, await_until};
 use hotrow_testkit::nats::Nats;
@@ -69,6 +69,12 @@ fn changes_reach_every_server_through_one_slot() {
     for client in &mut clients {
         let answer = client.get_with(&path(3), &[("Hotrow-Min-Position", &position)]);
         assert_eq!((answer.status, answer.text()), (200, row(3, 9)));
+    }
+    for (client, server) in clients.iter_mut().zip(&servers) {
+        strictly_from_memory(client, server, |price| {
+            hub.shop.server.batch(&price_sql(3, price));
+            row(3, price)
+        });
     }
     // 10,000 keys of a transaction are listed, more are a flush.
     hub.shop.server.batch(

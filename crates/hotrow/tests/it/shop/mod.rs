@@ -122,6 +122,26 @@ pub(crate) fn assert_contains(text: &str, all: &[&str]) {
     }
 }
 
+/// Changes record 3 again and again through `change`, which returns its body, and asks strictly:
+/// at once, and once more from memory, for which the server looks at the database itself.
+pub(crate) fn strictly_from_memory(
+    client: &mut Client,
+    server: &Server,
+    change: impl Fn(u32) -> String,
+) {
+    let now = [("Hotrow-Min-Position", "now")];
+    for price in 20..40 {
+        let body = change(price);
+        assert_eq!(client.get_with(&path(3), &now).text(), body);
+    }
+    let before = server.queries();
+    await_until("strict answers from memory", SOON, || {
+        client.get_with(&path(3), &now).cache() == "hit"
+    });
+    assert!(server.queries() <= before + 3, "memory answers");
+    assert!(server.metrics().sum("hotrow_strict_look_seconds_count", &[]) > 0.0);
+}
+
 /// Reads until the answer is a hit, and returns it.
 #[track_caller]
 pub(crate) fn cached(client: &mut Client, path: &str) -> Answer {

@@ -4,6 +4,7 @@
 //! [`checked`] (writers and readers at once).
 
 mod checked;
+mod limits;
 mod races;
 
 use serde_json::{Value, json};

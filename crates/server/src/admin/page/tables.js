@@ -162,6 +162,7 @@ const tables = (() => {
       ? "No key is requested much more often than the others." :
       "Estimated from samples; a request counts half after a minute. A share may be up to "
       + `${percent(Object.values(document.collections)[0].share_error_max)} too high.`;
+    byId("keys").closest("div").hidden = found.length === 0;
     replace("keys", () => found.slice(0, KEYS_SHOWN).map((key) => {
       const row = make("tr");
       cell(row, "", key.name);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hotrow_supervisor::Supervisor;
 use parking_lot::Mutex;
 
 use super::*;
@@ -83,7 +84,8 @@ impl Kept {
             waits_for: Mutex::default(),
         });
         let Postgres { source, feed } =
-            open(kept_config(url), Hooks::default()).unwrap_or_else(|e| panic!("{e}"));
+            open(kept_config(url), Hooks::default(), &Supervisor::default())
+                .unwrap_or_else(|e| panic!("{e}"));
         let place = Arc::clone(&keeper);
         let feed = Running::start(source, move |sink, shutdown| {
             feed_loop::run(shutdown, feed.follow(&*sink, Some(&*place)))

@@ -1,5 +1,6 @@
 //! Facts and tables of a run.
 
+use hotrow_load::bottleneck::RATE_KEPT;
 use hotrow_load::format::{counted, duration, known};
 use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
 use hotrow_load::outcome::Outcome;
@@ -30,14 +31,12 @@ pub(super) fn facts(result: &LoadResult<'_>) -> Vec<(String, String)> {
     let connections = counted(config.connections, "connection");
     let threads = counted(config.threads, "thread");
     let count = |n: u64| grouped(n as f64);
-    let bound = if outcome.limit().is_generator() { ", a lower bound" } else { "" };
+    let is_kept = outcome.rate_ratio().is_some_and(|ratio| ratio >= RATE_KEPT);
+    let bound = if outcome.limit().is_generator() && !is_kept { ", a lower bound" } else { "" };
     let rate = number(outcome.throughput_rps());
     let statuses = counts.status.iter().map(|(status, n)| format!("{status}: {}", count(*n)));
-    let failed: Vec<String> = failures(outcome)
-        .into_iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(what, n)| format!("{} {what}", count(n)))
-        .collect();
+    let failed = failures(outcome).into_iter().filter(|(_, n)| *n > 0);
+    let failed: Vec<String> = failed.map(|(what, n)| format!("{} {what}", count(n))).collect();
     let cpu_us = outcome.cpu_us_per_request();
     let each = cpu_us.map_or_else(String::new, |us| format!(", {us:.2} µs per request"));
     let of_maximum = headroom.map_or_else(String::new, |headroom| {
