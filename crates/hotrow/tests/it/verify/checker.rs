@@ -37,8 +37,6 @@ pub(crate) fn with_all_capabilities(config: Config) -> Config {
         .collection(NAME)
         .set(&format!("collections.{NAME}.allow_no_cache"), "true")
         .set(&format!("collections.{NAME}.allow_min_position"), "true")
-        // The same rows once more, for snapshots of two collections.
-        .set(&format!("collections.{OTHER}.table"), &format!("\"{NAME}\""))
         .set("cache.capacity", "\"1MiB\"")
         // The bound that the checker applies, and waits for.
         .set("cache.max_staleness", "\"1s\"")
@@ -46,10 +44,15 @@ pub(crate) fn with_all_capabilities(config: Config) -> Config {
         .set("limits.checks_per_s", "50")
 }
 
+/// Serves the same rows once more, for snapshots of two collections.
+pub(crate) fn with_another_collection(config: Config) -> Config {
+    config.set(&format!("collections.{OTHER}.table"), &format!("\"{NAME}\""))
+}
+
 /// Has the collection read over the Redis protocol too, with near caches of both modes, and its
-/// changes followed.
+/// changes followed; and another collection of its table.
 pub(crate) fn with_near_caches(config: Config) -> Config {
-    config
+    with_another_collection(config)
         .set("listen.redis", REDIS_ADDRESS)
         .set(&format!("collections.{NAME}.changes"), "true")
         .set("follow.heartbeat", "\"200ms\"")
@@ -84,6 +87,9 @@ impl Checker {
         std::fs::write(&file, config.text()).expect("write the configuration");
         let mut command = Command::new(binary());
         command.arg("verify").arg("--config").arg(&file).args(arguments);
+        if config.text().contains(OTHER) && !arguments.contains(&"--collection") {
+            command.args(["--collection", NAME]);
+        }
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

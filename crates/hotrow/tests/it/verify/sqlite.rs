@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::verify::checker::{
     ALL_RULES, Checker, MODEST, NAME, assert_all_rules, assert_self_checked, with_all_capabilities,
-    with_near_caches,
+    with_another_collection, with_near_caches,
 };
 use crate::verify::faults::{Fault, run_faults};
 use crate::verify::stage::{Deployment, Stage, wait_for};
@@ -31,7 +31,7 @@ fn stage(config: impl FnOnce(Config) -> Config) -> (Database, Config) {
 
 #[test]
 fn a_sound_service_passes_and_every_rule_applies() {
-    let (_database, config) = stage(|config| config);
+    let (_database, config) = stage(with_another_collection);
     let server = Server::start(&config);
     // On a busy machine few reads may be near a change; then the run is repeated.
     let check = || {
