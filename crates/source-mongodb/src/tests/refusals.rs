@@ -66,7 +66,8 @@ fn snapshots_need_version_5() {
     mongo.insert("things", [doc! { "_id": 1 }]);
     for (version, wire, has_snapshots) in [("4.4.0", 9, false), ("5.0.0", 13, true)] {
         mongo.standin().pretend(version, wire);
-        let opened = open(config(mongo.url(), &["things"]), Hooks::default()).unwrap();
+        let settings = config(mongo.url(), &["things"]);
+        let opened = open(settings, Hooks::default(), &Supervisor::default()).unwrap();
         assert_eq!(opened.source.snapshot_refusal().is_none(), has_snapshots, "{version}");
     }
 }
