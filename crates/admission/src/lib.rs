@@ -15,7 +15,9 @@ pub mod concurrency {
     pub mod queue;
 
     #[cfg(test)]
-    mod simulation;
+    mod tests {
+        pub(super) mod simulation;
+    }
 }
 pub mod rate;
 pub mod shed;

@@ -97,4 +97,6 @@ impl Cell {
 
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
-mod schedules;
+mod tests {
+    mod schedules;
+}

@@ -17,8 +17,6 @@ mod output;
 pub(crate) mod redis;
 mod registry;
 pub mod serve;
-#[cfg(test)]
-mod turns;
 pub mod worker_context;
 
 pub(crate) use self::close::turn_away;
@@ -195,6 +193,8 @@ async fn finish<T: Stream>(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    mod turns;
+
     use std::io;
     use std::pin::Pin;
     use std::task::{Context, Poll};

@@ -7,8 +7,6 @@ mod connection;
 mod mongodb;
 mod mysql;
 mod postgres;
-#[cfg(test)]
-mod server_tests;
 pub mod statement;
 
 use std::time::Duration;
@@ -48,6 +46,8 @@ pub fn connect(url: &str) -> Result<Box<dyn DatabaseProbe>, String> {
 
 #[cfg(test)]
 mod tests {
+    mod servers;
+
     use super::*;
 
     #[test]

@@ -24,9 +24,6 @@ mod raise;
 mod raw;
 pub mod report;
 pub mod results;
-#[cfg(test)]
-#[cfg(feature = "shuttle")]
-mod schedules;
 mod sequential;
 mod slots;
 mod stealing;
@@ -171,3 +168,8 @@ pub fn cores() -> usize {
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests {
+    mod schedules;
+}

@@ -3,7 +3,7 @@
 mod pictures;
 mod tables;
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 pub(super) use self::tables::{PUBLISHED, PublishedModel};
 
 use std::path::Path;

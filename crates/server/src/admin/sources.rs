@@ -173,12 +173,11 @@ impl View {
             is_followed(reads).then(|| u64::from(cache.is_current(reads.id, now)))
         });
         self.expose_positions(out);
-        let changes = "hotrow_feed_changes_total";
-        self.source_counter(changes, out, |reads| reads.feed.changes_total());
-        let starts = "hotrow_feed_starts_total";
-        self.source_counter(starts, out, |reads| reads.feed.starts_total());
-        let reconnects = "hotrow_feed_reconnects_total";
-        self.source_counter(reconnects, out, |reads| reads.feed.starts_total().saturating_sub(1));
+        self.source_counter("hotrow_feed_changes_total", out, |reads| reads.feed.changes_total());
+        self.source_counter("hotrow_feed_starts_total", out, |reads| reads.feed.starts_total());
+        self.source_counter("hotrow_feed_reconnects_total", out, |reads| {
+            reads.feed.starts_total().saturating_sub(1)
+        });
         out.counter(
             "hotrow_feed_gaps_total",
             self.by_source_and("cause", |reads| reads.feed.losses_total().to_vec()),
@@ -193,8 +192,9 @@ impl View {
         self.source_gauge("hotrow_source_reachable", out, |reads| {
             Some(u64::from(reads.source.health().is_ok()))
         });
-        let queries = "hotrow_source_queries_total";
-        self.source_counter(queries, out, |reads| reads.source.queries_total());
+        self.source_counter("hotrow_source_queries_total", out, |reads| {
+            reads.source.queries_total()
+        });
         self.expose_looks(out);
         self.expose_standbys(out);
     }

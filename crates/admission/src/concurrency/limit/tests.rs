@@ -1,7 +1,7 @@
 //! The limit against simulated databases, in virtual time.
 
 use super::*;
-use crate::concurrency::simulation::{Database, Load, SimulationResult, run};
+use crate::concurrency::tests::simulation::{Database, Load, SimulationResult, run};
 
 const SINGLES: Load = Load { queries: 200, keys: (1, 2) };
 

@@ -14,9 +14,9 @@ use hotrow_net::direct::Direct;
 use http::Response;
 use tokio::net::UnixStream;
 
-use super::serve::HttpService;
-use super::worker_context::WorkerContext;
-use super::*;
+use crate::connection::serve::HttpService;
+use crate::connection::worker_context::WorkerContext;
+use crate::connection::*;
 
 /// Answers at once.
 struct Quick;

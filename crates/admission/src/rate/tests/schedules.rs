@@ -8,9 +8,9 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use shuttle::thread;
 
-use super::gcra::Gcra;
-use super::keyed::Keyed;
-use super::meter::Meter;
+use crate::rate::gcra::Gcra;
+use crate::rate::keyed::Keyed;
+use crate::rate::meter::Meter;
 
 const SCHEDULES: usize = 2000;
 const DEPTH: usize = 3;

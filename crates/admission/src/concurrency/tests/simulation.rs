@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use super::limit::{Config, Limiter, Outcome, Sample};
+use crate::concurrency::limit::{Config, Limiter, Outcome, Sample};
 
 /// Pseudo-random numbers (xorshift64*), the same in each run.
-pub(super) struct Random(u64);
+pub(in crate::concurrency) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(in crate::concurrency) fn new(seed: u64) -> Self {
         Self(seed | 1)
     }
 
     /// Returns a number evenly distributed between 0 and 1, both excluded.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(in crate::concurrency) fn unit(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -25,31 +25,31 @@ impl Random {
     }
 
     /// Returns a number exponentially distributed with mean 1.
-    pub(super) fn exponential(&mut self) -> f64 {
+    pub(in crate::concurrency) fn exponential(&mut self) -> f64 {
         -self.unit().ln()
     }
 }
 
 /// Behaviour of the database.
 #[derive(Clone, Copy)]
-pub(super) struct Database {
+pub(in crate::concurrency) struct Database {
     /// Queries processed at once; the others wait inside the database.
-    pub(super) servers: usize,
+    pub(in crate::concurrency) servers: usize,
     /// Seconds of work per query and per key.
-    pub(super) base_s: f64,
-    pub(super) per_key_s: f64,
+    pub(in crate::concurrency) base_s: f64,
+    pub(in crate::concurrency) per_key_s: f64,
     /// `true`: work is multiplied by an exponentially distributed factor with mean 1.
-    pub(super) random: bool,
+    pub(in crate::concurrency) random: bool,
     /// More queries than this hinder each other: work grows by the square of the surplus.
-    pub(super) cliff: usize,
+    pub(in crate::concurrency) cliff: usize,
     /// Work takes this many times as long between these seconds.
-    pub(super) spell: (f64, f64, f64),
+    pub(in crate::concurrency) spell: (f64, f64, f64),
     /// All queries time out between these seconds.
-    pub(super) outage: (f64, f64),
+    pub(in crate::concurrency) outage: (f64, f64),
 }
 
 impl Database {
-    pub(super) const WELL: Self = Self {
+    pub(in crate::concurrency) const WELL: Self = Self {
         servers: usize::MAX,
         base_s: 0.001,
         per_key_s: 0.0,
@@ -62,25 +62,25 @@ impl Database {
 
 /// Requests of the clients.
 #[derive(Clone, Copy)]
-pub(super) struct Load {
+pub(in crate::concurrency) struct Load {
     /// Queries waiting to be sent at any time.
-    pub(super) queries: usize,
+    pub(in crate::concurrency) queries: usize,
     /// Keys of a query: from, to.
-    pub(super) keys: (usize, usize),
+    pub(in crate::concurrency) keys: (usize, usize),
 }
 
 /// Results, second by second.
 #[derive(Default)]
-pub(super) struct SimulationResult {
+pub(in crate::concurrency) struct SimulationResult {
     /// Mean limit of each second.
-    pub(super) limits: Vec<f64>,
+    pub(in crate::concurrency) limits: Vec<f64>,
     /// Queries answered in each second.
-    pub(super) answered: Vec<f64>,
-    pub(super) probes_total: u64,
+    pub(in crate::concurrency) answered: Vec<f64>,
+    pub(in crate::concurrency) probes_total: u64,
 }
 
 impl SimulationResult {
-    pub(super) fn mean(values: &[f64]) -> f64 {
+    pub(in crate::concurrency) fn mean(values: &[f64]) -> f64 {
         values.iter().sum::<f64>() / values.len() as f64
     }
 }
@@ -94,7 +94,7 @@ struct Flight {
 }
 
 /// Simulates `seconds` seconds, with as many queries in flight as the limit and the load allow.
-pub(super) fn run(
+pub(in crate::concurrency) fn run(
     config: Config,
     database: Database,
     load: Load,

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use shuttle::thread;
 
-use super::io_aware::next;
-use super::queue::Queue;
-use super::slots::{SlotQueue, Slots};
+use crate::io_aware::next;
+use crate::queue::Queue;
+use crate::slots::{SlotQueue, Slots};
 
 /// Schedules per scenario and scheduler.
 const SCHEDULES: usize = 2_000;
