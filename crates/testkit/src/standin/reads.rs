@@ -36,12 +36,12 @@ fn await_concern<'a>(
     request: &Request,
 ) -> Result<(MutexGuard<'a, World>, u64, bool), Failure> {
     let concern = request.body.get_document("readConcern").cloned().unwrap_or_default();
-    // A snapshot is read when a majority has its time.
-    let exact = concern.get_timestamp("atClusterTime").map(number).ok();
-    let majority =
-        exact.is_some() || concern.get_str("level").is_ok_and(|level| level == "majority");
+    // What a majority has at that time.
+    let snapshot = concern.get_timestamp("atClusterTime").map(number).ok();
+    let is_majority = concern.get_str("level").is_ok_and(|level| level == "majority");
+    let majority = is_majority || snapshot.is_some();
     let after = concern.get_timestamp("afterClusterTime").map(number).unwrap_or_default();
-    let after = exact.unwrap_or(after);
+    let after = snapshot.unwrap_or(after);
     if after > world.store.now() {
         let text =
             "readConcern afterClusterTime value must not be greater than the current clusterTime";
@@ -55,7 +55,8 @@ fn await_concern<'a>(
             return Err(Failure::new(50, "MaxTimeMSExpired", "operation exceeded time limit"));
         }
     }
-    let at = exact.unwrap_or(if majority { world.store.visible() } else { u64::MAX });
+    let visible = if majority { world.store.visible() } else { u64::MAX };
+    let at = snapshot.unwrap_or(visible);
     Ok((world, at, majority))
 }
 

@@ -9,6 +9,9 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, Timestamp};
 
 use super::event::TokenForm;
 
+/// Time for which versions are kept for reads at a cluster time, in seconds.
+const HISTORY_S: u64 = 10;
+
 /// Database and collection.
 pub type Ns = (String, String);
 pub type Stored = Arc<RawDocumentBuf>;
@@ -134,7 +137,7 @@ impl Store {
     pub fn release(&mut self) {
         self.visible = None;
         for collection in self.collections.values_mut() {
-            collection.documents.retain(|_, versions| versions.forget());
+            collection.documents.retain(|_, versions| versions.forget(self.now));
         }
     }
 
@@ -292,7 +295,7 @@ impl Collection {
             versions.rank = self.inserted;
         }
         versions.list.push((at, after));
-        if !held && !versions.forget() {
+        if !held && !versions.forget(at) {
             self.documents.remove(key);
         }
     }
@@ -304,10 +307,13 @@ impl Versions {
         newest.1.as_ref()
     }
 
-    /// Forgets all but the newest version; returns whether that is a document.
-    fn forget(&mut self) -> bool {
-        self.list.drain(..self.list.len().saturating_sub(1));
-        self.list.last().is_some_and(|(_, document)| document.is_some())
+    /// Forgets what no read at a cluster time of the last [`HISTORY_S`] sees; returns whether
+    /// something is left.
+    fn forget(&mut self, now: u64) -> bool {
+        let begin = now.saturating_sub(HISTORY_S << 32);
+        let first = self.list.iter().rposition(|(at, _)| *at <= begin).unwrap_or(0);
+        self.list.drain(..first);
+        self.list.len() > 1 || self.list.iter().any(|(at, own)| own.is_some() || *at > begin)
     }
 }
 
