@@ -280,19 +280,6 @@
     return entry;
   };
 
-  // Strict reads per second since the status before, and their p99; nothing where there are none.
-  let strictBefore;
-  const strictFigure = () => {
-    const feeds = Object.values(status.sources).map((source) => source.feed.strict);
-    const waits = feeds.reduce((sum, feed) => sum + feed.waits, 0);
-    const [before, at, now] = [strictBefore?.waits ?? waits, strictBefore?.at, Date.now()];
-    strictBefore = { waits, at: now };
-    if (waits === 0) return [];
-    const p99 = Math.max(...feeds.map((feed) => feed.wait_p99_us ?? 0));
-    const rate = at && now > at ? (1e3 * (waits - before)) / (now - at) : 0;
-    return [figure("Strict reads", perSecond(rate), `p99 ${micros(p99)}`)];
-  };
-
   const figures = () => {
     const used = status.cache.bytes / status.cache.capacity_bytes;
     const feed = feedOf(status);
@@ -305,7 +292,8 @@
       figure("Miss p99", shown(latest(column("latency.miss_p99_us")), micros)),
       figure("Staleness", feed?.followed ? millis(staleness(feed)) : "–",
         feed?.followed ? `of ${millis(feed.max_staleness_ms)}` : "no feed"),
-      ...strictFigure(),
+      ...(feed?.strict.waits ? [figure("Strict reads", grouped(feed.strict.waits),
+        `p99 ${micros(feed.strict.wait_p99_us)}`)] : []),
       figure("Database", shown(latest(column("database.queries")), perSecond), "queries"),
       figure("Connections", grouped(status.connections)),
       figure("Cache", percent(used), `of ${bytes(status.cache.capacity_bytes)}`),
