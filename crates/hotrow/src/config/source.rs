@@ -56,7 +56,6 @@ use super::SourceConfig;
 use super::collection_context::SourceTraits;
 use super::hub::check_servers;
 use super::names::check_name;
-use super::problem::shown;
 use super::reader::Section;
 use super::scheme::{Scheme, URL_FORMS, scheme, sqlite_path};
 use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
@@ -291,7 +290,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
             {
                 let what = format!(
                     "must have 1 to {PUBLICATION_BYTES_MAX} bytes without NUL, not {}",
-                    shown(&publication)
+                    super::problem::shown(&publication)
                 );
                 section.refuse("publication", what);
             }
