@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_source::looks::Looks;
 use hotrow_source::origin::Origin;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
@@ -88,5 +89,9 @@ impl Sink for HubSink {
 
     fn wants_visibility(&self) -> bool {
         self.sink.wants_visibility()
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        self.sink.looks()
     }
 }
