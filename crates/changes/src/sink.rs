@@ -248,4 +248,8 @@ impl Sink for TtlOnlySink {
     fn started(&self, _: Option<Position>) {}
 
     fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
+
+    fn looks(&self) -> Option<&Looks> {
+        None
+    }
 }

@@ -8,6 +8,7 @@ use hotrow_hub::message::{Event, FlushReason, Mark};
 use hotrow_hub::publisher::{Publisher, mark_of};
 use hotrow_hub::tag::Tag;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::looks::Looks;
 use hotrow_source::origin::Origins;
 use hotrow_source::place::Place;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
@@ -110,6 +111,10 @@ impl Sink for RelaySink {
         self.shared.delivered_at.store(probe_sent_at.0, Ordering::Release);
         let at = position.map_or(0, |position| position.at);
         self.publish(|publisher| publisher.advance(probe_sent_at, at, visible));
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        None
     }
 }
 

@@ -8,6 +8,7 @@ use hotrow_cache::Cache;
 #[cfg(feature = "failpoints")]
 use hotrow_cache::Safeguard;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::looks::Looks;
 use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::source::SourceId;
@@ -167,5 +168,9 @@ impl Sink for SimulatedSink {
         if let Some(version) = visible {
             self.cache.advance_visibility(SourceId::FIRST, version);
         }
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        None
     }
 }

@@ -357,10 +357,9 @@ pub trait Sink: Send + Sync + 'static {
     }
     /// Returns the looks at the log's end that requests wait for; `None`: none may. A session of
     /// the feed that makes them calls [`Looks::open`], [`Looks::sent`] with each probe, and
-    /// [`Looks::passed`] after [`Sink::advance`]; a loss closes them.
-    fn looks(&self) -> Option<&Looks> {
-        None
-    }
+    /// [`Looks::passed`] after [`Sink::advance`]; a loss closes them. Required, because a sink that
+    /// wraps another one must pass them on.
+    fn looks(&self) -> Option<&Looks>;
     /// Reports where the log ended at a look that was sent at `sent_at`, to a sink whose changes
     /// come from elsewhere: it knows when they have passed that point.
     fn looked(&self, _sent_at: Nanos, _end: Position) {}

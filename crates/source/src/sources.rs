@@ -14,6 +14,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::database_name::DatabaseName;
 use crate::field_schema::FieldSchema;
+use crate::looks::Looks;
 use crate::standby::{StandbyRead, StandbyRefusal, StandbyView};
 use crate::{
     BoxFuture, Change, FlushCause, KeysOfCollection, LossCause, ReadSet, RowBudget, Sink, Source,
@@ -288,6 +289,14 @@ impl Sink for RenumberedSink {
 
     fn wants_visibility(&self) -> bool {
         self.inner.wants_visibility()
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        self.inner.looks()
+    }
+
+    fn looked(&self, sent_at: Nanos, end: Position) {
+        self.inner.looked(sent_at, end);
     }
 
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {

@@ -19,6 +19,7 @@ use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
+use crate::looks::Looks;
 use crate::spec::{CollectionConfig, Follow, ServerConfig};
 use crate::standby::{StandbyRead, StandbyRefusal};
 use crate::{Change, FlushCause, LossCause, ReadSet, RowBudget, Sink, Source, SourceError};
@@ -177,6 +178,10 @@ impl Sink for Recorder {
             *self.visible.lock() = Some(visible.clone());
         }
         self.push(Event::Advance(probe_sent_at, position, visible.cloned()));
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        None
     }
 }
 

@@ -15,6 +15,7 @@ use hotrow_types::key::KeySchema;
 
 use super::super::embedded_rules::EmbeddedRules;
 use super::*;
+use hotrow_source::looks::Looks;
 use hotrow_source::{Change, LossCause, Sink};
 
 mod embedded;
@@ -42,6 +43,10 @@ impl Sink for Recorder {
     fn loss(&self, _: LossCause, _: &str) {}
     fn started(&self, _: Option<Position>) {}
     fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
+
+    fn looks(&self) -> Option<&Looks> {
+        None
+    }
 }
 
 fn mark(mark: ChangeId) -> String {

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use hotrow_source::LossCause;
+use hotrow_source::looks::Looks;
 
 #[derive(Default)]
 struct RecordingSink(Mutex<Vec<String>>);
@@ -21,6 +22,10 @@ impl Sink for RecordingSink {
     fn loss(&self, _: LossCause, _: &str) {}
     fn started(&self, _: Option<Position>) {}
     fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
+
+    fn looks(&self) -> Option<&Looks> {
+        None
+    }
 }
 
 fn shown(mark: ChangeId) -> String {

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::config::Tuning;
 use crate::config::{CollectionConfig, Config, Watch};
 use crate::{Hooks, SqliteSource, open_with};
+use hotrow_source::looks::Looks;
 use hotrow_source::testkit::FeedThread;
 pub(super) use hotrow_source::testkit::spec;
 use hotrow_source::{Change, FlushCause, LossCause, ReadSet, Row, Sink, Source, SourceError};
@@ -159,6 +160,10 @@ impl Sink for Recorder {
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, _: Option<&Version>) {
         self.push(Event::Advance(probe_sent_at, position));
         self.advances.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn looks(&self) -> Option<&Looks> {
+        None
     }
 }
 

@@ -130,6 +130,28 @@ fn without_looks_the_database_is_read() {
     }
 }
 
+#[test]
+fn each_of_several_databases_is_looked_at() {
+    let databases = [Database::with_users(), Database::with_users()];
+    let config = databases[0].service().with(&[
+        ("collections.users.table", "\"users\""),
+        ("sources.other.url", &format!("\"sqlite:{}\"", databases[1].path().display())),
+        ("sources.other.watch", "\"triggers\""),
+        ("collections.others.table", "\"users\""),
+        ("collections.others.source", "\"other\""),
+    ]);
+    let server = Server::start(&config);
+    let mut client = server.client();
+    for (database, path) in databases.iter().zip(["/users/1", "/others/1"]) {
+        cached(&mut client, path);
+        for round in 0..20 {
+            database.execute(&format!("UPDATE users SET note = 'n{round}' WHERE id = 1"));
+            assert_eq!(strictly(&mut client, path).json()["note"], *format!("n{round}"));
+        }
+        await_until("memory", SOON, || strictly(&mut client, path).cache() == "hit");
+    }
+}
+
 /// Commits that return before they are on disk are visible, and the stream does not have them yet.
 #[test]
 fn asynchronous_commits_are_flushed_for_a_request_that_waits() {
