@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures strict reads and snapshot batches over PostgreSQL, beside writers: rate, latency, CPU time
-of Hotrow and of the database per request, looks at the log's end, and how many snapshots needed a
-read transaction.
+"""Measures strict reads and snapshot batches over PostgreSQL, beside writers: rate, latency, CPU
+time of Hotrow and of the database per request, looks at the log's end, and how many snapshots
+needed a read transaction.
 
 Forms alternate within each round: a plain read, a strict one (`Hotrow-Min-Position: now`), Go with
-pgx that reads each key, plain and snapshot batches of 20 and of 100 ids. The writers' own cost, of a
-part without readers, is taken from the database's CPU time. Writes change one of 10,000 records, or
-three in one transaction (`--rows`). All processes share the machine's cores.
+pgx that reads each key, plain and snapshot batches of 20 and of 100 ids. The writers' own cost, of
+a part without readers, is taken from the database's CPU time. Writes change one of 10,000 records,
+or three in one transaction (`--rows`). All processes share the machine's cores.
 """
 
 import argparse

@@ -112,6 +112,11 @@ pub const OTHER_TOKEN: HttpError = HttpError::BadHeader(
     "Hotrow-Min-Position is a token of another kind of database than this collection's",
 );
 
+/// Refusal of a token without an incarnation while no log is known whose it could be.
+pub const NO_POSITION_YET: HttpError = HttpError::Unavailable(
+    "the change feed has no position yet to compare the token with; send the request again",
+);
+
 /// Refusal of a token without an incarnation, shortly after another log has begun: it may be of the
 /// one before.
 pub const NEW_LOG: HttpError = HttpError::Unavailable(

@@ -43,7 +43,7 @@ const MOVING: HttpError = HttpError::Unavailable(
 pub(crate) struct AliasDemand<'a> {
     /// Mode of the first attempt.
     pub(crate) mode: ReadMode,
-    /// Position that the answer must reflect.
+    /// Commits that the answer must reflect.
     pub(crate) wanted: Option<LeastPosition>,
     pub(crate) deadline: Nanos,
     /// The trace of the request, if it is traced.

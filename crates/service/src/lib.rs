@@ -29,6 +29,7 @@ mod read_all;
 mod reads;
 mod redis;
 mod request_notes;
+mod retry;
 pub mod shared;
 mod snapshot;
 mod step;

@@ -8,7 +8,9 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
-use hotrow_answer::read_requirement::{LeastPosition, NEW_LOG, NO_TIME, OTHER_TOKEN, refusal};
+use hotrow_answer::read_requirement::{
+    LeastPosition, NEW_LOG, NO_POSITION_YET, NO_TIME, OTHER_TOKEN, refusal,
+};
 use hotrow_answer::respond::Provenance;
 use hotrow_cache::{Cache, LookupError, ReadMode, Record};
 use hotrow_gate::admission::InflightGuard;
@@ -24,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::admission::request::RequestAdmission;
 use crate::read_all::{Reading, Sought, read_all};
+use crate::retry::Retry;
 
 /// Records, or their absence, in the order of the keys.
 type Found = Vec<(Record, Provenance)>;
@@ -67,9 +70,6 @@ pub(crate) fn admit(
     }
 }
 
-/// Pauses between reads that do not see a delivered change yet: the first, and the longest.
-const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
-
 /// Times up to which a request waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadlines {
@@ -107,7 +107,7 @@ pub(crate) async fn position_of(
         }
         _ => return Err(OTHER_TOKEN),
     };
-    let applied = cache.applied(reads.id).ok_or(NEW_LOG)?;
+    let applied = cache.applied(reads.id).ok_or(NO_POSITION_YET)?;
     if reads.progress.is_new_log(Nanos::now(), deadlines.wait_max) {
         return Err(NEW_LOG);
     }
@@ -120,16 +120,17 @@ async fn await_committed(
     token: WriterToken,
     until: Instant,
 ) -> Result<(), HttpError> {
-    let mut pause = RETRY.start;
+    let mut retry = Retry::until(until);
     loop {
         match timeout_at(until, reads.source.has_committed(token)).await {
             Ok(Ok(true)) => return Ok(()),
-            Ok(Ok(false)) if Instant::now() + pause < until => {}
-            Ok(Ok(false)) | Err(_) => return Err(NO_TIME),
+            Ok(Ok(false)) => {}
             Ok(Err(e)) => return Err(HttpError::from(&LookupError::Source(ReadFailure::from(&e)))),
+            Err(_) => return Err(NO_TIME),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY.end);
+        if !retry.pause().await {
+            return Err(NO_TIME);
+        }
     }
 }
 
@@ -169,7 +170,7 @@ pub(crate) async fn read_at_least(
     if let Some(waiting) = traced {
         waiting.trace().note_position(passed);
     }
-    let mut pause = RETRY.start;
+    let mut retry = Retry::until(until);
     loop {
         let answers =
             read_once((fetcher, cache), sought, (wanted, passed), deadline, &mut size).await?;
@@ -178,11 +179,9 @@ pub(crate) async fn read_at_least(
         if !answers.iter().any(|(record, _)| record.is_behind()) {
             return Ok((answers, size));
         }
-        if Instant::now() + pause >= until {
+        if !retry.pause().await {
             return Err(NO_TIME);
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY.end);
     }
 }
 

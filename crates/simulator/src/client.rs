@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Freshness, Lookup, LookupError, ReadMode, Record};
 use hotrow_source::ReadFailure;
-use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::key::Key;
 use hotrow_types::source::SourceId;
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
@@ -185,7 +185,7 @@ impl World {
                 if freshness == Freshness::Expired
                     && self.instances[i].cache.refresh(self.keys.get(arrival.key))
                 {
-                    self.push_lead(i, collection);
+                    self.lead(i, collection);
                 }
             }
             Lookup::Coalesced(waiter) => {
@@ -194,18 +194,13 @@ impl World {
             }
             Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
                 self.wait(i, arrival, waiter);
-                self.push_lead(i, collection);
+                self.lead(i, collection);
             }
             Lookup::Refused(refusal) => {
                 self.check_refusal(i, arrival.key, &refusal);
                 self.answer_without_read(i, &arrival);
             }
         }
-    }
-
-    pub(crate) fn push_lead(&mut self, i: usize, collection: CollectionId) {
-        // The task of the request asks for the loader at once, as the server does.
-        self.lead(i, collection);
     }
 
     pub(crate) fn check_refusal(
@@ -242,6 +237,16 @@ impl World {
         let id = self.add_request(i, arrival, Some(waiter), None);
         let after = self.random.latency(self.settings.typical.task);
         self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
+    }
+
+    /// Lets a request wait for a fill, and asks for a loader at once, as the server does.
+    pub(crate) fn await_fill(&mut self, i: usize, id: SlabId, waiter: Waiter<ReadFailure>) {
+        let Some(request) = self.instances[i].requests.get_mut(id) else { return };
+        request.waiter = Some(waiter);
+        let collection = self.keys.get(request.arrival.key).collection();
+        let after = self.random.latency(self.settings.typical.task);
+        self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
+        self.lead(i, collection);
     }
 
     pub(crate) fn add_request(

@@ -121,10 +121,7 @@ impl World {
                 self.answer_at_least(i, id, Origin::Entry(freshness), &record);
             }
             Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
-                request.waiter = Some(waiter);
-                let after = self.random.latency(self.settings.typical.task);
-                self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
-                self.lead(i, collection);
+                self.await_fill(i, id, waiter);
             }
             Lookup::Refused(refusal) => {
                 instance.requests.remove(id);

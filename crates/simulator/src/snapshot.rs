@@ -15,7 +15,7 @@ use hotrow_types::version::{Position, Version};
 use crate::database::COLLECTIONS;
 use crate::engine::VersionKind;
 use crate::oracle::Arrival;
-use crate::queue::{InstanceEvent, RequestEvent, SnapshotEvent};
+use crate::queue::{InstanceEvent, SnapshotEvent};
 use crate::run::StrictMistake;
 use crate::slab::SlabId;
 use crate::world::World;
@@ -209,7 +209,7 @@ impl World {
         while let (Some(place), Some(mode)) = (places.pop(), modes.pop()) {
             let arrival = Arrival { mode, ..arrivals[place].clone() };
             let key = self.keys.get(arrival.key);
-            let (now, collection) = (self.now, key.collection());
+            let now = self.now;
             let instance = &self.instances[i];
             if instance.admission.refuses(now) {
                 return self.drop_snapshot(i, id);
@@ -227,16 +227,14 @@ impl World {
                     }
                 }
                 Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
-                    let part = self.add_request(i, arrival, Some(waiter), None);
+                    let part = self.add_request(i, arrival, None, None);
                     if let Some(request) = self.instances[i].requests.get_mut(part) {
                         request.snapshot = Some((id, place));
                     }
                     if let Some(request) = self.instances[i].snapshots.get_mut(id) {
                         request.reads += 1;
                     }
-                    let after = self.random.latency(self.settings.typical.task);
-                    self.push(i, after, InstanceEvent::Request(part, RequestEvent::Poll));
-                    self.push_lead(i, collection);
+                    self.await_fill(i, part, waiter);
                 }
                 Lookup::Refused(refusal) => {
                     self.check_refusal(i, arrival.key, &refusal);

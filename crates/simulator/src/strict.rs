@@ -98,7 +98,6 @@ impl World {
         request.arrival.mode = mode;
         let (number, deadline) = (request.arrival.key, request.arrival.deadline);
         let key = self.keys.get(number);
-        let collection = key.collection();
         if instance.admission.refuses(now) {
             instance.requests.remove(id);
             return self.counts.refused_other += 1;
@@ -113,10 +112,7 @@ impl World {
                 self.give(i, &request.arrival, Origin::Entry(freshness), &record);
             }
             Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
-                request.waiter = Some(waiter);
-                let after = self.random.latency(self.settings.typical.task);
-                self.push(i, after, InstanceEvent::Request(id, RequestEvent::Poll));
-                self.lead(i, collection);
+                self.await_fill(i, id, waiter);
             }
             Lookup::Refused(refusal) => {
                 instance.requests.remove(id);

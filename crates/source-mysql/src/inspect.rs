@@ -341,8 +341,8 @@ fn served(
     if findings.is_empty() { Ok(served) } else { Err(findings) }
 }
 
-/// Returns the values of an ENUM, with the empty text that stands for a refused one. None of other
-/// types, or if the catalogue escapes or replaces a character of a label.
+/// Returns the values of an ENUM, with the empty text that the server keeps in place of a refused
+/// one. None of other types, or if the catalogue escapes or replaces a character of a label.
 fn choices(sql_type: &str) -> Option<Vec<String>> {
     let labels = sql_type.strip_prefix("enum('")?.strip_suffix("')")?;
     if labels.contains(['\\', '?']) {

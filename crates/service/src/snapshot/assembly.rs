@@ -5,8 +5,6 @@
 //! applied the log up to the largest of these, the records without a change in between are those of
 //! the applied point. A record that lacks a delivered change is read again like a changed one.
 
-use std::time::Duration;
-
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_answer::context::ReadRequest;
 use hotrow_answer::http_error::HttpError;
@@ -26,12 +24,10 @@ use tokio::time::Instant;
 use super::part::{Found, Part, Taken};
 use crate::read_all::{Reading, read_all};
 use crate::reads::Reads;
+use crate::retry::Retry;
 
 /// Times that changed records are read again before the database is asked for all of them at once.
 const REREADS_MAX: usize = 2;
-/// Pauses before a transaction is repeated because it does not see a delivered change yet: the
-/// first, and the longest.
-const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
 
 const REPLACED: HttpError = HttpError::Unavailable(
     "the database was replaced while the snapshot was read; send the request again",
@@ -82,8 +78,10 @@ impl<'a> Assembly<'a> {
     /// The refusal of a read; 504 when the feed or the database has not come far enough before the
     /// deadline.
     pub(super) async fn run(mut self) -> Result<(Found, SnapshotWay), HttpError> {
-        if let Some(floor) = self.demand.floor {
-            self.await_feed(floor).await.map_err(refusal)?.then_some(()).ok_or(NO_TIME)?;
+        if let Some(floor) = self.demand.floor
+            && !self.await_feed(floor).await.map_err(refusal)?
+        {
+            return Err(NO_TIME);
         }
         let all = |part: &Part| (0..part.keys().len()).collect();
         let mut missing: Vec<Vec<usize>> = self.parts.iter().map(all).collect();
@@ -184,7 +182,7 @@ impl<'a> Assembly<'a> {
     async fn transaction(&mut self) -> Result<Position, HttpError> {
         let Reads { fetcher, cache, .. } = self.reads;
         let deadline = self.demand.deadline;
-        let mut pause = RETRY.start;
+        let mut retry = Retry::until(Instant::now() + deadline.since(Nanos::now()));
         loop {
             let parts: Vec<(CollectionId, &[Key])> =
                 self.parts.iter().map(|part| (part.id, part.keys())).collect();
@@ -205,11 +203,9 @@ impl<'a> Assembly<'a> {
                 self.reserve()?;
                 return Ok(read.end);
             }
-            if Nanos::now().after(pause) >= deadline {
+            if !retry.pause().await {
                 return Err(NOT_VISIBLE);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY.end);
         }
     }
 
