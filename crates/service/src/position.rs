@@ -101,7 +101,8 @@ pub(crate) async fn position_of(
     let at = match (reads.source.writer_tokens(), token) {
         (WriterTokens::Lsns, WriterToken::Lsn(at))
         | (WriterTokens::Optimes, WriterToken::Optime(at)) => at,
-        (WriterTokens::Gtids, WriterToken::MariaDbGtid { .. } | WriterToken::MySqlGtid(_)) => {
+        (WriterTokens::MariaDbGtids, WriterToken::MariaDbGtid { .. })
+        | (WriterTokens::MySqlGtids, WriterToken::MySqlGtid(_)) => {
             await_committed(reads, token, deadlines.until).await?;
             return Ok(None);
         }

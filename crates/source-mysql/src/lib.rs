@@ -105,6 +105,7 @@ pub struct MysqlSource {
     follow: Follow,
     hooks: Hooks,
     name: DatabaseName,
+    writer_tokens: WriterTokens,
     /// Runtime of the connections.
     _background: Background,
 }
@@ -143,9 +144,9 @@ pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mys
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
     let shared = Arc::new(Shared::new(Arc::clone(&schemas), config.embedded_rules));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
-    let system = match session.identity.flavor {
-        Flavor::MariaDb => "mariadb",
-        Flavor::MySql => "mysql",
+    let (system, writer_tokens) = match session.identity.flavor {
+        Flavor::MariaDb => ("mariadb", WriterTokens::MariaDbGtids),
+        Flavor::MySql => ("mysql", WriterTokens::MySqlGtids),
     };
     let (namespace, collections) = (readers.database.clone(), &config.server.collections);
     let name = DatabaseName::new((system, "SELECT"), Some(namespace), collections);
@@ -167,6 +168,7 @@ pub fn open(config: Config, hooks: Hooks, supervisor: &Supervisor) -> Result<Mys
         follow: config.server.follow,
         hooks,
         name,
+        writer_tokens,
         _background: background,
     };
     Ok(Mysql { source: Arc::new(source), feed })
@@ -253,7 +255,7 @@ impl Source for MysqlSource {
     }
 
     fn writer_tokens(&self) -> WriterTokens {
-        WriterTokens::Gtids
+        self.writer_tokens
     }
 
     fn has_committed(&self, token: WriterToken) -> BoxFuture<'_, Result<bool, SourceError>> {

@@ -107,7 +107,7 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Returns whether the server that is read has committed the transaction of a writer's token;
-    /// only where tokens are [`WriterTokens::Gtids`].
+    /// only where the server compares them.
     fn has_committed(&self, _: WriterToken) -> BoxFuture<'_, Result<bool, SourceError>> {
         Box::pin(async { Ok(false) })
     }
@@ -151,8 +151,10 @@ pub enum WriterTokens {
     Lsns,
     /// The same: [`WriterToken::Optime`].
     Optimes,
-    /// Numbers of transactions, which the server compares.
-    Gtids,
+    /// Numbers of transactions, which the server compares: [`WriterToken::MariaDbGtid`].
+    MariaDbGtids,
+    /// The same: [`WriterToken::MySqlGtid`].
+    MySqlGtids,
 }
 
 /// Answer to one query.
